@@ -1,0 +1,41 @@
+"""Kernel PCA for data that do not fit in memory.
+
+    rows (n, d) --sources--> block X_b --features--> v(X_b) --moments--> Moments       one pass, fixed tree
+    Moments --solvers--> mean, components, eigenvalues = Model                         small, in memory
+    rows (n, d) --> (v(X_b) - mean) @ components = scores (b, r) --store--> zarr (n, r)
+
+`KernelPCA` is the scikit-learn face; `fit`, `transform` and `load` are the pipeline, with the guarantees of the
+command line: a plan before anything runs, resume after a stop, results published whole or not at all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bigkpca.estimator import KernelPCA as KernelPCA
+    from bigkpca.numerics import kernels as kernels
+    from bigkpca.numerics import landmarks as landmarks
+    from bigkpca.pipeline import fit as fit
+    from bigkpca.pipeline import transform as transform
+    from bigkpca.store_model import load_model as load
+
+# Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
+_PUBLIC = {
+    "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
+    "fit": ("bigkpca.pipeline", "fit"),
+    "kernels": ("bigkpca.numerics.kernels", None),
+    "landmarks": ("bigkpca.numerics.landmarks", None),
+    "load": ("bigkpca.store_model", "load_model"),
+    "transform": ("bigkpca.pipeline", "transform"),
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'bigkpca' has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    loaded = import_module(module)
+    return loaded if attribute is None else getattr(loaded, attribute)

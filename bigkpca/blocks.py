@@ -1,0 +1,66 @@
+"""Which rows make one task, and which rows make one tile inside it.
+
+Blocks and tiles depend on the shape of the data and on the spec alone, never on the machine: the bits of a
+matrix product depend on the shape of its tile, so anything else would make results depend on where they ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PIECE_BYTES = 2**23  # a tile of kernel rows that stays in cache, and a read that stays small
+_TILE_ROWS = 2048  # measured fastest: adding the (D, D) product once per tile costs less, and V still fits
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows start <= row < stop, the work of one task."""
+
+    number: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def fit_block_rows(n: int, grain: int, given: int | None = None) -> int:
+    """Rows of a block of a reduction: about 16 blocks or more, each 4096 to 65536 rows, whole input chunks.
+
+    Few, large tasks: a result of a block is D x D, so small blocks would move more results than rows.
+    `grain` is the number of rows that storage reads at once. `given` replaces the rule, not the rounding.
+    """
+    rows = given or min(65536, max(4096, power_of_two(n // 16)))
+    return max(1, round(rows / grain)) * grain
+
+
+def output_block_rows(n: int, grain: int, row_bytes: int, given: int | None = None) -> int:
+    """Rows of a block that is written as one shard: those of the fit, but at most about 4 MB of output.
+
+    A shard is encoded whole in memory, so its size and not n must bound the peak.
+    """
+    most = max(_TILE_ROWS, power_of_two(2**22 // row_bytes))
+    return fit_block_rows(n, grain, given or min(most, fit_block_rows(n, 1)))
+
+
+def split(n: int, rows: int) -> tuple[Block, ...]:
+    """Rows 0..n as consecutive blocks of `rows` rows, the last one shorter."""
+    return tuple(Block(i, a, min(a + rows, n)) for i, a in enumerate(range(0, n, rows)))
+
+
+def tile_rows(d: int, D: int, itemsize: int) -> int:
+    """Rows of a tile: 2048, halved until both its rows (d) and its features (D) stay within 8 MB."""
+    rows = _TILE_ROWS
+    while rows > 16 and rows * max(d, D) * itemsize > PIECE_BYTES:
+        rows //= 2
+    return rows
+
+
+def sample_rows(n: int, d: int, size: int) -> int:
+    """Rows of the one bounded sample: 20,000 and 64 MB as float32, but never fewer than the landmarks."""
+    return min(n, max(size, min(20_000, 64_000_000 // (4 * d))))
+
+
+def power_of_two(value: int) -> int:
+    """The largest power of two that is not above `value`, at least 1."""
+    return 1 << max(0, value.bit_length() - 1)

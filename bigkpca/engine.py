@@ -1,0 +1,219 @@
+"""Where tasks run: this thread, a pool of threads, or a Dask cluster. Results are the same bits everywhere.
+
+Every pass is a list of independent block tasks, whose results are either kept in order or added up over a
+tree that block numbers alone determine.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import dask
+from dask.callbacks import Callback
+from dask.delayed import Delayed, delayed
+from dask.system import CPU_COUNT
+from dask.utils import parse_bytes as _parse_bytes
+from distributed import Client, LocalCluster, get_worker
+from threadpoolctl import ThreadpoolController
+
+from bigkpca.errors import MemoryLimitError, SpecError
+
+_TOPIC = "bigkpca-blocks"
+
+
+class _SingleThreadedBlas:
+    """One process-wide limit of BLAS and OpenMP to one thread, set by the first to enter and lifted by the last.
+
+    Limits of threadpoolctl hold for the whole process: were each task to set and restore its own, the first
+    task to end would give its neighbours two threads, and two threads give other bits than one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._entered:
+                self._limit = ThreadpoolController().limit(limits=1)
+                self._limit.__enter__()
+            self._entered += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                self._limit.__exit__(None, None, None)
+
+
+single_threaded_blas = _SingleThreadedBlas()
+
+
+class Progress(Protocol):
+    """Told of every pass: its title and number of rows, then of the rows of each finished block; and of what
+    the user should know besides the result."""
+
+    def start(self, title: str, rows: int) -> None: ...
+
+    def advance(self, rows: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Progress for nobody."""
+
+    def start(self, title: str, rows: int) -> None: ...
+
+    def advance(self, rows: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """function(*arguments), of which some may be Dask's, standing for `rows` rows."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Runs block tasks on a cluster if there is a client, else on `threads` threads of this process."""
+
+    threads: int = CPU_COUNT
+    client: Client | None = None
+
+    def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
+        """Results of all tasks, in their order."""
+        nodes, rows_of = _nodes(tasks)
+        return self._compute(title, nodes, rows_of, progress)
+
+    def total(self, title: str, tasks: Sequence[Task], progress: Progress) -> Any:
+        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...)."""
+        nodes, rows_of = _nodes(tasks)
+        # Binary, because of all trees it keeps the fewest partial results alive: one per level and worker.
+        while len(nodes) > 1:
+            sums = [_add(a, b) for a, b in zip(nodes[::2], nodes[1::2], strict=False)]
+            nodes = sums + nodes[len(sums) * 2 :]
+        (result,) = self._compute(title, nodes, rows_of, progress)
+        return result
+
+    def _compute(
+        self, title: str, nodes: Sequence[Delayed], rows_of: Mapping[str, int], progress: Progress
+    ) -> list[Any]:
+        progress.start(title, sum(rows_of.values()))
+        try:
+            if self.client is not None:
+                return _on_cluster(self.client, nodes, progress)
+            scheduler = "threads" if self.threads > 1 else "synchronous"
+            counting = Callback(posttask=lambda key, *_: progress.advance(rows_of.get(key, 0)))
+            with counting, single_threaded_blas:
+                return list(dask.compute(*nodes, scheduler=scheduler, num_workers=self.threads))
+        finally:
+            progress.finish()
+
+    def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
+        """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""
+        if self.client is None:
+            return
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        for address, worker in workers.items():
+            limit, needed = worker["memory_limit"], peak_bytes(worker["nthreads"])
+            if limit and needed > limit:
+                raise MemoryLimitError(
+                    f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
+                    "give workers more memory or fewer threads, or ask for a smaller size"
+                )
+
+
+def shared(value: Any) -> Delayed:
+    """A value that many tasks take: it stands in the graph once, and reaches each worker once.
+
+    Not scattered: scattered data are lost with their worker, a graph's own values are sent again.
+    """
+    return delayed(value, traverse=False)
+
+
+def _nodes(tasks: Sequence[Task]) -> tuple[list[Delayed], dict[str, int]]:
+    """The tasks in Dask's form, and the rows that each of their keys stands for."""
+    run = delayed(_run, pure=False)
+    nodes = [run(task.function, task.rows, *task.arguments) for task in tasks]
+    return nodes, {node.key: task.rows for node, task in zip(nodes, tasks, strict=True)}
+
+
+def _run(function: Callable[..., Any], rows: int, *arguments: Any) -> Any:
+    with single_threaded_blas:
+        value = function(*arguments)
+    try:
+        worker = get_worker()
+    except ValueError:  # not on a cluster: the local scheduler's callback counts
+        return value
+    worker.log_event(_TOPIC, rows)
+    return value
+
+
+_add = delayed(operator.add, pure=False)
+
+
+def _on_cluster(client: Client, nodes: Sequence[Delayed], progress: Progress) -> list[Any]:
+    client.subscribe_topic(_TOPIC, lambda event: progress.advance(event[1]))
+    try:
+        # Landmarks and components travel in the graph on purpose, see `shared`: no warning about its size.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
+            futures = client.compute(list(nodes), optimize_graph=False)
+        return list(client.gather(futures))
+    finally:
+        client.unsubscribe_topic(_TOPIC)
+
+
+@contextmanager
+def open_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[Engine]:
+    """The engine of a run: the cluster at `scheduler`, `workers` local processes, else a Dask client that is
+    current, else threads of this process. What is opened here is closed at the end.
+    """
+    if scheduler and workers:
+        raise SpecError("give a scheduler address or a number of workers, not both")
+    if scheduler:
+        with Client(scheduler) as client:
+            yield Engine(client=client)
+    elif workers:
+        # Memory in a pass is work space, not results that could be spilled: pausing a worker for it would
+        # only stop the pass (a paused worker never comes back when its memory is not Dask's own).
+        memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause")}
+        with (
+            dask.config.set(memory),
+            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            yield Engine(client=client)
+    else:
+        yield Engine(client=_current_client())
+
+
+def _current_client() -> Client | None:
+    try:
+        return Client.current()
+    except ValueError:
+        return None
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes in "2 GB" (decimal) or "2 GiB" (binary); SpecError if it says neither."""
+    try:
+        return int(_parse_bytes(text))
+    except ValueError as error:
+        raise SpecError(f"{text!r} is not an amount of memory such as '2 GB' or '500 MB'") from error

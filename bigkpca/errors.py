@@ -1,0 +1,107 @@
+"""Every exception of the package, and the checks that more than one module needs.
+
+An error says what is wrong, where, and what to do. Its class fixes the exit code of the command line:
+
+    BigKPCAError
+    ├── SpecError            2   a path, an option, a name or a shape that does not fit
+    ├── DataError            3   values that no kernel PCA can use
+    ├── MemoryLimitError     4   does not fit the memory that was allowed
+    ├── LockedError          5   another run works on the same output
+    ├── IncompleteError      6   interrupted; the same command goes on where it stopped
+    └── CorruptionError      7   stored bytes that do not decode, or are gone
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class BigKPCAError(Exception):
+    """Root of every error raised on purpose."""
+
+    exit_code = 1
+
+
+class SpecError(BigKPCAError, ValueError):
+    """What was asked for does not exist, does not fit together, or is in the way."""
+
+    exit_code = 2
+
+
+class DataError(BigKPCAError, ValueError):
+    """The data hold values that cannot be used: NaN, infinity, text, nothing at all, or one point only."""
+
+    exit_code = 3
+
+
+class MemoryLimitError(BigKPCAError):
+    """The plan needs more memory than was allowed."""
+
+    exit_code = 4
+
+
+class LockedError(BigKPCAError):
+    """Another run holds the lock of this output."""
+
+    exit_code = 5
+
+
+class IncompleteError(BigKPCAError):
+    """Work that stopped half-way; running the same command again finishes it."""
+
+    exit_code = 6
+
+
+class CorruptionError(BigKPCAError):
+    """Stored bytes that do not decode, or that should be there and are not."""
+
+    exit_code = 7
+
+
+class IndefiniteKernelWarning(UserWarning):
+    """The kernel is not positive semidefinite on these rows; its negative part was dropped."""
+
+
+def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
+    """The error for a name that is not known, with the nearest one that is."""
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return SpecError(f"unknown {what} {name!r}: {hint}known are {', '.join(sorted(known))}")
+
+
+def check_numeric(dtype: np.dtype[Any], where: str) -> None:
+    """Raise DataError unless rows of this dtype are real numbers."""
+    if dtype.kind not in "buif":
+        raise DataError(
+            f"{where} holds {dtype} values: rows must be real numbers (integer, float or bool); "
+            "encode text and categories as numbers first"
+        )
+
+
+def check_finite(X: Array, first_row: int, where: str) -> None:
+    """Raise DataError naming the first NaN or infinity of X, whose first row has the number `first_row`.
+
+    The sum of a block is finite unless one of its values is not, or it overflows; so the slow search
+    runs only where there is something to find.
+    """
+    if X.dtype.kind != "f" or X.size == 0:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow here only starts the search
+        if np.isfinite(X.sum()):
+            return
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0]
+        raise DataError(
+            f"{where}: row {first_row + row}, column {column} is {X[row, column]} (both counted from 0); "
+            "remove or impute such rows first"
+        )

@@ -1,0 +1,104 @@
+"""Which rows stand for all: rules that choose l landmarks from a sample of rows.
+
+A rule is a small frozen value; a string names its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bigkpca.errors import Array, unknown_name
+from bigkpca.numerics.kernels import squared_norms
+
+_TILE_ROWS = 2048
+
+
+class LandmarkRule(Protocol):
+    """Chooses landmarks from a sample (m, d), m >= size."""
+
+    name: ClassVar[str]
+
+    def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
+        """Landmarks (size, d) in the dtype of the sample."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Rows of the sample, uniformly without replacement."""
+
+    name: ClassVar[str] = "uniform"
+
+    def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
+        return sample[np.sort(rng.choice(len(sample), size, replace=False))]
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """k-means centres of a part of the sample: as good as twice as many uniform rows (Zhang, Tsang, Kwok 2008).
+
+    Lloyd's iterations from `size` distinct rows, on `rows_per_landmark · size` rows. On MNIST with l = 1000
+    more of either changes the 20 leading eigenvalues by less than 0.1 %: the error is 0.20 % with these
+    defaults, 0.15 % with 20 rows per landmark and 5 iterations, at four times the work.
+    The centres need not be rows, so the data must be vectors.
+
+    The iterations are our own because they must give the same bits on every machine with the same
+    libraries: scikit-learn's Lloyd adds up centres in the order in which its threads finish, and held to one
+    thread takes 1.6 times as long as these matrix products.
+    """
+
+    name: ClassVar[str] = "kmeans"
+    iterations: int = 3
+    rows_per_landmark: int = 10
+
+    def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
+        m = min(len(sample), size * self.rows_per_landmark)
+        rows = sample[rng.choice(len(sample), m, replace=False)]
+        centres = rows[:size].copy()
+        for _ in range(self.iterations if m > size else 0):
+            centres = _lloyd(rows, centres)
+        return centres
+
+
+def _lloyd(rows: Array, centres: Array) -> Array:
+    """Means of the rows nearest to each centre; a centre that is nearest to no row stays."""
+    nearest = np.concatenate(list(_nearest(rows, centres)))
+    counts = np.bincount(nearest, minlength=len(centres))
+    members = csr_array(
+        (np.ones(len(rows), rows.dtype), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(centres))
+    )
+    sums = members.T @ rows
+    return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres).astype(rows.dtype)
+
+
+def _nearest(rows: Array, centres: Array) -> Iterator[Array]:
+    half_norms = 0.5 * squared_norms(centres)
+    for a in range(0, len(rows), _TILE_ROWS):
+        closeness = rows[a : a + _TILE_ROWS] @ centres.T
+        closeness -= half_norms
+        yield closeness.argmax(axis=1)
+
+
+RULES: dict[str, type[LandmarkRule]] = {"kmeans": KMeans, "uniform": Uniform}
+
+
+def named(name: str) -> LandmarkRule:
+    """The default value of a rule's name; SpecError suggests the nearest known name."""
+    key = name.lower().replace("k-means", "kmeans")
+    if key not in RULES:
+        raise unknown_name("landmark rule", name, [*RULES, "auto"])
+    return RULES[key]()
+
+
+def to_dict(rule: LandmarkRule) -> dict[str, Any]:
+    """The rule as JSON-ready values; `from_dict` reads it back."""
+    return {"name": rule.name, **asdict(rule)}  # type: ignore[call-overload]  # rules are dataclasses
+
+
+def from_dict(values: dict[str, Any]) -> LandmarkRule:
+    """The rule that `to_dict` described."""
+    return RULES[values["name"]](**{key: value for key, value in values.items() if key != "name"})

@@ -1,0 +1,48 @@
+"""Symmetric eigenproblems: descending order, the rank rule, the sign rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from bigkpca.errors import Array
+
+
+def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
+    """Eigenvalues below this share of the largest are noise, for rows of the given dtype.
+
+    An eigenvalue L of W is seen through kernel values of relative precision eps, amplified by 1/sqrt(L):
+    1e-12 (float64) and 1e-7 (float32) keep the 20 leading components of MNIST to 4e-4 at ten times the
+    median distance, where 1e-5 would leave 1e-2.
+    """
+    return 1e-7 if np.dtype(dtype).itemsize <= 4 else 1e-12
+
+
+def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
+    """The `count` largest eigenvalues (all by default), descending, and their eigenvectors in columns.
+
+    A is (m, m), symmetric, float64, and is overwritten.
+    """
+    m = len(A)
+    if count is None or count >= m:
+        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
+    else:
+        values, vectors = scipy.linalg.eigh(
+            A, subset_by_index=[m - count, m - 1], overwrite_a=True, check_finite=False
+        )
+    return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
+
+
+def numerical_rank(values: Array, tolerance: float) -> int:
+    """How many of the descending `values` lie above `tolerance` times the largest; 0 if none is positive."""
+    if not len(values) or values[0] <= 0:
+        return 0
+    return int(np.count_nonzero(values > tolerance * values[0]))
+
+
+def signs(scores: Array) -> Array:
+    """±1 for each column: positive where its entry of largest absolute value (first of equals) is."""
+    if not len(scores):
+        return np.ones(scores.shape[1])
+    leading = scores[np.abs(scores).argmax(axis=0), np.arange(scores.shape[1])]
+    return np.where(leading < 0, -1.0, 1.0)

@@ -1,0 +1,65 @@
+"""Count, mean, scatter and trace of feature rows: what one pass over the data leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigkpca.errors import Array
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Summary of n feature rows v_i in R^D, all in float64.
+
+    mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i).
+    """
+
+    count: int
+    mean: Array  # (D,)
+    scatter: Array  # (D, D)
+    trace: float
+
+    def __add__(self, other: Moments) -> Moments:
+        """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        count = self.count + other.count
+        delta = other.mean - self.mean
+        scatter = self.scatter + other.scatter
+        scatter += np.outer(delta * (self.count * other.count / count), delta)
+        mean = self.mean + delta * (other.count / count)
+        return Moments(count, mean, scatter, self.trace + other.trace)
+
+
+def block_moments(tiles: Iterable[tuple[Array, float]], shift: Array) -> Moments:
+    """Moments of the rows of one block, one tile (V (b, D), Σ k(x_i, x_i)) at a time.
+
+    `shift` (D,) is a fixed vector near the mean of all rows. Subtracting it before the product is what
+    makes float32 tiles safe: for wide kernels every entry of V is close to 1 and V'V in float32 loses the
+    whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6.
+    The tiles are overwritten.
+    """
+    D = len(shift)
+    count, trace = 0, 0.0
+    total, products = np.zeros(D), np.zeros((D, D))
+    work = shifted = ones = np.empty(0)
+    for V, tile_trace in tiles:
+        if shifted.dtype != V.dtype or not work.size:
+            work, shifted = np.empty((D, D), V.dtype), shift.astype(V.dtype)
+        if len(ones) != len(V):
+            ones = np.ones(len(V), V.dtype)
+        V -= shifted
+        np.matmul(V.T, V, out=work)
+        products += work
+        total += ones @ V  # a product is several times faster here than a column sum
+        count += len(V)
+        trace += tile_trace
+    if not count:
+        return Moments(0, np.zeros(D), products, 0.0)
+    deviation = total / count
+    products -= np.outer(total, deviation)
+    # `shifted` and not `shift`: what was subtracted is the rounded vector.
+    return Moments(count, shifted.astype(np.float64) + deviation, products, trace)

@@ -1,0 +1,418 @@
+"""Rows, wherever they are: NumPy arrays, data frames, Dask arrays, Zarr arrays and .npy files.
+
+Every kind of input becomes a `Rows`; nothing above this module knows the difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import dask.array as da
+import numpy as np
+import zarr
+from dask.delayed import Delayed, delayed
+from zarr.storage import LocalStore
+
+from bigkpca.blocks import PIECE_BYTES, power_of_two
+from bigkpca.errors import (
+    Array,
+    CorruptionError,
+    DataError,
+    IncompleteError,
+    SpecError,
+    check_finite,
+    check_numeric,
+)
+
+ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
+
+
+class Rows(Protocol):
+    """A two-dimensional table of numbers that is read by row ranges."""
+
+    where: str  # what error messages call it
+    name: str | None  # of the array in its group, to open it again
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    grain: int  # rows that storage reads at once
+
+    def part(self, start: int, stop: int) -> Rows | Delayed:
+        """What a task on rows start..stop needs, numbered as in the whole: all of it for files, or a piece."""
+
+    def block(self, start: int, stop: int) -> Array:
+        """Rows start..stop, (stop - start, d), in `dtype`. Raises CorruptionError where they cannot be read."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What is known of the content without reading it, JSON-ready: path, shape, dtype, and a stamp that
+        changes when stored chunks do (None for rows in memory)."""
+
+
+def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
+    """Raise DataError unless the shape is two-dimensional with rows and columns."""
+    if len(shape) != 2:
+        raise DataError(f"{where} has shape {shape}: rows must be two-dimensional, (rows, columns)")
+    if 0 in shape:
+        raise DataError(f"{where} is empty: shape {shape}")
+    return shape
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Rows first, first + 1, ... of a table, in memory."""
+
+    values: Array
+    first: int = 0
+    where: str = "the array"
+    name: None = None
+    grain: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.values.dtype
+
+    def part(self, start: int, stop: int) -> ArrayRows:
+        return ArrayRows(self.block(start, stop), start, self.where)
+
+    def block(self, start: int, stop: int) -> Array:
+        return self.values[start - self.first : stop - self.first]
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"path": None, "shape": list(self.shape), "dtype": self.dtype.str, "stamp": None}
+
+
+@dataclass(frozen=True)
+class DaskRows:
+    """Rows of a Dask array; each task depends on just the chunks that hold its rows."""
+
+    values: da.Array
+    where: str = "the dask array"
+    name: None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.values.dtype)
+
+    @property
+    def grain(self) -> int:
+        return 1  # slicing a Dask array cuts chunks for free
+
+    def part(self, start: int, stop: int) -> Delayed:
+        piece = self.values[start:stop].rechunk(-1).to_delayed().item()
+        return delayed(ArrayRows)(piece, start, self.where)
+
+    def block(self, start: int, stop: int) -> Array:
+        return np.asarray(self.values[start:stop].compute())
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"path": None, "shape": list(self.shape), "dtype": self.dtype.str, "stamp": None}
+
+
+@dataclass(frozen=True)
+class ZarrRows:
+    """Rows of a Zarr array (v2 or v3).
+
+    `count` rows are trusted: all of a foreign array, and what a dataset's own attribute vouches for.
+    `whole` says that every chunk was written, so that a missing one is a loss and not the fill value.
+    """
+
+    array: zarr.Array[Any]
+    where: str
+    count: int
+    name: str | None = None
+    whole: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.count, self.array.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.array.dtype)
+
+    @property
+    def grain(self) -> int:
+        return min(self.array.chunks[0], self.array.shape[0])
+
+    def part(self, start: int, stop: int) -> ZarrRows:
+        return self
+
+    def block(self, start: int, stop: int) -> Array:
+        try:
+            return np.asarray(self.array[start:stop])
+        except MemoryError:
+            raise
+        except Exception as error:  # each codec raises its own kind when bytes do not decode
+            raise CorruptionError(
+                f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
+                "restore this file or ingest the data again"
+            ) from error
+
+    @cached_property
+    def _stored(self) -> dict[str, os.stat_result]:
+        """Each stored chunk or shard with its file status; empty where the store is not a local folder."""
+        if not isinstance(self.array.store, LocalStore):
+            return {}
+        root = Path(self.array.store.root) / self.array.path
+        keys = {str(root / key): key for key in self._expected_keys()}
+        found = {}
+        for folder in {os.path.dirname(path) for path in keys}:
+            if os.path.isdir(folder):
+                for entry in os.scandir(folder):
+                    if entry.path in keys:
+                        found[keys[entry.path]] = entry.stat()
+        return found
+
+    def _expected_keys(self) -> list[str]:
+        rows, columns = self.array.shards or self.array.chunks
+        grid = math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
+        return [self.array.metadata.encode_chunk_key(index) for index in np.ndindex(*grid)]
+
+    def missing(self) -> list[int]:
+        """First row of every stored chunk that should exist and does not; empty where stores cannot be listed."""
+        if not isinstance(self.array.store, LocalStore):
+            return []
+        rows = (self.array.shards or self.array.chunks)[0]
+        per_row = len(self._expected_keys()) // math.ceil(self.count / rows)
+        return [i // per_row * rows for i, key in enumerate(self._expected_keys()) if key not in self._stored]
+
+    def check_whole(self) -> None:
+        """Raise CorruptionError when a chunk is gone that was written, or whose fill value is NaN."""
+        fill = self.array.fill_value
+        if not self.whole and not (isinstance(fill, float | np.floating) and np.isnan(fill)):
+            return
+        if missing := self.missing():
+            raise CorruptionError(
+                f"{self.where}: {len(missing)} stored chunks are gone, the first holds row {missing[0]}; "
+                "restore them or ingest the data again"
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        for key, status in sorted(self._stored.items()):
+            digest.update(f"{key} {status.st_size} {status.st_mtime_ns}\n".encode())
+        return {
+            "path": os.path.abspath(self.where),
+            "shape": list(self.shape),
+            "dtype": self.dtype.str,
+            "stamp": digest.hexdigest() if self._stored else None,
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_stored"}
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory.
+
+    Trailing axes are flattened; row_shape keeps them.
+    """
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    row_shape: tuple[int, ...]
+    fortran: bool
+    data_start: int  # bytes
+    name: None = None
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def grain(self) -> int:
+        return power_of_two(2**16 // (self.shape[1] * self.dtype.itemsize))
+
+    @classmethod
+    def open(cls, path: Path) -> NpyRows:
+        """Read the header; raises DataError for dtypes and shapes that cannot be rows."""
+        with path.open("rb") as file:
+            shape, fortran, dtype = read_npy_header(file, str(path))
+            start = file.tell()
+            needed = start + math.prod(shape) * dtype.itemsize
+            if os.fstat(file.fileno()).st_size < needed:
+                raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")
+        check_numeric(dtype, str(path))
+        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, str(path))
+        return cls(path, rows, dtype, tuple(shape[1:]), fortran, start)
+
+    def part(self, start: int, stop: int) -> NpyRows:
+        return self
+
+    def block(self, start: int, stop: int) -> Array:
+        n, d = self.shape
+        with self.path.open("rb") as file:
+            if not self.fortran:
+                return self._read(file, start * d, (stop - start) * d).reshape(stop - start, d)
+            columns = np.empty((d, stop - start), self.dtype)
+            for j in range(d):
+                columns[j] = self._read(file, j * n + start, stop - start)
+            if len(self.row_shape) > 1:  # Fortran order holds the first trailing axis fastest
+                columns = columns.reshape(*self.row_shape[::-1], -1).transpose(
+                    *range(len(self.row_shape) - 1, -1, -1), len(self.row_shape)
+                ).reshape(d, -1)
+            return np.ascontiguousarray(columns.T)
+
+    def _read(self, file: IO[bytes], first: int, count: int) -> Array:
+        file.seek(self.data_start + first * self.dtype.itemsize)
+        values = np.empty(count, self.dtype)
+        if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
+            raise CorruptionError(f"{self.path} ended early: was it truncated while it was read?")
+        return values
+
+    def fingerprint(self) -> dict[str, Any]:
+        status = self.path.stat()
+        return {
+            "path": os.path.abspath(self.path),
+            "shape": list(self.shape),
+            "dtype": self.dtype.str,
+            "stamp": f"{status.st_size} {status.st_mtime_ns}",
+        }
+
+
+def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """(shape, Fortran order, dtype) of a .npy stream, which is left at its first value."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return read(file)
+    except ValueError as error:
+        raise DataError(f"{where} is not a .npy file: {error}") from error
+
+
+def open_rows(data: Any, array: str | None = None) -> Rows:
+    """Rows of whatever a user passes: an array, a frame, a Dask or Zarr array, or a path.
+
+    `array` names the array inside a Zarr group. Raises SpecError for what is not there or not a table,
+    DataError for dtypes and shapes that cannot be rows, IncompleteError for a half-ingested dataset.
+    """
+    rows = _opened(data, array)
+    check_numeric(rows.dtype, rows.where)
+    check_shape(rows.shape, rows.where)
+    if isinstance(rows, ZarrRows):
+        rows.check_whole()
+    return rows
+
+
+def _opened(data: Any, array: str | None) -> Rows:
+    if isinstance(data, str | os.PathLike):
+        return _path_rows(os.fspath(data), array)
+    if isinstance(data, da.Array):
+        check_shape(data.shape, "the dask array")
+        if any(math.isnan(length) for length in data.shape):
+            raise SpecError("the dask array has unknown chunk sizes: call compute_chunk_sizes() on it first")
+        return DaskRows(data)
+    if isinstance(data, zarr.Array):
+        check_shape(data.shape, f"the zarr array {data.path}")
+        return ZarrRows(data, _zarr_name(data), data.shape[0])
+    values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
+    check_shape(values.shape, "the array")
+    return ArrayRows(values)
+
+
+def _zarr_name(array: zarr.Array[Any]) -> str:
+    root = getattr(array.store, "root", None)
+    return str(Path(root) / array.path) if root else f"the zarr array {array.path!r}"
+
+
+def _path_rows(path: str, array: str | None) -> Rows:
+    if "://" in path:
+        raise SpecError(f"{path}: only local paths can be read so far")
+    if not os.path.exists(path):
+        raise SpecError(f"{path} does not exist")
+    if path.endswith(".npy"):
+        return NpyRows.open(Path(path))
+    if os.path.isfile(path):
+        raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
+    try:
+        node = zarr.open(os.path.abspath(path), mode="r")
+    except Exception as error:  # zarr raises several kinds for folders that hold no node
+        raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
+    if isinstance(node, zarr.Array):
+        check_shape(node.shape, path)
+        return ZarrRows(node, path, node.shape[0])
+    return _group_rows(path, node, array)
+
+
+def _group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
+    about: Any = group.attrs.get(ATTRIBUTE, {})
+    kind = about.get("format")
+    if kind == "dataset":
+        name = name or "x"
+        if "rows" not in about:
+            raise IncompleteError(
+                f"{path}: its ingest did not finish; run the same bigkpca ingest command again"
+            )
+    elif kind == "features":
+        name = name or "scores"
+    node = group.get(name or "x")
+    if node is None and name is None:
+        arrays = dict(group.arrays())
+        if len(arrays) != 1:
+            raise SpecError(f"{path} holds the arrays {sorted(arrays)}: name one with --array (array= in Python)")
+        ((name, node),) = arrays.items()
+    if not isinstance(node, zarr.Array):
+        raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
+    check_shape(node.shape, f"{path}/{name}")
+    ours = kind == "dataset" and name == "x"
+    return ZarrRows(node, path, about["rows"] if ours else node.shape[0], name, whole=ours)
+
+
+def take(rows: Rows, numbers: Array) -> Array:
+    """Rows of the given ascending numbers, (m, d): reads each storage chunk that holds one of them once.
+
+    Raises DataError naming the first row that holds NaN or infinity.
+    """
+    if isinstance(rows, ArrayRows):
+        found = rows.values[numbers - rows.first]
+    else:
+        groups = np.split(numbers, np.flatnonzero(np.diff(numbers // rows.grain)) + 1)
+        found = np.concatenate([rows.block(int(g[0]), int(g[-1]) + 1)[g - g[0]] for g in groups])
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        for number, row in zip(numbers, found, strict=True):
+            check_finite(row[None], int(number), rows.where)
+    return found
+
+
+def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
+    """Rows start..stop in tiles of `tile_rows`, counted from `start`; the last one is shorter.
+
+    Reads pieces of whole storage chunks of at most 8 MB (or of one chunk, where that is larger), each chunk
+    once; `start` is a multiple of `rows.grain`. Checks every row for NaN and infinity, and adds
+    the little-endian values to `digest`.
+    """
+    row_bytes = rows.shape[1] * rows.dtype.itemsize
+    step = max(1, PIECE_BYTES // (row_bytes * rows.grain)) * rows.grain
+    rest: Array | None = None
+    for a in range(start, stop, step):
+        X = rows.block(a, min(a + step, stop))
+        check_finite(X, a, rows.where)
+        if digest is not None:
+            digest.update(little_endian(X))
+        if rest is not None:
+            X = np.concatenate([rest, X])
+        whole = len(X) if a + step >= stop else len(X) // tile_rows * tile_rows
+        for b in range(0, whole, tile_rows):
+            yield X[b : min(b + tile_rows, whole)]
+        rest = X[whole:] if whole < len(X) else None
+
+
+def little_endian(X: Array) -> memoryview:
+    """The values of X in C order and little-endian, as bytes to hash."""
+    return np.ascontiguousarray(X.astype(X.dtype.newbyteorder("<"), copy=False)).view(np.uint8).data

@@ -1,0 +1,116 @@
+"""Models on disk: plain arrays and one JSON attribute, loaded without executing anything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigkpca import store
+from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.numerics import kernels
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Kernel
+
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.solvers import Solution
+from bigkpca.sources import ATTRIBUTE, little_endian
+
+
+def save_model(model: Model, path: str) -> str:
+    """Write the model into the new folder `path`, force it to disk, and return its digest.
+
+    Identical models are identical bytes: no time, host, scheduler or worker count is stored.
+    Raises SpecError for a kernel that is a function, before anything is written.
+    """
+    check_savable(model.features.kernel)
+    about, arrays = _parts(model)
+    about["digest"] = _digest(about, arrays)
+    group = store.create_group(path, about)
+    for name, values in sorted(arrays.items()):
+        shape = values.shape
+        names = ["row", "column"][: len(shape)]
+        stored = store.create_array(group, name, shape, values.dtype, max(1, shape[0]), names)
+        stored[...] = values
+    store.sync_tree(Path(path))
+    return str(about["digest"])
+
+
+def check_savable(kernel: Kernel) -> None:
+    """Raise SpecError for a kernel that is, or contains, a function."""
+    if not kernel.savable:
+        raise SpecError(
+            "a model whose kernel is a function cannot be saved: no file can hold code safely; "
+            "use a kernel of bigkpca.kernels, or sums, products and scalings of them"
+        )
+
+
+def load_model(path: str) -> Model:
+    """The model stored at `path`. Raises SpecError if there is none, CorruptionError if its digest differs."""
+    group = store.open_group(path, "model")
+    about: Any = dict(group.attrs)[ATTRIBUTE]
+    try:
+        arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}
+    except Exception as error:  # each codec raises its own kind when bytes do not decode
+        raise CorruptionError(f"{path}: an array does not decode ({error}); fit the model again") from error
+    known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
+    if _digest(known, arrays) != about["digest"]:
+        raise CorruptionError(f"{path}: its content does not match its digest; fit the model again")
+    return _assembled(known, arrays)
+
+
+def model_digest(model: Model) -> str:
+    """SHA-256 over the canonical JSON and the array values in name order."""
+    return _digest(*_parts(model))
+
+
+def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
+    features, solution, moments = model.features, model.solution, model.moments
+    about: dict[str, Any] = {
+        "format": "model",
+        "bigkpca": version("bigkpca"),
+        "features": features.name,
+        "kernel": features.kernel.to_dict(),
+        "total_variance": solution.total_variance,
+        "negative": solution.negative,
+        "moments": moments and {"count": moments.count, "trace": moments.trace},
+        **model.provenance,
+    }
+    arrays = {
+        "landmarks": features.landmarks,
+        "offset": features.offset,
+        "mean": solution.mean,
+        "components": solution.components,
+        "eigenvalues": solution.eigenvalues,
+    }
+    if moments:
+        arrays |= {"moments_mean": moments.mean, "moments_scatter": moments.scatter}
+    return about, arrays
+
+
+def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
+    features = KernelRows(kernels.from_dict(about["kernel"]), arrays["landmarks"], arrays["offset"])
+    solution = Solution(
+        arrays["mean"], arrays["components"], arrays["eigenvalues"], about["total_variance"], about["negative"]
+    )
+    kept = about["moments"]
+    moments = kept and Moments(
+        kept["count"], arrays["moments_mean"], arrays["moments_scatter"], kept["trace"]
+    )
+    own = ("format", "bigkpca", "features", "kernel", "total_variance", "negative", "moments")
+    return Model(features, solution, moments, {key: about[key] for key in about if key not in own})
+
+
+def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True, separators=(",", ":")).encode())
+    for name in sorted(arrays):
+        values = arrays[name]
+        digest.update(f"{name} {values.dtype.newbyteorder('<').str} {values.shape}".encode())
+        digest.update(little_endian(values))
+    return digest.hexdigest()
