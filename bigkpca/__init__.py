@@ -14,11 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigkpca.estimator import KernelPCA as KernelPCA
-    from bigkpca.numerics import kernels as kernels
-    from bigkpca.numerics import landmarks as landmarks
-    from bigkpca.pipeline import fit as fit
-    from bigkpca.pipeline import transform as transform
+    from bigkpca.estimator import KernelPCA
+    from bigkpca.numerics import kernels, landmarks
+    from bigkpca.pipeline import fit, transform
     from bigkpca.store_model import load_model as load
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
@@ -30,7 +28,7 @@ _PUBLIC = {
     "load": ("bigkpca.store_model", "load_model"),
     "transform": ("bigkpca.pipeline", "transform"),
 }
-__all__ = sorted(_PUBLIC)
+__all__ = ["KernelPCA", "fit", "kernels", "landmarks", "load", "transform"]
 
 
 def __getattr__(name: str) -> Any:

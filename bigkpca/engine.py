@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import dask
+import dask.config
+from dask.base import compute
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from dask.system import CPU_COUNT
@@ -122,7 +123,7 @@ class Engine:
             scheduler = "threads" if self.threads > 1 else "synchronous"
             counting = Callback(posttask=lambda key, *_: progress.advance(rows_of.get(key, 0)))
             with counting, single_threaded_blas:
-                return list(dask.compute(*nodes, scheduler=scheduler, num_workers=self.threads))
+                return list(compute(*nodes, scheduler=scheduler, num_workers=self.threads))
         finally:
             progress.finish()
 

@@ -101,7 +101,8 @@ def check_finite(X: Array, first_row: int, where: str) -> None:
     bad = np.argwhere(~np.isfinite(X))
     if len(bad):
         row, column = bad[0]
+        value = "NaN" if np.isnan(X[row, column]) else "infinity"
         raise DataError(
-            f"{where}: row {first_row + row}, column {column} is {X[row, column]} (both counted from 0); "
+            f"{where}: row {first_row + row}, column {column} is {value} (both counted from 0); "
             "remove or impute such rows first"
         )

@@ -14,7 +14,16 @@ import zarr
 
 from bigkpca import store, store_features, store_model
 from bigkpca.blocks import Block, fit_block_rows, sample_rows, split, tile_rows
-from bigkpca.engine import Engine, Progress, Silent, Task, open_engine, parse_bytes, shared, single_threaded_blas
+from bigkpca.engine import (
+    Engine,
+    Progress,
+    Silent,
+    Task,
+    open_engine,
+    parse_bytes,
+    shared,
+    single_threaded_blas,
+)
 from bigkpca.errors import Array, DataError, IndefiniteKernelWarning, SpecError
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.bandwidth import Length
@@ -67,12 +76,24 @@ def fit(
             return store_model.load_model(out)
         with open_engine(scheduler, workers) as engine:
             limit = None if memory is None else parse_bytes(memory)
-            _check_fit_memory(rows, spec, engine, limit)
-            model = fit_rows(rows, spec, engine, progress)
+            model = fit_within(rows, spec, engine, limit, progress)
         _check_unchanged(rows, fingerprint)
         store_model.save_model(model, place.work)
         place.put_in_place()
     return model
+
+
+def fit_within(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None, progress: Progress) -> Model:
+    """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use.
+
+    Raises MemoryLimitError before anything is read.
+    """
+    plan = plan_fit(rows, spec, engine.threads)
+    if limit is not None and plan.peak_bytes > limit:
+        size = largest_size_that_fits(rows, spec, engine.threads, limit)
+        plan.check(limit, f"a size of {size} would fit" if size else "not even 10 landmarks would fit")
+    engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
+    return fit_rows(rows, spec, engine, progress)
 
 
 def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -116,6 +137,36 @@ def _solve_exactly(
         positive=features.kernel.positive,
     )
     return solution, None, hashlib.sha256(shifted.tobytes()).hexdigest()
+
+
+def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """The model of the rows it was fitted on and these: one pass over these, moments added, solved again.
+
+    Kernel, landmarks and offset stay; signs follow the old model's. Raises SpecError for exact models.
+    """
+    if model.moments is None:
+        raise SpecError("an exact model cannot take more rows: fit it again on all of them, or use nystroem")
+    check_columns(rows, model)
+    features = model.features
+    summary = _pass_over(rows, features, model.moments.mean, model.block_rows, engine, progress)
+    moments = model.moments + summary.moments
+    with single_threaded_blas:
+        W = features.gram()
+        solution = solvers.nystroem(
+            moments, W, spec.components, center=spec.center, tolerance=rank_tolerance(features.dtype)
+        )
+        solution = solvers.aligned(solution, model.solution, W)
+    added = [*model.provenance.get("added", []), rows.fingerprint() | {"sha256": summary.content}]
+    return Model(features, solution, moments, {**model.provenance, "added": added})
+
+
+def save(model: Model, path: Path) -> None:
+    """Save a model at a new path; SpecError if something is there, or the kernel is a function."""
+    out = os.fspath(path)
+    with store.lock(out), store.room_on_disk(out):
+        place = store.destination(out, {"format": "model", "digest": ""}, overwrite=False, scratch=True)
+        store_model.save_model(model, place.work)
+        place.put_in_place()
 
 
 def draw_sample(rows: Rows, seed: int, size: int, engine: Engine, progress: Progress) -> Array:
@@ -227,9 +278,7 @@ def _summarise(rows: Rows, block: Block, features: KernelRows, shift: Array) -> 
     return _Summary(moments, (digest.hexdigest(),))
 
 
-def _block_tiles(
-    rows: Rows, block: Block, features: KernelRows, digest: Any = None
-) -> tuple[Iterator[Array], int]:
+def _block_tiles(rows: Rows, block: Block, features: KernelRows, digest: Any = None) -> tuple[Iterator[Array], int]:
     """The tiles of a block, and the most rows that one of them has."""
     height = tile_rows(features.columns, features.size, features.dtype.itemsize)
     return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
@@ -320,9 +369,7 @@ def _write_missing(
     if len(missing) < len(blocks):
         progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
     fitted = shared(model)
-    tasks = [
-        Task(_write_scores, (rows.part(b.start, b.stop), b, fitted, path), len(b)) for b in missing
-    ]
+    tasks = [Task(_write_scores, (rows.part(b.start, b.stop), b, fitted, path), len(b)) for b in missing]
     written = engine.each("transforming", tasks, progress)
     digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
     return [str(digests[block.number]) for block in blocks]
@@ -346,14 +393,6 @@ def _check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     path = before["path"]
     if path is not None and open_rows(path, rows.name).fingerprint() != before:
         raise SpecError(f"{rows.where} changed while it was read: run again once it is at rest")
-
-
-def _check_fit_memory(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> None:
-    plan = plan_fit(rows, spec, engine.threads)
-    if limit is not None and plan.peak_bytes > limit:
-        size = largest_size_that_fits(rows, spec, engine.threads, limit)
-        plan.check(limit, f"--size {size} would fit" if size else "not even 10 landmarks would fit")
-    engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
 
 
 def _note_lowered(spec: FitSpec, n: int, progress: Progress) -> None:

@@ -37,11 +37,25 @@ ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr grou
 class Rows(Protocol):
     """A two-dimensional table of numbers that is read by row ranges."""
 
-    where: str  # what error messages call it
-    name: str | None  # of the array in its group, to open it again
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    grain: int  # rows that storage reads at once
+    @property
+    def where(self) -> str:
+        """What error messages call it."""
+
+    @property
+    def name(self) -> str | None:
+        """Name of the array in its group, to open it again."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As stored."""
+
+    @property
+    def grain(self) -> int:
+        """Rows that storage reads at once; blocks start at multiples of it."""
 
     def part(self, start: int, stop: int) -> Rows | Delayed:
         """What a task on rows start..stop needs, numbered as in the whole: all of it for files, or a piece."""
@@ -264,9 +278,11 @@ class NpyRows:
             for j in range(d):
                 columns[j] = self._read(file, j * n + start, stop - start)
             if len(self.row_shape) > 1:  # Fortran order holds the first trailing axis fastest
-                columns = columns.reshape(*self.row_shape[::-1], -1).transpose(
-                    *range(len(self.row_shape) - 1, -1, -1), len(self.row_shape)
-                ).reshape(d, -1)
+                columns = (
+                    columns.reshape(*self.row_shape[::-1], -1)
+                    .transpose(*range(len(self.row_shape) - 1, -1, -1), len(self.row_shape))
+                    .reshape(d, -1)
+                )
             return np.ascontiguousarray(columns.T)
 
     def _read(self, file: IO[bytes], first: int, count: int) -> Array:
@@ -356,9 +372,7 @@ def _group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if kind == "dataset":
         name = name or "x"
         if "rows" not in about:
-            raise IncompleteError(
-                f"{path}: its ingest did not finish; run the same bigkpca ingest command again"
-            )
+            raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
     elif kind == "features":
         name = name or "scores"
     node = group.get(name or "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -68,10 +69,14 @@ class FitSpec(BaseModel):
             raise SpecError(f"components={value}: at least one component must be kept")
         return value
 
-    @field_validator("kernel")
+    @field_validator("kernel", mode="before")
     @classmethod
-    def _kernel(cls, value: str | Kernel) -> str | Kernel:
-        return value if isinstance(value, Kernel) else kernels.kernel_class(value).name
+    def _kernel(cls, value: Any) -> str | Kernel:
+        if isinstance(value, Kernel):
+            return value
+        if callable(value):
+            return kernels.Function(value)
+        return kernels.kernel_class(str(value)).name
 
     @field_validator("method")
     @classmethod
@@ -182,6 +187,16 @@ class FitSpec(BaseModel):
         """The dtype of block work on rows of dtype `data`."""
         widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
         return np.dtype(self.dtype) if self.dtype else min(np.result_type(data, np.float32), widest)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FitSpec:
+        """The spec that `to_dict` described."""
+        fields = dict(values)
+        if isinstance(fields["kernel"], dict):
+            fields["kernel"] = kernels.from_dict(fields["kernel"])
+        if isinstance(fields["landmarks"], dict):
+            fields["landmarks"] = landmarks.from_dict(fields["landmarks"])
+        return cls.checked(**fields)
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""

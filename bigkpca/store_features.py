@@ -37,13 +37,19 @@ def write_block(path: str, block: Block, scores: Array) -> str:
     return hashlib.sha256(little_endian(scores)).hexdigest()
 
 
+def is_stored(path: str, block: Block) -> bool:
+    """Whether the shard of a block exists; shards appear whole, by a rename."""
+    key = open_scores(path).metadata.encode_chunk_key((block.number, 0))
+    return (Path(path) / "scores" / key).exists()
+
+
 def block_digest(path: str, block: Block) -> str | None:
     """SHA-256 of the values of a block that is stored whole, None if its shard is missing or does not decode."""
-    array = open_scores(path)
-    if not (Path(path) / "scores" / array.metadata.encode_chunk_key((block.number, 0))).exists():
+    if not is_stored(path, block):
         return None
     try:
-        return hashlib.sha256(little_endian(np.asarray(array[block.start : block.stop]))).hexdigest()
+        values = np.asarray(open_scores(path)[block.start : block.stop])
+        return hashlib.sha256(little_endian(values)).hexdigest()
     except Exception:  # each codec raises its own kind; a shard that does not decode is simply not done
         return None
 

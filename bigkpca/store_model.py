@@ -16,7 +16,6 @@ from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import kernels
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
-
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
@@ -97,12 +96,14 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
 def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     features = KernelRows(kernels.from_dict(about["kernel"]), arrays["landmarks"], arrays["offset"])
     solution = Solution(
-        arrays["mean"], arrays["components"], arrays["eigenvalues"], about["total_variance"], about["negative"]
+        arrays["mean"],
+        arrays["components"],
+        arrays["eigenvalues"],
+        about["total_variance"],
+        about["negative"],
     )
     kept = about["moments"]
-    moments = kept and Moments(
-        kept["count"], arrays["moments_mean"], arrays["moments_scatter"], kept["trace"]
-    )
+    moments = kept and Moments(kept["count"], arrays["moments_mean"], arrays["moments_scatter"], kept["trace"])
     own = ("format", "bigkpca", "features", "kernel", "total_variance", "negative", "moments")
     return Model(features, solution, moments, {key: about[key] for key in about if key not in own})
 

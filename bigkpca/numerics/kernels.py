@@ -200,9 +200,7 @@ class Polynomial(_Leaf):
         if self.degree != int(self.degree) or self.degree < 1:
             raise SpecError(f"Polynomial: degree must be a positive integer, not {self.degree}")
         if not (np.isfinite(self.coef0) and self.coef0 >= 0):
-            raise SpecError(
-                f"Polynomial: coef0 must not be negative (the kernel would be indefinite): {self.coef0}"
-            )
+            raise SpecError(f"Polynomial: coef0 must not be negative (the kernel would be indefinite): {self.coef0}")
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = Linear().against(Y, most_rows)
@@ -247,7 +245,7 @@ class Sigmoid(_Leaf):
         return evaluate
 
     def diagonal(self, X: Array) -> Array:
-        return np.tanh(self.gamma * Linear().diagonal(X) + self.coef0)
+        return np.asarray(np.tanh(self.gamma * Linear().diagonal(X) + self.coef0))
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,7 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     if count is None or count >= m:
         values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
     else:
-        values, vectors = scipy.linalg.eigh(
-            A, subset_by_index=[m - count, m - 1], overwrite_a=True, check_finite=False
-        )
+        values, vectors = scipy.linalg.eigh(A, subset_by_index=[m - count, m - 1], overwrite_a=True, check_finite=False)
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 

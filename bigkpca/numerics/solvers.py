@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,9 +32,7 @@ class Solution:
         return self.eigenvalues / self.total_variance
 
 
-def nystroem(
-    moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float
-) -> Solution:
+def nystroem(moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
     """Orthogonalised Nyström: exact PCA in the feature space that the landmarks span.
 
         W = Q L Q',  keep L > tolerance · L_max,  P = Q L^(-1/2),
@@ -69,9 +67,17 @@ def nystroem(
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(L))
 
 
-def gram(
-    K: Array, components: int | float | None, *, center: bool, tolerance: float, positive: bool
-) -> Solution:
+def aligned(solution: Solution, previous: Solution, W: Array) -> Solution:
+    """The solution with the signs under which its scores at the landmarks go along with those of `previous`."""
+    r = min(solution.components.shape[1], previous.components.shape[1])
+    now = (W - solution.mean) @ solution.components[:, :r]
+    before = (W - previous.mean) @ previous.components[:, :r]
+    flips = np.ones(solution.components.shape[1])
+    flips[:r] = np.where(np.einsum("ij,ij->j", now, before) < 0, -1.0, 1.0)
+    return replace(solution, components=solution.components * flips)
+
+
+def gram(K: Array, components: int | float | None, *, center: bool, tolerance: float, positive: bool) -> Solution:
     """Exact kernel PCA from the full Gram matrix K (n, n), float64, which is overwritten.
 
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n;
@@ -98,9 +104,7 @@ def _negative_share(values: Array) -> float:
     return float(min(values[-1] / values[0], 0.0))
 
 
-def _kept_components(
-    values: Array, components: int | float | None, variance: float, tolerance: float
-) -> int:
+def _kept_components(values: Array, components: int | float | None, variance: float, tolerance: float) -> int:
     r = numerical_rank(values, tolerance)
     if not r or variance <= 0:
         raise DataError("all rows have the same kernel values: constant data have no principal components")

@@ -1,0 +1,311 @@
+"""bigkpca ...: results to stdout, progress and remarks to stderr, exit codes by meaning."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.spec import FitSpec
+
+_stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+Command = Callable[..., Any]
+
+
+class Report:
+    """Progress on stderr: a bar on a terminal, one line for each finished pass; nothing when quiet."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bars: Bars | None = None
+        self._title, self._done, self._started = "", 0, 0.0
+
+    def start(self, title: str, rows: int) -> None:
+        self._title, self._done, self._started = title, 0, time.perf_counter()
+        if _stderr.is_terminal and not self._quiet:
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}")
+            self._bars = Bars(*columns, TimeRemainingColumn(), console=_stderr, transient=True)
+            self._bars.add_task(title, total=rows or None, rate="")
+            self._bars.start()
+
+    def advance(self, rows: int) -> None:
+        self._done += rows
+        if self._bars:
+            self._bars.update(self._bars.task_ids[0], completed=self._done, rate=self._rate())
+
+    def finish(self) -> None:
+        if self._bars:
+            self._bars.stop()
+            self._bars = None
+        if self._done:
+            seconds = time.perf_counter() - self._started
+            self.note(f"{self._title}: {self._done:,} rows in {seconds:.1f} s ({self._rate()})")
+
+    def note(self, message: str) -> None:
+        if not self._quiet:
+            _stderr.print(message, markup=False)
+
+    def _rate(self) -> str:
+        return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
+
+
+class _Commands(click.Group):
+    """Turns errors into a few lines on stderr and the exit code of their meaning."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        signal.signal(signal.SIGTERM, _interrupt)
+        warnings.showwarning = lambda message, *_: _stderr.print(f"bigkpca: warning: {message}", markup=False)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _leave(IncompleteError("stopped; nothing half-done was published: run the same command again"))
+        except BigKPCAError as error:
+            _leave(error)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _leave(error: BigKPCAError) -> None:
+    if "-v" in sys.argv or "--verbose" in sys.argv:
+        traceback.print_exc()
+    _stderr.print(f"bigkpca: {error}", markup=False)
+    sys.exit(error.exit_code)
+
+
+def _common(command: Command) -> Command:
+    """Options of every command that works for a while."""
+    for option in (
+        click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Show tracebacks."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks."),
+    ):
+        command = option(command)
+    return command
+
+
+def _running(command: Command) -> Command:
+    """Options that say where a run works and how much memory a process may use; they never change a result."""
+    for option in (
+        click.option("--array", metavar="NAME", help="Array inside the Zarr group DATA."),
+        click.option("--memory", metavar="AMOUNT", help="Refuse what needs more in a process, as '2 GB'."),
+        click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
+        click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
+    ):
+        command = option(command)
+    return _common(command)
+
+
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca's at this path.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _fit_options(command: Command) -> Command:
+    """One option for every field of FitSpec, so that the two cannot drift apart."""
+    for name, field in reversed(FitSpec.model_fields.items()):
+        flag = name.replace("_", "-")
+        text = f"{field.description}  [default: {_shown(field.default)}]"
+        if field.annotation is bool:
+            option = click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
+        else:
+            option = click.option(f"--{flag}", name, metavar="VALUE", help=text)
+        command = option(command)
+    return command
+
+
+def _shown(value: Any) -> str:
+    return "by rule" if value is None else str(value)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The FitSpec fields among parsed options that were typed; "none" means None."""
+    typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
+    return {key: None if value == "none" else value for key, value in typed.items()}
+
+
+def _print(facts: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    width = max(len(key) for key in facts)
+    for key, value in facts.items():
+        click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
+
+
+def _readable(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and "bytes" in key:
+        return f"{value / 1e6:,.1f} MB"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items())
+    if isinstance(value, list):
+        shown = ", ".join(_readable(key, item) for item in value[:8])
+        return f"{shown}, ... ({len(value)} in all)" if len(value) > 8 else shown or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _print_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
+    pairs = list(zip(facts["eigenvalues"], facts["explained_variance_ratio"], strict=True))
+    click.echo("component   eigenvalue   share of variance   cumulative")
+    total = 0.0
+    for number, (value, share) in enumerate(pairs[:rows], 1):
+        total += share
+        click.echo(f"{number:>9}   {value:>10.5g}   {share:>16.2%}   {total:>10.2%}")
+    if len(pairs) > rows:
+        rest = sum(share for _, share in pairs[rows:])
+        click.echo(f"  {rows + 1} to {len(pairs)}" + f"{rest:>30.2%}   {total + rest:>10.2%}")
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="bigkpca")
+def main() -> None:
+    """Kernel PCA for data that do not fit in memory."""
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@click.argument("destination", metavar="DST")
+@click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
+@click.option("--labels", metavar="NAME|FILE", help="Labels: a member, a column, or a second file.")
+@click.option("--dtype", metavar="T", help="Store as this dtype.")
+@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one stored shard.")
+@click.option("--append", is_flag=True, help="Add rows to the dataset DST.")
+@_overwrite
+@_common
+def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
+    """Make a dataset DST (chunked Zarr) of files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
+    from bigkpca.info import info
+    from bigkpca.ingest import ingest as run
+
+    report = Report(quiet)
+    done = run(sources, destination, progress=report, **options)
+    if done.already_done:
+        report.note(f"{destination} holds these files already: nothing to do")
+    facts = info(destination)
+    _print({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
+
+
+@main.command()
+@click.argument("path")
+@click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
+@_json
+def info(path: str, array: str | None, as_json: bool) -> None:
+    """Tell what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
+    from bigkpca.info import info as look
+
+    facts = look(path, array)
+    if as_json or facts["kind"] != "model":
+        _print(facts, as_json)
+        return
+    _print({key: facts[key] for key in facts if key not in ("eigenvalues", "explained_variance_ratio")}, False)
+    _print_spectrum(facts)
+
+
+@main.command()
+@click.argument("data")
+@click.option("--kernel", default="gaussian", show_default=True, help="The kernel whose length is asked for.")
+@click.option("--seed", default="0", show_default=True, help="Seed of the sample.")
+@_json
+@_running
+def sigma(data: str, kernel: str, seed: str, as_json: bool, quiet: bool, **run: Any) -> None:
+    """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
+    from bigkpca.engine import open_engine
+    from bigkpca.pipeline import sample_lengths
+    from bigkpca.sources import open_rows
+
+    spec = FitSpec.checked(kernel=kernel, seed=seed)
+    with open_engine(run["scheduler"], run["workers"]) as engine:
+        lengths = sample_lengths(open_rows(data, run["array"]), spec, engine, Report(quiet))
+    if as_json:
+        click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
+        return
+    for name, length in lengths.items():
+        click.echo(f"{name.replace('_', ' '):<14} {length.sigma:>12.6g}  ± {length.standard_error:.2g}")
+
+
+@main.command()
+@click.argument("data")
+@_fit_options
+@_json
+@_running
+def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Tell what a fit of DATA would cost, without running it."""
+    from bigkpca.engine import Engine, parse_bytes
+    from bigkpca.plan import plan_fit
+    from bigkpca.sources import open_rows
+
+    threads = 1 if options["workers"] else Engine().threads
+    found = plan_fit(open_rows(data, options["array"]), FitSpec.checked(**_given(options)), threads)
+    _print(asdict(found), as_json)
+    if options["memory"]:
+        found.check(parse_bytes(options["memory"]), "ask for a smaller --size")
+
+
+@main.command()
+@click.argument("data")
+@click.argument("model")
+@_fit_options
+@_overwrite
+@_running
+def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
+    """Fit kernel PCA to DATA and save it as MODEL."""
+    from bigkpca import pipeline
+    from bigkpca.info import model_info
+
+    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite")}
+    fitted = pipeline.fit(data, model, progress=Report(quiet), **run, **_given(options))
+    facts = model_info(fitted, model)
+    _print({key: facts[key] for key in ("path", "kernel", "landmarks", "components", "bytes")}, False)
+    _print_spectrum(facts)
+
+
+@main.command()
+@click.argument("model")
+@click.argument("data")
+@click.argument("out")
+@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
+@_overwrite
+@_running
+def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write the scores of DATA under MODEL to the feature store OUT."""
+    from bigkpca import pipeline
+
+    scores = pipeline.transform(model, data, out, progress=Report(quiet), **options)
+    _print({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
+
+
+@main.command()
+@click.argument("folder", default="bigkpca-demo", metavar="[DIR]")
+@_common
+def demo(folder: str, quiet: bool) -> None:
+    """The whole story on 1797 real digits: ingest, fit, transform into DIR."""
+    from bigkpca.demo import demonstrate
+    from bigkpca.info import model_info
+
+    shown = demonstrate(Path(folder), Report(quiet))
+    facts = model_info(shown.model, shown.paths["model"])
+    click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (the median pair of digits has k = exp(-1))")
+    _print_spectrum(facts)
+    click.echo(
+        f"nearest-centroid accuracy: {shown.accuracy_scores:.1%} from {facts['components']} scores, "
+        f"{shown.accuracy_pixels:.1%} from {facts['columns']} pixels"
+    )
+    click.echo("seconds: " + ", ".join(f"{step} {seconds:.2f}" for step, seconds in shown.seconds.items()))
+    for name, path in shown.paths.items():
+        click.echo(f"{name:<8} {path}")

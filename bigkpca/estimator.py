@@ -1,0 +1,246 @@
+"""KernelPCA, the scikit-learn face: names and conventions of scikit-learn, no logic of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import dask.array as da
+import numpy as np
+import zarr
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigkpca import arrays, pipeline, store_model
+from bigkpca.engine import Silent, open_engine, parse_bytes
+from bigkpca.errors import Array
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.landmarks import LandmarkRule
+from bigkpca.sources import ArrayRows, Rows, open_rows
+from bigkpca.spec import FitSpec
+
+# Parameters of the face, and the fields of FitSpec that they set.
+_FIELDS = {
+    "n_components": "components",
+    "kernel": "kernel",
+    "sigma": "sigma",
+    "gamma": "gamma",
+    "degree": "degree",
+    "coef0": "coef0",
+    "method": "method",
+    "size": "size",
+    "landmarks": "landmarks",
+    "center": "center",
+    "dtype": "dtype",
+    "random_state": "seed",
+    "block_rows": "block_rows",
+}
+# Kept as they are, since float32 holds their values exactly; all other integers become float64.
+_SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
+
+
+class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Kernel PCA of data that need not fit in memory.
+
+    Scores are (v(x) - mean) @ components with v the kernels with the landmarks, for new rows as for old ones;
+    eigenvalues are those of the centred Gram matrix (sums over n), as in scikit-learn's KernelPCA.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or None
+        How many components, or the share of variance they must explain, or None for the numerical rank.
+        Lowered silently to what there is, see `n_components_`.
+    kernel : str, a value of bigkpca.kernels, or a callable k(X (b, d), Y (l, d)) -> (b, l)
+    sigma : float or "median"
+        Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
+    gamma : float or None
+        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian.
+    degree, coef0 : of the polynomial and sigmoid kernels.
+    method : "nystroem" or "exact" (the whole Gram matrix, up to 8192 rows)
+    size : int or "auto"
+        Number of landmarks.
+    landmarks : "auto", "kmeans", "uniform" or a value of bigkpca.landmarks
+    center : bool
+        Whether to centre in feature space.
+    dtype : "float32", "float64" or None
+        Precision of block work; None takes that of the data, at least float32.
+    random_state : int, RandomState or None
+        None draws a seed, which the model records.
+    block_rows : int or None
+        Rows of one task.
+    memory_limit : str such as "2 GB", int (bytes) or None
+        Refuse a fit whose process would need more. It never changes a result.
+
+    Attributes
+    ----------
+    eigenvalues_ (r,), explained_variance_ratio_ (r,), n_components_, landmarks_ (l, d), kernel_, sigma_,
+    model_, n_features_in_, feature_names_in_ (of frames).
+
+    Passes over the data: a bounded sample and one more. Source: `docs/numerics.md`.
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = 50,
+        *,
+        kernel: Any = "gaussian",
+        sigma: float | str = "median",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        method: str = "nystroem",
+        size: int | str = "auto",
+        landmarks: str | LandmarkRule = "auto",
+        center: bool = True,
+        dtype: Any = None,
+        random_state: Any = None,
+        block_rows: int | None = None,
+        memory_limit: str | int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.sigma = sigma
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.method = method
+        self.size = size
+        self.landmarks = landmarks
+        self.center = center
+        self.dtype = dtype
+        self.random_state = random_state
+        self.block_rows = block_rows
+        self.memory_limit = memory_limit
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Fit to a NumPy array, frame, Dask array, Zarr array, or a path to one of the last or a .npy file.
+
+        Raises DataError (a ValueError) for NaN, infinity and constant data, SpecError (a ValueError) for
+        parameters that do not fit, MemoryLimitError.
+        """
+        rows = self._rows(X, reset=True)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        with open_engine() as engine:
+            self.model_ = pipeline.fit_within(rows, self._spec(), engine, limit, Silent())
+        return self
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
+        """The same bits as fit(X).transform(X)."""
+        return self.fit(X).transform(X)
+
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Add rows to a fitted model, one pass over them: kernel and landmarks stay, moments are added.
+
+        The first call is `fit`. Signs follow the model before. Raises SpecError for exact models.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X)
+        rows = self._rows(X, reset=False)
+        with open_engine() as engine:
+            self.model_ = pipeline.extend(self.model_, rows, self._spec(), engine, Silent())
+        return self
+
+    def transform(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
+        """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
+
+        With `out` they are streamed to a feature store at that path, and its Zarr array is returned.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return pipeline.transform(self.model_, X, out)
+        rows = self._rows(X, reset=False)
+        pipeline.check_columns(rows, self.model_)
+        if not isinstance(rows, ArrayRows):
+            return arrays.scores(self.model_, rows)
+        with open_engine() as engine:
+            return pipeline.score_rows(rows, self.model_, engine, Silent())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""
+        check_is_fitted(self)
+        pipeline.save(self.model_, os.fspath(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator of a saved model, with the parameters it was fitted with."""
+        model = store_model.load_model(os.fspath(path))
+        spec = FitSpec.from_dict(model.provenance["spec"])
+        parameters = {name: getattr(spec, field) for name, field in _FIELDS.items()}
+        loaded = cls(**parameters)
+        loaded.model_ = model
+        loaded.n_features_in_ = model.columns
+        return loaded
+
+    def _spec(self) -> FitSpec:
+        values = {field: getattr(self, name) for name, field in _FIELDS.items()}
+        values["seed"] = _seed(self.random_state)
+        if self.dtype is not None:
+            values["dtype"] = np.dtype(self.dtype).name
+        return FitSpec.checked(**values)
+
+    def _rows(self, X: Any, *, reset: bool) -> Rows:
+        if isinstance(X, str | os.PathLike | da.Array | zarr.Array):
+            rows = open_rows(X)
+            if reset:
+                self.n_features_in_ = rows.shape[1]
+            return rows
+        values = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32, *_SMALL_INTEGERS],
+            ensure_all_finite=False,  # the pass checks, and names row and column
+            ensure_min_samples=2 if reset else 1,
+        )
+        return ArrayRows(values)
+
+    @property
+    def eigenvalues_(self) -> Array:
+        """Eigenvalues of the (centred) Gram matrix, (r,)."""
+        return self.model_.solution.eigenvalues
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """eigenvalues_ / an upper bound on the trace, (r,): never too large."""
+        return self.model_.solution.explained_variance_ratio
+
+    @property
+    def n_components_(self) -> int:
+        """Components kept."""
+        return self.model_.components
+
+    @property
+    def landmarks_(self) -> Array:
+        """Landmarks in the units of the data, (l, d)."""
+        return self.model_.features.landmarks_in_user_units()
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its parameters."""
+        return self.model_.features.kernel
+
+    @property
+    def sigma_(self) -> float | None:
+        """Length of the kernel, None if it has none."""
+        return getattr(self.kernel_, "sigma", None)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return int(check_random_state(random_state).randint(2**31))

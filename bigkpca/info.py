@@ -1,0 +1,95 @@
+"""What is at a path: a dataset, a model, a feature store, or anybody's Zarr array, as JSON-ready values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bigkpca import store, store_features, store_model
+from bigkpca.blocks import split
+from bigkpca.numerics.model import Model
+from bigkpca.sources import NpyRows, ZarrRows, open_rows
+
+
+def info(path: str, array: str | None = None) -> dict[str, Any]:
+    """Facts about what is at `path`, finished or not. Reads metadata, and a model's arrays; no rows.
+
+    Raises SpecError if nothing readable is there, CorruptionError for a damaged model.
+    """
+    about = store.describe(path)
+    if about is None:
+        return _rows_info(path, array)
+    if about["format"] == "model":
+        return model_info(store_model.load_model(path), path)
+    if about["format"] == "features":
+        return _features_info(path, about)
+    return _dataset_info(path, about)
+
+
+def model_info(model: Model, path: str) -> dict[str, Any]:
+    """Facts about a fitted model."""
+    spec, identity = model.provenance["spec"], model.provenance["identity"]
+    return {
+        "kind": "model",
+        "path": path,
+        "method": spec["method"],
+        "kernel": model.features.kernel.to_dict(),
+        "landmarks": model.features.size,
+        "columns": model.columns,
+        "components": model.components,
+        "dtype": model.features.dtype.name,
+        "seed": spec["seed"],
+        "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
+        "eigenvalues": model.solution.eigenvalues.tolist(),
+        "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
+        "digest": store_model.model_digest(model),
+        "bytes": _stored_bytes(path),
+    }
+
+
+def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
+    if "rows" not in about:
+        return facts | {"advice": "run the same bigkpca ingest command again"}
+    own = {key: about[key] for key in ("row_shape", "labels", "categories", "provenance") if key in about}
+    return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
+
+
+def _features_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    scores = store_features.open_scores(path)
+    manifest = store_features.read_manifest(path)
+    blocks = split(scores.shape[0], about["block_rows"])
+    missing = [block.number for block in blocks if not store_features.is_stored(path, block)]
+    return {
+        "kind": "features",
+        "path": path,
+        "finished": manifest is not None,
+        "shape": list(scores.shape),
+        "dtype": str(scores.dtype),
+        "block_rows": about["block_rows"],
+        "blocks": len(blocks),
+        "missing_blocks": missing,
+        "model": about["model"],
+        "input": about["input"]["path"],
+        "bytes": _stored_bytes(path),
+    }
+
+
+def _rows_info(path: str, array: str | None) -> dict[str, Any]:
+    rows = open_rows(path, array)
+    kind = "npy" if isinstance(rows, NpyRows) else "zarr array"
+    return {"kind": kind, "path": path, **_array_facts(rows)}
+
+
+def _array_facts(rows: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {"shape": list(rows.shape), "dtype": str(rows.dtype)}
+    if isinstance(rows, ZarrRows):
+        facts["chunks"] = list(rows.array.chunks)
+        facts["shards"] = list(rows.array.shards) if rows.array.shards else None
+        facts["missing_chunks"] = len(rows.missing())
+    return facts
+
+
+def _stored_bytes(path: str) -> int:
+    return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)
