@@ -152,6 +152,9 @@ def _readable(key: str, value: Any) -> str:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if key == "kernel":
+        parameters = ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items() if name != "name")
+        return f"{value['name']} ({parameters})" if parameters else str(value["name"])
     if isinstance(value, dict):
         return ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items())
     if isinstance(value, list):
@@ -309,3 +312,7 @@ def demo(folder: str, quiet: bool) -> None:
     click.echo("seconds: " + ", ".join(f"{step} {seconds:.2f}" for step, seconds in shown.seconds.items()))
     for name, path in shown.paths.items():
         click.echo(f"{name:<8} {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ _TOPIC = "bigkpca-blocks"
 
 
 class _SingleThreadedBlas:
-    """One process-wide limit of BLAS and OpenMP to one thread, set by the first to enter and lifted by the last.
+    """One process-wide limit of BLAS to one thread, set by the first to enter and lifted by the last.
 
     Limits of threadpoolctl hold for the whole process: were each task to set and restore its own, the first
     task to end would give its neighbours two threads, and two threads give other bits than one.
@@ -42,7 +42,7 @@ class _SingleThreadedBlas:
     def __enter__(self) -> None:
         with self._lock:
             if not self._entered:
-                self._limit = ThreadpoolController().limit(limits=1)
+                self._limit = ThreadpoolController().limit(limits=1, user_api="blas")
                 self._limit.__enter__()
             self._entered += 1
 
@@ -189,7 +189,7 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
     if scheduler and workers:
         raise SpecError("give a scheduler address or a number of workers, not both")
     if scheduler:
-        with Client(scheduler) as client:
+        with Client(scheduler, set_as_default=False) as client:
             yield Engine(client=client)
     elif workers:
         # Memory in a pass is work space, not results that could be spilled: pausing a worker for it would
@@ -197,8 +197,8 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
         memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause")}
         with (
             dask.config.set(memory),
-            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
-            Client(cluster) as client,
+            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+            Client(cluster, set_as_default=False) as client,
         ):
             yield Engine(client=client)
     else:

@@ -117,8 +117,8 @@ def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> M
 def _solve_by_landmarks(
     rows: Rows, shifted: Array, features: KernelRows, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Solution, Moments, str]:
-    near_mean = _mean_features(features, shifted[:: max(1, len(shifted) // _SHIFT_ROWS)])
-    summary = _pass_over(rows, features, near_mean, spec.block_rows, engine, progress)
+    near_mean = mean_features(features, shifted[:: max(1, len(shifted) // _SHIFT_ROWS)])
+    summary = pass_over(rows, features, near_mean, spec.block_rows, engine, progress)
     tolerance = rank_tolerance(features.dtype)
     solution = solvers.nystroem(
         summary.moments, features.gram(), spec.components, center=spec.center, tolerance=tolerance
@@ -148,7 +148,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
         raise SpecError("an exact model cannot take more rows: fit it again on all of them, or use nystroem")
     check_columns(rows, model)
     features = model.features
-    summary = _pass_over(rows, features, model.moments.mean, model.block_rows, engine, progress)
+    summary = pass_over(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + summary.moments
     with single_threaded_blas:
         W = features.gram()
@@ -240,14 +240,14 @@ def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress
 
 
 @dataclass(frozen=True)
-class _Summary:
+class Summary:
     """What a pass leaves: moments of the features, and the SHA-256 of each block's values, in block order."""
 
     moments: Moments
     digests: tuple[str, ...]
 
-    def __add__(self, other: _Summary) -> _Summary:
-        return _Summary(self.moments + other.moments, self.digests + other.digests)
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(self.moments + other.moments, self.digests + other.digests)
 
     @property
     def content(self) -> str:
@@ -255,27 +255,27 @@ class _Summary:
         return hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
 
-def _pass_over(
+def pass_over(
     rows: Rows,
     features: KernelRows,
     shift: Array,
     block_rows: int | None,
     engine: Engine,
     progress: Progress,
-) -> _Summary:
+) -> Summary:
     n = rows.shape[0]
     blocks = split(n, fit_block_rows(n, rows.grain, block_rows))
     given = shared(features), shared(shift)
     tasks = [Task(_summarise, (rows.part(b.start, b.stop), b, *given), len(b)) for b in blocks]
-    summary: _Summary = engine.total("fitting", tasks, progress)
+    summary: Summary = engine.total("fitting", tasks, progress)
     return summary
 
 
-def _summarise(rows: Rows, block: Block, features: KernelRows, shift: Array) -> _Summary:
+def _summarise(rows: Rows, block: Block, features: KernelRows, shift: Array) -> Summary:
     digest = hashlib.sha256()
     X_tiles, most_rows = _block_tiles(rows, block, features, digest)
     moments = block_moments(features.tiles(X_tiles, most_rows), shift)
-    return _Summary(moments, (digest.hexdigest(),))
+    return Summary(moments, (digest.hexdigest(),))
 
 
 def _block_tiles(rows: Rows, block: Block, features: KernelRows, digest: Any = None) -> tuple[Iterator[Array], int]:
@@ -284,7 +284,7 @@ def _block_tiles(rows: Rows, block: Block, features: KernelRows, digest: Any = N
     return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
 
 
-def _mean_features(features: KernelRows, shifted: Array) -> Array:
+def mean_features(features: KernelRows, shifted: Array) -> Array:
     """Mean of v over rows that were shifted by the offset already, (D,), float64."""
     return features.kernel(shifted, features.landmarks).mean(axis=0, dtype=np.float64)
 

@@ -33,14 +33,20 @@ def open_scores(path: str, mode: Any = "r") -> zarr.Array[Any]:
 
 def write_block(path: str, block: Block, scores: Array) -> str:
     """Write the whole shard of a block, alone; may run twice. Returns the SHA-256 of its values."""
-    open_scores(path, "r+")[block.start : block.stop] = scores
+    array = open_scores(path, "r+")
+    # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.
+    _shard(path, array, block).unlink(missing_ok=True)
+    array[block.start : block.stop] = scores
     return hashlib.sha256(little_endian(scores)).hexdigest()
 
 
 def is_stored(path: str, block: Block) -> bool:
     """Whether the shard of a block exists; shards appear whole, by a rename."""
-    key = open_scores(path).metadata.encode_chunk_key((block.number, 0))
-    return (Path(path) / "scores" / key).exists()
+    return _shard(path, open_scores(path), block).exists()
+
+
+def _shard(path: str, array: zarr.Array[Any], block: Block) -> Path:
+    return Path(path) / "scores" / array.metadata.encode_chunk_key((block.number, 0))
 
 
 def block_digest(path: str, block: Block) -> str | None:

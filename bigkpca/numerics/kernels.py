@@ -264,7 +264,7 @@ class Cosine(_Leaf):
         return evaluate
 
     def diagonal(self, X: Array) -> Array:
-        return X.any(axis=1).astype(np.float64)
+        return np.asarray(X.any(axis=1), np.float64)
 
 
 def _unit_rows(X: Array, out: Array) -> Array:

@@ -1,0 +1,100 @@
+"""Data, timing and tables for the benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigkpca.ingest import ingest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+MEDIAN_DISTANCE = 2601.0  # of MNIST rows, raw pixels 0 to 255; 10.2 with pixels in [0, 1]
+
+
+def mnist() -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The 60000 training digits, (60000, 784)."""
+    with gzip.open(SHARED / "mnist" / "train-images-idx3-ubyte.gz") as file:
+        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+
+
+def repeated_dataset(folder: Path, rows: int) -> str:
+    """A dataset of MNIST repeated, copy i shifted by (i mod 3, i div 3) pixels; made once in each folder."""
+    digits = mnist().reshape(-1, 28, 28)
+    target, raw = folder / f"mnist-{rows}.zarr", folder / f"mnist-{rows}.npy"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        values = np.lib.format.open_memmap(raw, "w+", np.uint8, (rows, 784))
+        for copy, start in enumerate(range(0, rows, len(digits))):
+            part = digits[: rows - start]
+            shifted = np.roll(part, (copy % 3, copy // 3), axis=(1, 2))
+            values[start : start + len(part)] = shifted.reshape(len(part), 784)
+        values.flush()
+        del values
+        ingest([raw], target)
+    return str(target)
+
+
+def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: int = 5) -> argparse.Namespace:
+    """The options every benchmark has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rows", type=int, default=rows)
+    parser.add_argument("--size", type=int, default=1000, help="landmarks")
+    parser.add_argument("--repeats", type=int, default=repeats)
+    parser.add_argument("--folder", type=Path, default=Path("build") / "benchmarks", help="where data are made")
+    return parser.parse_args(argv)
+
+
+def interleaved(repeats: int, **sides: Callable[[], float]) -> dict[str, list[float]]:
+    """Seconds of each side, measured in turn A B A B ... so that a drift of the machine meets both."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            seconds[name].append(side())
+    return seconds
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """Wall seconds of one call."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """Median of the ratios of neighbouring runs."""
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
+def child(code: str, *argv: str) -> tuple[str, float]:
+    """Run Python code in a process of its own: what it printed, and its peak resident memory in MB."""
+    process = subprocess.Popen([sys.executable, "-c", code, *argv], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"a benchmark process failed with {process.returncode}")
+    return printed, usage.ru_maxrss * 1024 / 1e6
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows under a title, columns aligned."""
+    cells = [[*map(str, header)], *[[_cell(value) for value in row] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    print(f"\n{title}")
+    for row in cells:
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,134 @@
+"""What every reader gives, the rows of a file as a stream of bounded pieces, and what readers share."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigkpca.blocks import PIECE_BYTES
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
+from bigkpca.sources import check_shape
+
+TEXT = np.dtype("U")
+Batches = Iterator[tuple[Array, Array | None]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file: pieces (k, columns) of at most 8 MB, each with its labels (k,) if there are any."""
+
+    where: str
+    dtype: np.dtype[Any]
+    row_shape: tuple[int, ...]
+    rows: int | None  # None where only reading them all can tell
+    label_dtype: np.dtype[Any] | None
+    batches: Batches
+
+    @property
+    def columns(self) -> int:
+        return math.prod(self.row_shape)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Labels in a file of their own, in pieces (k,)."""
+
+    where: str
+    dtype: np.dtype[Any]
+    rows: int | None
+    batches: Iterator[Array]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array inside a file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+@contextmanager
+def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn what readers raise on damaged bytes into a CorruptionError."""
+    damage: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, zipfile.BadZipFile, struct.error, *kinds)
+    try:
+        yield
+    except damage as error:
+        raise CorruptionError(
+            f"{path} does not decode ({type(error).__name__}: {error}): is it truncated? fetch it again"
+        ) from error
+
+
+def ranges(rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Rows a to b of pieces of at most 8 MB, or of one row where that is larger."""
+    step = max(1, PIECE_BYTES // row_bytes)
+    return ((a, min(a + step, rows)) for a in range(0, rows, step))
+
+
+def native(X: Array) -> Array:
+    """The same values in the byte order of this machine."""
+    return X.astype(X.dtype.newbyteorder("="), copy=False)
+
+
+def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
+    """The axes after the first; DataError unless there are some, and rows and columns."""
+    check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, where)
+    return shape[1:]
+
+
+def refuse_member(path: Path, member: str | None) -> None:
+    """Raise SpecError if an array is named in a file that holds just one."""
+    if member is not None:
+        raise SpecError(f"{path} has no members, so --member {member} names nothing in it")
+
+
+def refuse_labels(path: Path, labels: str | None) -> None:
+    """Raise SpecError if labels are asked by name of a file without names."""
+    if labels is not None:
+        raise SpecError(f"--labels {labels}: no such file, and {path} has no names inside")
+
+
+def check_labels(stored: Stored, rows: int | None, where: str) -> None:
+    """Raise unless the array can be the labels of `rows` rows (None: not known yet)."""
+    if len(stored.shape) != 1 or stored.dtype.kind not in "buifU":
+        raise DataError(f"{where} has shape {stored.shape} and type {stored.dtype}: labels are (n,), numbers or text")
+    if rows is not None and stored.shape[0] != rows:
+        raise SpecError(f"{where} holds {stored.shape[0]} labels for {rows} rows")
+
+
+def choose(arrays: Mapping[str, Stored], member: str | None, labels: str | None, where: str) -> str:
+    """The name of the array of rows: the given one, else the only one that can be."""
+    for name in (member, labels):
+        if name is not None and name not in arrays:
+            raise unknown_name(f"array of {where}", name, arrays)
+    if member is not None:
+        return member
+    able = [k for k, a in arrays.items() if k != labels and len(a.shape) > 1 and a.dtype.kind in "buif"]
+    if not able:
+        raise DataError(f"{where} holds no array of numbers with rows and columns, but {sorted(arrays)}")
+    if len(able) > 1:
+        raise SpecError(f"{where} holds the arrays {sorted(able)}: name one with --member (member= in Python)")
+    return able[0]
+
+
+def member_table(path: Path, arrays: Mapping[str, Stored], chosen: str, labels: str | None, batches: Batches) -> Table:
+    """The table of one array among several of a file, checked against its labels."""
+    x, where = arrays[chosen], f"{path}:{chosen}"
+    axes = row_shape(x.shape, where)
+    if labels is not None:
+        check_labels(arrays[labels], x.shape[0], f"{path}:{labels}")
+    return Table(where, x.dtype, axes, x.shape[0], arrays[labels].dtype if labels is not None else None, batches)

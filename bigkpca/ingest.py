@@ -1,0 +1,294 @@
+"""Ingest: files of any supported format, streamed into one dataset on disk.
+
+    sources -> checked pieces of at most 8 MB -> whole shards -> sync -> one attribute update that publishes
+
+Memory does not depend on the number of rows. Readers trust as many rows as the attribute says, so a crash at
+any moment leaves what was there before, and the same command finishes the work.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from bigkpca import store
+from bigkpca.blocks import power_of_two
+from bigkpca.engine import Progress, Silent
+from bigkpca.errors import Array, BigKPCAError, IncompleteError, SpecError
+from bigkpca.formats.concat import Source, kind_of
+from bigkpca.sources import ATTRIBUTE, ZarrRows, little_endian
+
+_SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """A finished dataset; `already_done` says that it was there before."""
+
+    path: str
+    rows: int
+    columns: int
+    row_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    labels: bool
+    already_done: bool
+
+
+def ingest(
+    sources: Sequence[str | os.PathLike[str]],
+    destination: str | os.PathLike[str],
+    *,
+    member: str | None = None,
+    labels: str | None = None,
+    dtype: str | None = None,
+    block_rows: int | None = None,
+    append: bool = False,
+    overwrite: bool = False,
+    progress: Progress = Silent(),
+) -> Ingested:
+    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,).
+
+    Axes after the first are flattened. `member` names the array inside .npz and .h5 files; `labels` is a file
+    with one label for each row of all sources, or else the name of an array or column beside the rows (text
+    becomes codes, numbered by first appearance). `dtype` casts; without it all sources must have one type.
+    `block_rows` is the number of rows of a shard. `append` adds the rows to a finished dataset of the same
+    width, type and kind of labels; `overwrite` replaces a dataset once its successor is finished.
+
+    Doing the same again changes nothing, and goes on where an earlier run was stopped.
+    Raises SpecError for what does not exist or fit together, DataError for values that are no finite
+    numbers (rows are counted from 0 in their own file), CorruptionError for files that do not decode,
+    LockedError, and IncompleteError for a full disk.
+    """
+    path = _local(destination)
+    source = Source.open(sources, member, labels, dtype)
+    if block_rows is not None and block_rows < 1:
+        raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
+    record = {"format": "dataset", **source.identity, "block_rows": block_rows}
+    if append and overwrite:
+        raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
+    with _full_disk(path), store.lock(path):
+        done = _append(source, path, record, progress) if append else _create(source, path, record, overwrite, progress)
+    return _ingested(path, already_done=done)
+
+
+def shard_rows(row_bytes: int, given: int | None = None) -> int:
+    """Rows of a shard: the largest power of two within 8 MiB and 65536 rows, whatever n is, or those given."""
+    return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
+
+
+def _local(destination: str | os.PathLike[str]) -> str:
+    path = os.fspath(destination)
+    if "://" in path:
+        raise SpecError(f"{path}: only local paths can be written so far")
+    return os.path.abspath(path)
+
+
+@contextmanager
+def _full_disk(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise IncompleteError(f"{path}: the disk is full; make room, then run the same command again") from error
+
+
+def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
+    """Make a new dataset; True if it was there already."""
+    target = store.destination(path, record, overwrite=overwrite)
+    if target.state == "done":
+        return True
+    if not (target.state == "resume" and store.is_finished(target.work)):  # else only the swap is missing
+        with _removed_if_refused(target.work):
+            group = _empty_group(target, record)
+            _create_arrays(group, source, record["block_rows"])
+            shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+            _publish(target.work, {**shape, **_fill(group, source, 0, {}, progress)})
+    target.put_in_place()
+    return False
+
+
+@contextmanager
+def _removed_if_refused(work: str) -> Iterator[None]:
+    """Leave nothing of input that is wrong: a corrected one would find it in its way."""
+    try:
+        yield
+    except BigKPCAError:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def _empty_group(target: store.Destination, record: Mapping[str, Any]) -> zarr.Group:
+    """A group without rows: a new one, or that of an ingest that stopped, as text and gzip have no middle to
+    go on from. Its attribute stays, so that a second stop leaves it known as our own."""
+    if target.state == "new":
+        return store.create_group(target.work, record)
+    for name in ("x", "y"):
+        shutil.rmtree(os.path.join(target.work, name), ignore_errors=True)
+    return store.open_group(target.work, "dataset", "r+")
+
+
+def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
+    rows = shard_rows(source.columns * source.dtype.itemsize, block_rows)
+    store.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
+    if source.label_dtype is not None:
+        kind = np.int32 if source.label_dtype.kind == "U" else source.label_dtype.newbyteorder("=")
+        store.create_array(group, "y", (0,), kind, rows, ("row",))
+
+
+def _append(source: Source, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
+    """Add rows to a finished dataset; True if they are the ones that were added last."""
+    group = store.open_group(path, "dataset", "r+")
+    about: Any = group.attrs[ATTRIBUTE]
+    if "rows" not in about:
+        raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
+    if _added_last(source, about):
+        return True
+    _check_fits(source, record, path, group)
+    for _, array in group.arrays():  # an append that stopped may have left rows behind
+        array.resize((about["rows"], *array.shape[1:]))
+    categories = {text: code for code, text in enumerate(about.get("categories", []))}
+    added = _fill(group, source, about["rows"], categories, progress)
+    added["sources"] = about["sources"] + source.identity["sources"]
+    added["provenance"] = about["provenance"] + added["provenance"]
+    _publish(path, added)
+    return False
+
+
+def _added_last(source: Source, about: Mapping[str, Any]) -> bool:
+    *earlier, last = about["provenance"]
+    return bool(earlier) and about["sources"][-len(last["sources"]) :] == source.identity["sources"]
+
+
+def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
+    """Raise SpecError unless the source can follow the rows of the dataset."""
+    x, y = _array(group, "x"), group.get("y")
+    about: Any = group.attrs[ATTRIBUTE]
+    labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
+    pairs = {
+        "columns": (source.columns, x.shape[1]),
+        "dtype": (source.dtype.name, x.dtype.name),
+        "labels": (kind_of(source.label_dtype), labels),
+        "block_rows": (record["block_rows"] or _shard(x), _shard(x)),
+    }
+    for what, (here, there) in pairs.items():
+        if here != there:
+            raise SpecError(f"{path}: cannot append, {what} is {there} there and {here} in the new rows")
+
+
+def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    array = group[name]
+    assert isinstance(array, zarr.Array)
+    return array
+
+
+def _shard(array: zarr.Array[Any]) -> int:
+    assert array.shards is not None
+    return array.shards[0]
+
+
+def _fill(
+    group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
+) -> dict[str, Any]:
+    """Write all rows of the source from row `start` on; returns what the attribute will say of them."""
+    x = _Shards.after(_array(group, "x"), start)
+    y = None if source.label_dtype is None else _Shards.after(_array(group, "y"), start)
+    digest = hashlib.sha256()
+    progress.start("ingest", source.rows or 0)
+    try:
+        for X, labels in source.pieces():
+            digest.update(little_endian(X))
+            x.add(X)
+            if y is not None and labels is not None:
+                y.add(_codes(labels, categories))
+            progress.advance(len(X))
+        if y is not None and source.column is not None:
+            for labels in source.column_pieces():
+                y.add(_codes(labels, categories))
+    finally:
+        progress.finish()
+    stop = x.flush()
+    if y is not None:
+        source.check_labels(y.flush() - start, stop - start)
+    names = [os.path.basename(identity["path"]) for identity in source.identity["sources"]]
+    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
+    return {"rows": stop, "provenance": [entry], **({"categories": list(categories)} if categories else {})}
+
+
+@dataclass
+class _Shards:
+    """Rows gathered in memory until they fill a shard, which is then written once, by one assignment."""
+
+    array: zarr.Array[Any]
+    start: int  # the first row that is held
+    held: Array
+    filled: int
+
+    @classmethod
+    def after(cls, array: zarr.Array[Any], rows: int) -> _Shards:
+        """Goes on after `rows` rows; those of a shard that is not full are read back, to be written again."""
+        held = np.empty((_shard(array), *array.shape[1:]), array.dtype)
+        filled = rows % len(held)
+        start = rows - filled
+        held[:filled] = ZarrRows(array, f"{array.store_path}", rows).block(start, rows) if filled else held[:0]
+        return cls(array, start, held, filled)
+
+    def add(self, values: Array) -> None:
+        while len(values):
+            taken = values[: len(self.held) - self.filled]
+            self.held[self.filled : self.filled + len(taken)] = taken
+            self.filled += len(taken)
+            values = values[len(taken) :]
+            if self.filled == len(self.held):
+                self.flush()
+
+    def flush(self) -> int:
+        """Write what is held; returns the number of rows of the array."""
+        stop = self.start + self.filled
+        if self.filled:
+            self.array.resize((stop, *self.array.shape[1:]))
+            self.array[self.start : stop] = self.held[: self.filled]
+            self.start, self.filled = stop, 0
+        return stop
+
+
+def _codes(labels: Array, categories: dict[str, int]) -> Array:
+    """Numbers as they are; text as its number in `categories`, which grow by first appearance."""
+    if labels.dtype.kind != "U":
+        return labels
+    return np.array([categories.setdefault(text, len(categories)) for text in labels.tolist()], np.int32)
+
+
+def _publish(path: str, values: Mapping[str, Any]) -> None:
+    """Force the rows to disk, and only then the attribute that vouches for them."""
+    store.sync_tree(Path(path))
+    group = store.open_group(path, "dataset", "r+")
+    about: Any = group.attrs[ATTRIBUTE]
+    group.attrs[ATTRIBUTE] = {**about, **values}
+    with (Path(path) / "zarr.json").open("rb") as file:
+        os.fsync(file.fileno())
+    store.sync_folder(Path(path))
+
+
+def _ingested(path: str, *, already_done: bool) -> Ingested:
+    group = store.open_group(path, "dataset")
+    about: Any = group.attrs[ATTRIBUTE]
+    return Ingested(
+        path=path,
+        rows=about["rows"],
+        columns=about["columns"],
+        row_shape=tuple(about["row_shape"]),
+        dtype=np.dtype(_array(group, "x").dtype),
+        labels="y" in group,
+        already_done=already_done,
+    )

@@ -1,0 +1,51 @@
+"""Engines as a fixture axis, data sets, and a LocalCluster that the whole session shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from bigkpca.engine import Engine, open_engine
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def digits() -> np.ndarray[Any, Any]:
+    """The 1797 digits of scikit-learn, (1797, 64), uint8."""
+    return load_digits().data.astype(np.uint8)
+
+
+@pytest.fixture(scope="session")
+def one_process() -> Iterator[Engine]:
+    with open_engine(workers=1) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def two_processes() -> Iterator[Engine]:
+    with open_engine(workers=2) as engine:
+        yield engine
+
+
+@pytest.fixture(
+    params=["synchronous", "threads", pytest.param("processes", marks=pytest.mark.cluster)],
+)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Everywhere that tasks run."""
+    if request.param == "processes":
+        return request.getfixturevalue("two_processes")
+    return Engine(threads=1 if request.param == "synchronous" else 2)
+
+
+def shared_file(*parts: str) -> Path:
+    """A file of the shared data; skips the test where it is not there."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"{Path(*parts)} is not beside the project (../shared/data)")
+    return path

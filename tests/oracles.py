@@ -1,0 +1,73 @@
+"""Naive and obvious versions of what the package computes, to compare it with. Nothing here is fast."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def gaussian(x, y, sigma):
+    return math.exp(-sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) / (2 * sigma**2))
+
+
+def laplacian(x, y, sigma):
+    return math.exp(-sum(abs(a - b) for a, b in zip(x, y, strict=True)) / sigma)
+
+
+def linear(x, y):
+    return sum(a * b for a, b in zip(x, y, strict=True))
+
+
+def polynomial(x, y, gamma, degree, coef0):
+    return (gamma * linear(x, y) + coef0) ** degree
+
+
+def sigmoid(x, y, gamma, coef0):
+    return math.tanh(gamma * linear(x, y) + coef0)
+
+
+def cosine(x, y):
+    norms = math.sqrt(linear(x, x)) * math.sqrt(linear(y, y))
+    return linear(x, y) / norms if norms else 0.0
+
+
+def matrix(k, X, Y):
+    """k of every pair of rows, by a double loop over Python floats."""
+    return np.array([[k(x.tolist(), y.tolist()) for y in Y] for x in X]).reshape(len(X), len(Y))
+
+
+def centred(K):
+    """H K H with H = I - 11'/n."""
+    n = len(K)
+    H = np.eye(n) - np.ones((n, n)) / n
+    return H @ K @ H
+
+
+def gram_kpca(K, r, center=True):
+    """The r leading eigenvalues of the (centred) Gram matrix, and the scores sqrt(lambda) u of its rows."""
+    values, vectors = np.linalg.eigh(centred(K) if center else K)
+    values, vectors = values[::-1][:r], vectors[:, ::-1][:, :r]
+    return values, vectors * np.sqrt(values)
+
+
+def nystroem_gram(C, W, cutoff):
+    """C W+ C', the n x n approximation of the Gram matrix."""
+    return C @ np.linalg.pinv(W, rcond=cutoff, hermitian=True) @ C.T
+
+
+def nystroem_kpca(C, W, r, center=True, cutoff=1e-12):
+    """Kernel PCA of the n x n approximation."""
+    return gram_kpca(nystroem_gram(C, W, cutoff), r, center)
+
+
+def two_pass_moments(V):
+    """(mean, scatter) of rows."""
+    V = V.astype(np.float64)
+    mean = V.sum(axis=0) / len(V)
+    return mean, sum((np.outer(v - mean, v - mean) for v in V), np.zeros((V.shape[1], V.shape[1])))
+
+
+def with_signs_of(A, B):
+    """A with each column flipped, where needed, to point the way of the same column of B."""
+    return A * np.where((A * B).sum(axis=0) < 0, -1.0, 1.0)

@@ -1,0 +1,211 @@
+"""The commands as a user types them: what they print where, and what they exit with."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner, Result
+from conftest import shared_file
+
+from bigkpca.cli import main
+from bigkpca.spec import FitSpec
+
+
+@pytest.fixture(autouse=True)
+def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands set handlers for their own process; here it is the tests'."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
+
+
+def run(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def command(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, for exit codes and stderr as a shell sees them."""
+    return subprocess.run(
+        [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture
+def rows(tmp_path: Path, digits: np.ndarray[Any, Any]) -> Path:
+    np.save(tmp_path / "digits.npy", digits)
+    return tmp_path / "digits.npy"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, rows: Path) -> Path:
+    assert run("ingest", rows, tmp_path / "digits.zarr", "-q").exit_code == 0
+    return tmp_path / "digits.zarr"
+
+
+@pytest.fixture
+def model(tmp_path: Path, dataset: Path) -> Path:
+    result = run("fit", dataset, tmp_path / "model.zarr", "--components", 12, "--size", 80, "-q")
+    assert result.exit_code == 0, result.output
+    return tmp_path / "model.zarr"
+
+
+def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
+    dataset, model, scores = (tmp_path / name for name in ("d.zarr", "m.zarr", "s.zarr"))
+    ingested = command("ingest", rows, dataset)
+    assert re.search(r"shape +1,797, 64", ingested.stdout)
+    fitted = command("fit", dataset, model, "--components", 12, "--size", 80, "--seed", 1)
+    assert re.search(r"kernel +gaussian \(sigma \d+", fitted.stdout)
+    assert "component   eigenvalue   share of variance   cumulative" in fitted.stdout
+    assert "fitting: 1,797 rows in" in fitted.stderr
+    transformed = command("transform", model, dataset, scores)
+    assert re.search(r"shape +1,797, 12", transformed.stdout)
+    assert [step.returncode for step in (ingested, fitted, transformed)] == [0, 0, 0]
+    again = command("transform", model, dataset, scores)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stderr
+    assert "Traceback" not in again.stderr + fitted.stderr
+
+
+def test_info_of_everything(dataset: Path, model: Path, rows: Path, tmp_path: Path) -> None:
+    run("transform", model, dataset, tmp_path / "s.zarr", "-q")
+    zarr.create_array(str(tmp_path / "plain.zarr"), data=np.ones((5, 2)))
+    facts = {}
+    for path in (dataset, model, rows, tmp_path / "s.zarr", tmp_path / "plain.zarr"):
+        assert run("info", path).exit_code == 0
+        facts[path.name] = json.loads(run("info", path, "--json").stdout)
+    kinds = [fact["kind"] for fact in facts.values()]
+    assert kinds == ["dataset", "model", "npy", "features", "zarr array"]
+    assert facts["digits.zarr"]["shape"] == [1797, 64]
+    assert facts["digits.zarr"]["provenance"][0]["rows"] == [0, 1797]
+    assert facts["model.zarr"]["components"] == 12
+    assert facts["s.zarr"]["finished"] is True
+    assert facts["s.zarr"]["model"] == facts["model.zarr"]["digest"]
+
+
+def test_info_tells_missing_blocks(rows: Path, model: Path, tmp_path: Path) -> None:
+    run("ingest", rows, tmp_path / "blocks.zarr", "-q", "--block-rows", 250)
+    run("transform", model, tmp_path / "blocks.zarr", tmp_path / "s.zarr", "-q", "--block-rows", 500)
+    (tmp_path / "s.zarr" / "scores" / "manifest.json").unlink()
+    (tmp_path / "s.zarr" / "scores" / "c" / "1" / "0").unlink()
+    facts = json.loads(run("info", tmp_path / "s.zarr", "--json").stdout)
+    assert facts["finished"] is False
+    assert facts["missing_blocks"] == [1]
+
+
+def test_sigma_prints_lengths_with_errors(dataset: Path) -> None:
+    shown = run("sigma", dataset, "-q")
+    assert re.search(r"^median +\d+\.\d+ +± 0\.\d+$", shown.stdout, re.M)
+    lengths = json.loads(run("sigma", dataset, "--json", "-q").stdout)
+    assert lengths["sigest_low"]["sigma"] < lengths["median"]["sigma"] < lengths["sigest_high"]["sigma"]
+    assert run("sigma", dataset, "--kernel", "linear").exit_code == 2
+
+
+def test_plan_says_what_a_fit_costs(dataset: Path) -> None:
+    facts = json.loads(run("plan", dataset, "--size", 200, "--json").stdout)
+    assert facts["rows"] == 1797
+    assert facts["passes"] == 1
+    assert run("plan", dataset, "--memory", "1 MB").exit_code == 4
+    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", dataset).stdout)
+
+
+def test_every_field_of_the_spec_is_an_option_of_fit() -> None:
+    shown = run("fit", "--help").output
+    for field in FitSpec.model_fields:
+        assert f"--{field.replace('_', '-')}" in shown
+
+
+def test_options_reach_the_spec(dataset: Path, tmp_path: Path) -> None:
+    options = ("--kernel", "poly", "--degree", 2, "--no-center", "--components", "none", "--dtype", "float64", "-q")
+    assert run("fit", dataset, tmp_path / "m.zarr", "--size", 30, "--block-rows", 512, *options).exit_code == 0
+    about = zarr.open_group(str(tmp_path / "m.zarr"), mode="r").attrs["bigkpca"]
+    spec = about["spec"]
+    assert (spec["kernel"], spec["degree"], spec["center"], spec["dtype"]) == ("polynomial", 2, False, "float64")
+    assert (spec["components"], spec["size"], spec["block_rows"], spec["seed"]) == (None, 30, 512, 0)
+
+
+@pytest.mark.cluster
+def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path) -> None:
+    two = command("fit", dataset, tmp_path / "two.zarr", "--components", 12, "--size", 80, "--workers", 2)
+    assert two.returncode == 0, two.stderr
+    digests = [json.loads(run("info", path, "--json").stdout)["digest"] for path in (model, tmp_path / "two.zarr")]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fit", "nowhere.zarr", "m.zarr"], 2, "nowhere.zarr does not exist"),
+        (["transform", "nowhere.zarr", "DATA", "s.zarr"], 2, "does not exist: no model"),
+        (["fit", "DATA", "m.zarr", "--kernel", "gausian"], 2, "did you mean 'gaussian'"),
+        (["fit", "DATA", "m.zarr", "--method", "exakt"], 2, "did you mean 'exact'"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "kmens"], 2, "did you mean 'kmeans'"),
+        (["fit", "DATA", "m.zarr", "--sizes", "3"], 2, "No such option '--sizes'"),
+        (["fit", "DATA", "m.zarr", "--size", "many"], 2, "size='many'"),
+        (["fit", "DATA", "m.zarr", "--sigma", "2", "--gamma", "1"], 2, "both sigma and gamma"),
+        (["fit", "DATA", "m.zarr", "--memory", "lots"], 2, "'lots' is not an amount of memory"),
+        (["fit", "DATA", "m.zarr", "--memory", "1 MB"], 4, "1 MB are allowed"),
+        (["fit", "DATA", "m.zarr", "--scheduler", "x", "--workers", "1"], 2, "not both"),
+        (["fit", "NAN", "m.zarr"], 3, "row 4, column 1 is NaN"),
+        (["fit", "CONSTANT", "m.zarr"], 3, "constant data"),
+        (["fit", "ONE", "m.zarr"], 3, "two-dimensional"),
+        (["fit", "TEXT", "m.zarr"], 3, "must be real numbers"),
+        (["info", "HALF", "--json"], 0, '"finished": false'),
+        (["fit", "HALF", "m.zarr"], 6, "its ingest did not finish"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_a_line_with_a_code(
+    arguments: list[str], code: int, message: str, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = np.ones((10, 2))
+    np.save("constant.npy", bad)
+    bad[4, 1] = np.nan
+    np.save("nan.npy", bad)
+    np.save("one.npy", np.ones(4))
+    zarr.create_array("text.zarr", data=np.array([["a", "b"]], dtype="<U1"), fill_value="", zarr_format=2)
+    zarr.create_group("half.zarr", attributes={"bigkpca": {"format": "dataset", "format_version": 1}})
+    names = {"DATA": rows, "NAN": "nan.npy", "CONSTANT": "constant.npy", "ONE": "one.npy"}
+    names |= {"TEXT": "text.zarr", "HALF": "half.zarr"}
+    result = run(*(names.get(argument, argument) for argument in arguments))
+    assert message in result.output
+    assert result.exit_code == code
+    assert "Traceback" not in result.output
+    assert not Path("m.zarr").exists()
+
+
+def test_a_traceback_is_shown_when_asked_for() -> None:
+    shown = command("fit", "nowhere.zarr", "m.zarr", "-v")
+    assert shown.returncode == 2
+    assert "Traceback" in shown.stderr
+
+
+def test_help_is_quick_because_commands_import_their_own_modules() -> None:
+    code = "import sys, bigkpca, bigkpca.cli; print([m for m in ('dask', 'zarr', 'sklearn') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.stdout.strip() == "[]"
+
+
+def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path) -> None:
+    for _ in range(2):
+        shown = run("demo", tmp_path / "demo", "-q")
+        assert shown.exit_code == 0, shown.output
+        accuracy = re.search(r"accuracy: (\d+\.\d)% from 20 scores, (\d+\.\d)% from 64 pixels", shown.stdout)
+        assert accuracy is not None
+        assert float(accuracy[1]) > float(accuracy[2]) - 2
+        assert str(tmp_path / "demo" / "scores.zarr") in shown.stdout
+
+
+def test_mnist_from_raw_file_to_features(tmp_path: Path) -> None:
+    raw = shared_file("mnist", "t10k-images-idx3-ubyte.gz")
+    dataset, model, scores = (tmp_path / name for name in ("mnist.zarr", "model.zarr", "scores.zarr"))
+    assert run("ingest", raw, dataset).exit_code == 0
+    assert run("fit", dataset, model, "--components", 20, "--size", 200).exit_code == 0
+    assert run("transform", model, dataset, scores).exit_code == 0
+    assert json.loads(run("info", scores, "--json").stdout)["shape"] == [10000, 20]

@@ -1,0 +1,162 @@
+"""Where tasks run changes nothing: order, sums, limits, progress, errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from bigkpca.engine import Engine, Task, open_engine, parse_bytes, shared, single_threaded_blas
+from bigkpca.errors import DataError, MemoryLimitError, SpecError
+
+
+@dataclass
+class Recorder:
+    """Progress that remembers."""
+
+    started: list[tuple[str, int]] = field(default_factory=list)
+    rows: int = 0
+    finished: int = 0
+
+    def start(self, title: str, rows: int) -> None:
+        self.started.append((title, rows))
+
+    def advance(self, rows: int) -> None:
+        self.rows += rows
+
+    def finish(self) -> None:
+        self.finished += 1
+
+    def note(self, message: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Records the shape of a sum."""
+
+    text: str
+
+    def __add__(self, other: Bracket) -> Bracket:
+        return Bracket(f"({self.text}+{other.text})")
+
+
+def late_when_even(number: int) -> Bracket:
+    time.sleep(0.02 * (number % 2 == 0))
+    return Bracket(str(number))
+
+
+@pytest.mark.parametrize(
+    ("count", "tree"),
+    [(1, "0"), (2, "(0+1)"), (5, "(((0+1)+(2+3))+4)"), (7, "(((0+1)+(2+3))+((4+5)+6))")],
+)
+def test_sums_follow_a_tree_that_block_numbers_fix(engine: Engine, count: int, tree: str) -> None:
+    tasks = [Task(late_when_even, (number,), 1) for number in range(count)]
+    assert engine.total("adding", tasks, Recorder()).text == tree
+
+
+def test_results_keep_the_order_of_tasks(engine: Engine) -> None:
+    tasks = [Task(late_when_even, (number,), 1) for number in range(6)]
+    assert [result.text for result in engine.each("listing", tasks, Recorder())] == list("012345")
+
+
+def test_no_tasks_give_no_results(engine: Engine) -> None:
+    assert engine.each("nothing", [], Recorder()) == []
+
+
+def test_progress_hears_of_every_row_once(engine: Engine) -> None:
+    recorder = Recorder()
+    engine.total("adding", [Task(late_when_even, (number,), 10) for number in range(6)], recorder)
+    for _ in range(100):  # events of a cluster may arrive a moment after its results
+        if recorder.rows == 60:
+            break
+        time.sleep(0.05)
+    assert (recorder.started, recorder.rows, recorder.finished) == ([("adding", 60)], 60, 1)
+
+
+def fail_on_third(number: int) -> int:
+    if number % 3 == 2:
+        raise DataError(f"task {number} failed")
+    return number
+
+
+def test_an_error_of_a_task_reaches_the_caller_as_itself(engine: Engine) -> None:
+    recorder = Recorder()
+    with pytest.raises(DataError, match="task 2 failed"):
+        engine.each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)], recorder)
+    assert recorder.finished == 1
+
+
+def test_shared_values_arrive_in_every_task(engine: Engine) -> None:
+    value = shared({"landmarks": [1, 2, 3]})
+    tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
+    assert engine.each("sharing", tasks, Recorder()) == [3, 3, 3]
+
+
+def blas_threads() -> int:
+    return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+
+def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs() -> None:
+    before = blas_threads()
+    if before == 1:
+        pytest.skip("BLAS has one thread anyway here")
+    entered, leave_first, seen = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        with single_threaded_blas:
+            entered.wait(10)
+        leave_first.set()
+
+    def second() -> None:
+        with single_threaded_blas:
+            entered.set()
+            leave_first.wait(10)
+            seen.append(blas_threads())  # the first has left by now
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert seen == [1]
+    assert blas_threads() == before
+
+
+def test_tasks_run_with_one_blas_thread(engine: Engine) -> None:
+    assert engine.each("looking", [Task(blas_threads, (), 1)], Recorder()) == [1]
+
+
+def test_workers_with_too_little_memory_are_refused(two_processes: Engine) -> None:
+    two_processes.check_memory(lambda threads: threads)
+    with pytest.raises(MemoryLimitError, match=r"worker tcp://.* may use .* MB, the plan needs 1000000000 MB"):
+        two_processes.check_memory(lambda threads: 10**15)
+
+
+def test_threads_have_no_worker_limits() -> None:
+    Engine(threads=2).check_memory(lambda threads: 10**15)
+
+
+def test_one_of_scheduler_and_workers() -> None:
+    with pytest.raises(SpecError, match="not both"), open_engine("tcp://127.0.0.1:1", 2):
+        pass
+
+
+def test_a_current_client_is_used(two_processes: Engine) -> None:
+    assert two_processes.client is not None
+    with two_processes.client.as_current(), open_engine() as engine:
+        assert engine.client is two_processes.client
+    with open_engine() as engine:
+        assert engine.client is None
+
+
+@pytest.mark.parametrize(("text", "amount"), [("2 GB", 2 * 10**9), ("1MiB", 2**20), (5, 5)])
+def test_amounts_of_memory(text: str | int, amount: int) -> None:
+    assert parse_bytes(text) == amount
+
+
+def test_an_amount_that_is_none() -> None:
+    with pytest.raises(SpecError, match="'lots' is not an amount of memory"):
+        parse_bytes("lots")

@@ -1,0 +1,85 @@
+"""Exit codes and the checks that more than one module needs."""
+
+import numpy as np
+import pytest
+
+from bigkpca import errors
+from bigkpca.errors import DataError, SpecError, check_finite, check_numeric, unknown_name
+
+
+def test_exit_codes_are_those_of_the_manual():
+    codes = {
+        errors.BigKPCAError: 1,
+        errors.SpecError: 2,
+        errors.DataError: 3,
+        errors.MemoryLimitError: 4,
+        errors.LockedError: 5,
+        errors.IncompleteError: 6,
+        errors.CorruptionError: 7,
+    }
+    assert {kind: kind.exit_code for kind in codes} == codes
+
+
+def test_every_error_has_the_same_root_and_bad_values_are_value_errors():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    raised = [kind for kind in kinds if not issubclass(kind, Warning)]
+    assert len(raised) == 7
+    assert all(issubclass(kind, errors.BigKPCAError) for kind in raised)
+    assert issubclass(SpecError, ValueError)
+    assert issubclass(DataError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")], ids=["nan", "inf", "-inf"]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_value_that_is_not_finite_is_named_by_row_and_column(value, word, dtype):
+    X = np.ones((5, 4), dtype)
+    X[3, 2] = value
+    message = rf"rows\.npy: row 103, column 2 is {word} \(both counted from 0\); remove or impute"
+    with pytest.raises(DataError, match=message):
+        check_finite(X, 100, "rows.npy")
+
+
+def test_the_first_of_several_is_named_even_when_their_sum_cancels():
+    X = np.ones((4, 3))
+    X[1, 2], X[2, 0] = np.inf, -np.inf
+    with pytest.raises(DataError, match="row 1, column 2 is infinity"):
+        check_finite(X, 0, "x")
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.full((3, 2), np.finfo(np.float64).max),  # the sum overflows, the values are fine
+        np.full((3, 2), np.finfo(np.float32).max, np.float32),
+        np.full((300, 300), 60_000, np.float16),
+        np.full((2, 2), 2**62),
+        np.ones((2, 2), bool),
+        np.empty((0, 3)),
+    ],
+    ids=["float64", "float32", "float16", "int64", "bool", "empty"],
+)
+def test_finite_values_pass_however_large(X):
+    check_finite(X, 0, "x")
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "f2", "f4", "f8"])
+def test_real_numbers_are_rows(dtype):
+    check_numeric(np.dtype(dtype), "x")
+
+
+@pytest.mark.parametrize("dtype", ["c8", "U3", "O", "M8[s]", "S2"])
+def test_anything_else_is_not(dtype):
+    with pytest.raises(DataError, match=r"table\.csv holds .* values: rows must be real numbers .* encode text"):
+        check_numeric(np.dtype(dtype), "table.csv")
+
+
+def test_an_unknown_name_comes_with_the_nearest_known_one():
+    error = unknown_name("colour", "Grene", ["red", "green", "blue"])
+    assert isinstance(error, SpecError)
+    assert str(error) == "unknown colour 'Grene': did you mean 'green'? known are blue, green, red"
+
+
+def test_a_name_like_nothing_known_gets_the_list_only():
+    assert str(unknown_name("colour", "qqqqq", ["red", "blue"])) == "unknown colour 'qqqqq': known are blue, red"

@@ -1,0 +1,215 @@
+"""The scikit-learn face: its contract, and every kind of input."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from sklearn.decomposition import PCA
+from sklearn.decomposition import KernelPCA as Peer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bigkpca
+from bigkpca import KernelPCA, kernels, landmarks
+from bigkpca.engine import open_engine
+from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
+
+
+@pytest.fixture
+def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return digits[:500].astype(np.float64)
+
+
+@pytest.fixture
+def small() -> KernelPCA:
+    return KernelPCA(6, size=60, random_state=0)
+
+
+@parametrize_with_checks([KernelPCA(n_components=2, random_state=0)])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_exact_agrees_with_scikit_learn(X: np.ndarray[Any, Any]) -> None:
+    ours = KernelPCA(10, method="exact", sigma=20.0).fit(X)
+    theirs = Peer(10, kernel="rbf", gamma=0.5 / 20.0**2).fit(X)
+    np.testing.assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)), atol=1e-8)
+
+
+def test_the_linear_kernel_is_pca(X: np.ndarray[Any, Any]) -> None:
+    ours = KernelPCA(5, kernel="linear", size=500, random_state=1).fit(X)
+    theirs = PCA(5).fit(X)
+    np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)), atol=1e-6)
+    np.testing.assert_allclose(ours.explained_variance_ratio_, theirs.explained_variance_ratio_, rtol=1e-8)
+
+
+def test_fit_transform_is_fit_then_transform(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    assert small.fit_transform(X).tobytes() == small.fit(X).transform(X).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64, np.int64, bool])
+def test_dtypes(digits: np.ndarray[Any, Any], small: KernelPCA, dtype: Any) -> None:
+    scores = small.fit_transform(digits[:300].astype(dtype))
+    assert scores.dtype == (np.float64 if dtype in (np.float64, np.int64, bool) else np.float32)
+    assert KernelPCA(2, dtype=np.float32, size=20).fit_transform(digits[:300] * 1.0).dtype == np.float32
+
+
+def test_every_kind_of_input_gives_the_same_model(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", X)
+    array = zarr.create_array(str(tmp_path / "rows.zarr"), data=X, chunks=(50, 64))
+    expected = small.fit(X).transform(X)
+    for data in (da.from_array(X, chunks=(77, 20)), array, str(tmp_path / "rows.zarr"), tmp_path / "rows.npy"):
+        lazy = small.fit(data).transform(data)
+        assert isinstance(lazy, da.Array)
+        assert lazy.shape == (500, 6)
+        np.testing.assert_array_equal(lazy.compute(scheduler="threads"), expected)
+    np.testing.assert_array_equal(small.fit(pd.DataFrame(X)).transform(pd.DataFrame(X)), expected)
+
+
+def refuse(*_: Any, **__: Any) -> None:
+    raise AssertionError("computed although lazy")
+
+
+def test_transform_of_dask_rows_is_lazy(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    import dask
+
+    small.fit(X)
+    with dask.config.set(scheduler=refuse):
+        lazy = small.transform(da.from_array(X, chunks=(100, 64)))[:10]
+        with pytest.raises(AssertionError, match="computed although lazy"):
+            lazy.compute()
+    np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), small.transform(X)[:10])
+
+
+def test_out_streams_to_disk(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+    stored = small.fit(X).transform(X, out=tmp_path / "scores.zarr")
+    assert isinstance(stored, zarr.Array)
+    np.testing.assert_array_equal(stored[:], small.transform(X))
+
+
+def test_what_a_fitted_model_tells(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    small.fit(X)
+    assert small.n_components_ == 6
+    assert small.n_features_in_ == 64
+    assert small.eigenvalues_.shape == small.explained_variance_ratio_.shape == (6,)
+    assert small.landmarks_.shape == (60, 64)
+    assert small.kernel_ == kernels.Gaussian(small.sigma_)
+    assert list(small.get_feature_names_out()[:2]) == ["kernelpca0", "kernelpca1"]
+    assert X.min() - 1 <= small.landmarks_.min()
+    assert small.landmarks_.max() <= X.max() + 1
+
+
+def test_frames_keep_their_names(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
+    assert list(small.fit(frame).feature_names_in_[:2]) == ["p0", "p1"]
+    assert list(small.set_output(transform="pandas").transform(frame).columns[:1]) == ["kernelpca0"]
+
+
+def test_components_as_a_share_of_variance_or_all(X: np.ndarray[Any, Any]) -> None:
+    some, everything = (KernelPCA(share, size=100, random_state=0).fit(X) for share in (0.5, None))
+    total = some.explained_variance_ratio_
+    assert total[:-1].sum() < 0.5 <= total.sum()
+    assert 90 <= everything.n_components_ <= 100
+
+
+def test_save_and_load(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    kernel = kernels.Gaussian(20.0) + 0.5 * kernels.Laplacian(300.0)
+    fitted = KernelPCA(4, kernel=kernel, size=50, landmarks=landmarks.KMeans(iterations=2), random_state=5).fit(X)
+    fitted.save(tmp_path / "model.zarr")
+    loaded = KernelPCA.load(tmp_path / "model.zarr")
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+    with pytest.raises(SpecError, match="is in the way"):
+        fitted.save(tmp_path / "model.zarr")
+
+
+def test_pickles_hold_no_training_data(digits: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    X = np.tile(digits, (20, 1)).astype(np.float64)
+    blob = pickle.dumps(small.fit(X))
+    assert len(blob) < X.nbytes / 50
+    np.testing.assert_array_equal(pickle.loads(blob).transform(X[:9]), small.transform(X[:9]))
+
+
+def test_partial_fit_adds_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    small.partial_fit(X[:300])
+    landmarks_before = small.landmarks_
+    small.partial_fit(X[300:])
+    assert small.model_.moments.count == 500
+    np.testing.assert_array_equal(small.landmarks_, landmarks_before)
+
+
+def test_random_state_none_draws_and_records_a_seed(X: np.ndarray[Any, Any]) -> None:
+    first, second = (KernelPCA(3, size=30).fit(X) for _ in range(2))
+    seed = first.model_.provenance["spec"]["seed"]
+    assert seed != second.model_.provenance["spec"]["seed"]
+    again = KernelPCA(3, size=30, random_state=seed).fit(X)
+    np.testing.assert_array_equal(again.transform(X), first.transform(X))
+    KernelPCA(3, size=30, random_state=np.random.RandomState(0)).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": "gausian"}, "unknown kernel 'gausian': did you mean 'gaussian'"),
+        ({"method": "nystrm"}, "unknown method 'nystrm': did you mean 'nystroem'"),
+        ({"landmarks": "kmean"}, "unknown landmark rule 'kmean': did you mean 'kmeans'"),
+        ({"sigma": 2.0, "gamma": 1.0}, "both sigma and gamma"),
+        ({"sigma": -1.0}, "must be a positive number"),
+        ({"kernel": "poly", "sigma": 2.0}, "the polynomial kernel has no length sigma"),
+        ({"n_components": 0}, "at least one component"),
+        ({"n_components": 1.5}, "a share of the variance lies between 0 and 1"),
+        ({"size": 0}, "at least one landmark"),
+    ],
+)
+def test_parameters_that_do_not_fit(X: np.ndarray[Any, Any], parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        KernelPCA(**parameters).fit(X)
+
+
+def test_bad_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    bad = X.copy()
+    bad[17, 3] = np.nan
+    with pytest.raises(DataError, match="row 17, column 3 is NaN"):
+        small.fit(bad)
+    with pytest.raises(DataError, match="row 17, column 3 is NaN"):
+        small.fit(X).transform(bad)
+    with pytest.raises(SpecError, match="has 3 columns, the model was fitted on 64"):
+        small.transform(da.ones((5, 3)))
+
+
+def test_a_memory_limit_refuses_and_changes_nothing(X: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
+        KernelPCA(memory_limit="1 MB").fit(X)
+    limited, free = (KernelPCA(3, size=30, random_state=0, memory_limit=limit).fit(X) for limit in ("2 GB", None))
+    np.testing.assert_array_equal(limited.transform(X), free.transform(X))
+
+
+def test_every_error_is_one_of_ours() -> None:
+    assert issubclass(DataError, BigKPCAError)
+    assert issubclass(DataError, ValueError)
+
+
+@pytest.mark.cluster
+def test_a_current_client_is_used(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+    alone = small.fit_transform(X)
+    np.save(tmp_path / "rows.npy", X)
+    with open_engine(workers=2) as engine, engine.client.as_current():  # type: ignore[union-attr]
+        np.testing.assert_array_equal(small.fit_transform(X), alone)
+        np.testing.assert_array_equal(small.fit(tmp_path / "rows.npy").transform(tmp_path / "rows.npy"), alone)
+        where = small.transform(da.from_array(X, chunks=100)).map_blocks(lambda s: np.full_like(s, os.getpid()))
+        assert os.getpid() not in where.compute()
+
+
+def test_public_names() -> None:
+    for name in bigkpca.__all__:
+        assert getattr(bigkpca, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        bigkpca.nothing  # noqa: B018

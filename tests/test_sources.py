@@ -1,0 +1,225 @@
+"""Every kind of input becomes the same rows; damage and nonsense are named."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
+from bigkpca.sources import ArrayRows, NpyRows, ZarrRows, open_rows, take, tiles
+
+X = np.random.default_rng(0).normal(size=(103, 7))
+
+
+def as_zarr(folder: Path, **options: Any) -> str:
+    path = str(folder / "rows.zarr")
+    options = {"chunks": (10, 4), "zarr_format": 3} | options
+    array = zarr.create_array(path, shape=X.shape, dtype=X.dtype, **options)
+    array[:] = X
+    return path
+
+
+def as_group(folder: Path, name: str) -> str:
+    path = str(folder / "group.zarr")
+    zarr.create_group(path).create_array(name, data=X, chunks=(10, 7))
+    return path
+
+
+def as_npy(folder: Path, values: np.ndarray[Any, Any]) -> str:
+    np.save(folder / "rows.npy", values)
+    return str(folder / "rows.npy")
+
+
+KINDS = {
+    "numpy": lambda folder: X,
+    "list": lambda folder: X.tolist(),
+    "pandas": lambda folder: pd.DataFrame(X),
+    "polars": lambda folder: pl.DataFrame(X),
+    "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
+    "zarr v3": as_zarr,
+    "zarr v2": lambda folder: as_zarr(folder, zarr_format=2),
+    "sharded zarr": lambda folder: as_zarr(folder, chunks=(10, 7), shards=(40, 7)),
+    "zarr object": lambda folder: zarr.open_array(as_zarr(folder), mode="r"),
+    "group with x": lambda folder: as_group(folder, "x"),
+    "group with one array": lambda folder: as_group(folder, "anything"),
+    "npy": lambda folder: as_npy(folder, X),
+    "Fortran npy": lambda folder: as_npy(folder, np.asfortranarray(X)),
+    "path object": lambda folder: Path(as_npy(folder, X)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_same_rows(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    assert rows.shape == X.shape
+    assert rows.dtype == np.float64
+    np.testing.assert_array_equal(rows.block(20, 55), X[20:55])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_number_their_rows_as_the_whole_does(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    part = rows.part(20, 60)
+    part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(30, 40), X[30:40])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_taking_rows(kind: str, tmp_path: Path) -> None:
+    numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
+    np.testing.assert_array_equal(take(open_rows(KINDS[kind](tmp_path)), numbers), X[numbers])
+
+
+@given(start=st.integers(0, 10), length=st.integers(1, 93), height=st.integers(1, 50))
+def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int) -> None:
+    rows = ArrayRows(X)
+    digest = hashlib.sha256()
+    found = [tile.copy() for tile in tiles(rows, start, start + length, height, digest)]
+    np.testing.assert_array_equal(np.concatenate(found), X[start : start + length])
+    assert {len(tile) for tile in found[:-1]} <= {height}
+    assert digest.hexdigest() == hashlib.sha256(X[start : start + length].tobytes()).hexdigest()
+
+
+def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bigkpca.sources.PIECE_BYTES", 30 * 7 * 8)
+    stored = tiles(open_rows(as_zarr(tmp_path)), 10, 103, 16)
+    for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
+        np.testing.assert_array_equal(ours, plain)
+
+
+def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
+    images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
+    for order in (images, np.asfortranarray(images)):
+        rows = NpyRows.open(Path(as_npy(tmp_path, order)))
+        assert rows.row_shape == (3, 4)
+        np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
+        (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
+        (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
+        (np.zeros((4, 0)), DataError, "is empty"),
+        (np.array([["a", "b"]]), DataError, "holds <U1 values: rows must be real numbers"),
+        (np.zeros((2, 2), object), DataError, "holds object values"),
+        (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
+        (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),
+        (da.zeros(4), DataError, "two-dimensional"),
+        ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
+        ("s3://bucket/rows.zarr", SpecError, "only local paths"),
+    ],
+)
+def test_what_cannot_be_rows_is_refused(data: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        open_rows(data)
+
+
+def test_unknown_chunk_sizes_are_refused() -> None:
+    lazy = da.from_array(X, chunks=(10, 7))
+    with pytest.raises(SpecError, match="compute_chunk_sizes"):
+        open_rows(lazy[lazy[:, 0] > 0])
+
+
+def test_files_and_folders_that_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("1,2\n")
+    with pytest.raises(SpecError, match="bigkpca ingest"):
+        open_rows(tmp_path / "rows.csv")
+    with pytest.raises(SpecError, match="is not a Zarr array or group"):
+        open_rows(tmp_path)
+    (tmp_path / "bad.npy").write_bytes(b"not an array")
+    with pytest.raises(DataError, match=r"is not a \.npy file"):
+        open_rows(tmp_path / "bad.npy")
+
+
+def test_arrays_in_groups_are_named(tmp_path: Path) -> None:
+    group = zarr.create_group(str(tmp_path / "g.zarr"))
+    for name in ("first", "second"):
+        group.create_array(name, data=X)
+    with pytest.raises(SpecError, match=r"holds the arrays \['first', 'second'\]: name one with --array"):
+        open_rows(tmp_path / "g.zarr")
+    with pytest.raises(SpecError, match="holds no array 'third'"):
+        open_rows(tmp_path / "g.zarr", "third")
+    assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape
+
+
+def test_a_truncated_npy_is_corrupt(tmp_path: Path) -> None:
+    path = Path(as_npy(tmp_path, X))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptionError, match="is truncated"):
+        open_rows(path)
+
+
+def test_a_npy_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
+    path = Path(as_npy(tmp_path, X))
+    rows = open_rows(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptionError, match="ended early"):
+        rows.block(0, 103)
+
+
+def test_a_chunk_that_does_not_decode_is_named(tmp_path: Path) -> None:
+    path = as_zarr(tmp_path)
+    chunk = Path(path) / "c" / "3" / "0"
+    chunk.write_bytes(b"noise")
+    with pytest.raises(CorruptionError, match="rows 25 to 44 cannot be read"):
+        open_rows(path).block(25, 45)
+
+
+def test_a_missing_chunk_is_a_loss_where_the_fill_value_is_nan(tmp_path: Path) -> None:
+    path = as_zarr(tmp_path, fill_value=np.nan)
+    (Path(path) / "c" / "3" / "0").unlink()
+    with pytest.raises(CorruptionError, match="1 stored chunks are gone, the first holds row 30"):
+        open_rows(path)
+
+
+def test_a_missing_chunk_is_the_fill_value_elsewhere(tmp_path: Path) -> None:
+    path = as_zarr(tmp_path, fill_value=0.0)
+    (Path(path) / "c" / "3" / "0").unlink()
+    rows = open_rows(path)
+    assert isinstance(rows, ZarrRows)
+    assert rows.missing() == [30]
+    np.testing.assert_array_equal(rows.block(30, 40)[:, :4], 0)
+
+
+def test_a_half_finished_ingest_is_refused(tmp_path: Path) -> None:
+    attributes = {"bigkpca": {"format": "dataset", "format_version": 1}}
+    zarr.create_group(str(tmp_path / "half.zarr"), attributes=attributes)
+    with pytest.raises(IncompleteError, match="its ingest did not finish"):
+        open_rows(tmp_path / "half.zarr")
+
+
+@pytest.mark.parametrize("kind", ["zarr v3", "npy"])
+def test_fingerprints_tell_a_changed_file(kind: str, tmp_path: Path) -> None:
+    path = KINDS[kind](tmp_path)
+    before = open_rows(path).fingerprint()
+    assert open_rows(path).fingerprint() == before
+    if kind == "npy":
+        as_npy(tmp_path, X + 1)
+    else:
+        zarr.open_array(path, mode="r+")[0, 0] = 5
+    assert open_rows(path).fingerprint() != before
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named(value: float, tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[45, 3] = value
+    rows = open_rows(as_npy(tmp_path, bad))
+    name = "NaN" if np.isnan(value) else "infinity"
+    with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+        list(tiles(rows, 40, 60, 8))
+    with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+        take(rows, np.array([3, 45, 50]))
