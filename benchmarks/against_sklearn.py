@@ -83,7 +83,7 @@ def _line(name: str, own: list[tuple[list[float], float]], peer: list[tuple[list
     peak, their_peak = statistics.median(run[1] for run in own), statistics.median(run[1] for run in peer)
     fit = statistics.median(run[0][1] for run in own)
     faster = median_ratio(theirs, seconds)
-    return [name, statistics.median(seconds), fit, faster, round(peak), peak / their_peak, round(own[0][0][2], 1)]
+    return [name, statistics.median(seconds), fit, faster, round(peak), peak / their_peak, f"{own[0][0][2]:.1f}"]
 
 
 if __name__ == "__main__":

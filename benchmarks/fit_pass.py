@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
 from bigkpca.blocks import tile_rows
 from bigkpca.engine import Engine, Silent, open_engine, single_threaded_blas
-from bigkpca.pipeline import mean_features, pass_over, choose_features, draw_sample
+from bigkpca.pipeline import choose_features, draw_sample, mean_features, pass_over
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 

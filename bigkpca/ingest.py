@@ -8,7 +8,6 @@ any moment leaves what was there before, and the same command finishes the work.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -76,7 +75,7 @@ def ingest(
     record = {"format": "dataset", **source.identity, "block_rows": block_rows}
     if append and overwrite:
         raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
-    with _full_disk(path), store.lock(path):
+    with store.lock(path), store.room_on_disk(path):
         done = _append(source, path, record, progress) if append else _create(source, path, record, overwrite, progress)
     return _ingested(path, already_done=done)
 
@@ -91,16 +90,6 @@ def _local(destination: str | os.PathLike[str]) -> str:
     if "://" in path:
         raise SpecError(f"{path}: only local paths can be written so far")
     return os.path.abspath(path)
-
-
-@contextmanager
-def _full_disk(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise IncompleteError(f"{path}: the disk is full; make room, then run the same command again") from error
 
 
 def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
@@ -155,8 +144,6 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
     if _added_last(source, about):
         return True
     _check_fits(source, record, path, group)
-    for _, array in group.arrays():  # an append that stopped may have left rows behind
-        array.resize((about["rows"], *array.shape[1:]))
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(group, source, about["rows"], categories, progress)
     added["sources"] = about["sources"] + source.identity["sources"]
@@ -255,7 +242,7 @@ class _Shards:
     def flush(self) -> int:
         """Write what is held; returns the number of rows of the array."""
         stop = self.start + self.filled
-        if self.filled:
+        if self.filled:  # an append that stopped may have left rows behind, so that resizing may also cut
             self.array.resize((stop, *self.array.shape[1:]))
             self.array[self.start : stop] = self.held[: self.filled]
             self.start, self.filled = stop, 0

@@ -30,7 +30,7 @@ from bigkpca.sources import ATTRIBUTE
 
 FORMAT_VERSION = 1
 CHUNK_BYTES = 2**20  # one read
-_SCRATCH, _LOCK = ".new", ".lock"
+_SCRATCH, _OLD, _LOCK = ".new", ".old", ".lock"
 
 
 def create_array(
@@ -118,7 +118,8 @@ class Destination:
         """Let finished work take the place of what was at `path`."""
         if self.work == self.path:
             return
-        old = self.path + ".old"
+        old = self.path + _OLD
+        shutil.rmtree(old, ignore_errors=True)
         if os.path.exists(self.path):
             os.rename(self.path, old)
         os.rename(self.work, self.path)
@@ -133,6 +134,8 @@ def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, scratc
     naming what differs; with `overwrite`, work of ours (never anything else) is replaced, but only once its
     successor is finished. With `scratch` the work appears at `path` only when it is finished.
     """
+    if os.path.exists(path + _OLD) and not os.path.exists(path):
+        os.rename(path + _OLD, path)  # a run was killed between the two renames of put_in_place
     state = _state(path, record)
     if state in ("resume", "done"):
         return Destination(path, path, state)

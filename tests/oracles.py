@@ -48,7 +48,7 @@ def gram_kpca(K, r, center=True):
     """The r leading eigenvalues of the (centred) Gram matrix, and the scores sqrt(lambda) u of its rows."""
     values, vectors = np.linalg.eigh(centred(K) if center else K)
     values, vectors = values[::-1][:r], vectors[:, ::-1][:, :r]
-    return values, vectors * np.sqrt(values)
+    return values, vectors * np.sqrt(np.maximum(values, 0))  # rounding leaves zeros a little below zero
 
 
 def nystroem_gram(C, W, cutoff):

@@ -1,10 +1,10 @@
 """Feature maps: rows to kernel rows, tile by tile, with the offset taken away in the precision of the data."""
 
 import numpy as np
+import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
 from bigkpca.numerics.features import KernelRows, shifted_rows
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Polynomial
 

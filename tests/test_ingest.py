@@ -377,7 +377,8 @@ def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
     refuse(tmp_path, DataError, r"grid has shape \(2, 5\) .* labels are \(n,\)", source, member="train", labels="grid")
 
 
-def test_labels_must_match_the_rows(tmp_path):
+def test_labels_must_match_the_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "PIECE_BYTES", 40)
     a = npy(tmp_path / "a.npy", X)
     labels = npy(tmp_path / "y.npy", Y[:299])
     refuse(tmp_path, SpecError, "holds 299 labels for 300 rows", a, labels=str(labels))
@@ -516,6 +517,17 @@ def test_a_stopped_overwrite_leaves_the_old_dataset(tmp_path, moment):
     np.testing.assert_array_equal(labels_of(tmp_path / "out.zarr"), Y)
 
 
+@pytest.mark.parametrize("options", [{"overwrite": True}, {"append": True}])
+def test_refused_rows_leave_the_old_dataset(tmp_path, options):
+    ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr", block_rows=64)
+    bad = np.where(np.arange(300)[:, None] == 299, np.nan, X)
+    with pytest.raises(DataError, match="row 299, column 0 is NaN"):
+        ingest([npy(tmp_path / "b.npy", bad)], tmp_path / "out.zarr", **options)
+    assert open_rows(tmp_path / "out.zarr").shape == (300, 5)
+    np.testing.assert_array_equal(open_rows(tmp_path / "out.zarr").block(0, 300), X)
+    assert not list(tmp_path.glob("out.zarr.*"))
+
+
 def test_two_at_once_are_refused(tmp_path):
     a = npy(tmp_path / "a.npy", X)
     with store.lock(str(tmp_path / "out.zarr")), pytest.raises(LockedError, match="another run"):
@@ -532,6 +544,7 @@ def test_the_bytes_of_a_dataset_do_not_depend_on_the_pieces(tmp_path, monkeypatc
 
 
 def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "PIECE_BYTES", 400)
     written, put = [], zarr.Array.__setitem__
 
     def counting(array, rows, values):
@@ -575,6 +588,7 @@ def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
     assert (done.rows, done.already_done) == (500, False)
     check_appended(path, new, words)
     before = snapshot(path)
+    assert [Path(s["path"]).name for s in about(path)["sources"]] == ["first.npz", "more.npz"]
     assert ingest([source], path, labels="y", append=True).already_done
     assert snapshot(path) == before
     assert open_rows(path).shape == (500, 5)
@@ -660,12 +674,24 @@ def test_a_full_disk_is_incomplete_and_the_same_command_finishes(tmp_path, small
     source = npy(tmp_path / "a.npy", RNG.normal(size=(4000, 64)))
     small = npy(tmp_path / "small.npy", X)
     ingest([small], small_disk / "out.zarr")
-    with pytest.raises(IncompleteError, match="the disk is full; make room, then run the same command again"):
+    with pytest.raises(IncompleteError, match="make room and run the same command again"):
         ingest([source], small_disk / "out.zarr", overwrite=True, block_rows=256)
     np.testing.assert_array_equal(rows_of(small_disk / "out.zarr"), X)
     subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
     ingest([source], small_disk / "out.zarr", overwrite=True, block_rows=256)
     np.testing.assert_array_equal(rows_of(small_disk / "out.zarr"), np.load(source))
+
+
+def test_a_finished_overwrite_that_was_not_put_in_place_only_is(tmp_path, monkeypatch):
+    ingest([npy(tmp_path / "old.npy", X * 2)], tmp_path / "out.zarr")
+    a = npy(tmp_path / "a.npy", X)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, store.Destination, "put_in_place")
+        with pytest.raises(Stop):
+            ingest([a], tmp_path / "out.zarr", overwrite=True)
+    stop_at(monkeypatch, ingest_module, "_fill")
+    ingest([a], tmp_path / "out.zarr", overwrite=True)
+    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
 
 
 def test_only_a_full_disk_is_told_as_one(tmp_path, monkeypatch):

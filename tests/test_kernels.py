@@ -4,12 +4,12 @@ import json
 from functools import partial
 
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels
 from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Laplacian, Linear, Polynomial, Scaled, Sigmoid
@@ -59,7 +59,6 @@ def rows(seed, n, d, dtype=np.float64):
     X = np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
     X.flags.writeable = False  # no kernel may write into its arguments
     return X
-
 
 
 @every_kernel
@@ -114,7 +113,6 @@ def test_kernels_of_which_nothing_is_known_are_not_called_positive():
     assert not any(kernel.positive for kernel, _ in (COMBINED | OWN).values())
 
 
-
 @every_kernel
 def test_tiles_may_be_smaller_than_the_most_and_do_not_leak_into_each_other(kernel, formula):
     X, Y = rows(7, 10, 3), rows(8, 5, 3)
@@ -138,7 +136,6 @@ def test_two_evaluators_share_nothing(kernel, formula):
     other(X, np.empty((4, 5)))
     one(X, got)
     assert_array_equal(got, expected)
-
 
 
 @every_kernel
@@ -202,7 +199,6 @@ def test_the_cosine_of_a_zero_row_is_zero_with_everything():
     assert_array_equal(Cosine().diagonal(X), [0, 1])
 
 
-
 def test_sums_products_and_scalings_are_taken_entry_by_entry():
     X, Y = rows(1, 6, 3), rows(2, 5, 3)
     a, b, c = Gaussian(1.3), Linear(), Sigmoid(0.3)
@@ -240,7 +236,6 @@ def test_gamma_is_the_inverse_width_of_scikit_learn():
     assert_allclose(Laplacian(4.0).gamma, 0.25)
 
 
-
 @every_named_kernel
 def test_a_kernel_goes_through_json_and_back(kernel):
     assert kernels.from_dict(json.loads(json.dumps(kernel.to_dict()))) == kernel
@@ -270,7 +265,6 @@ def test_the_aliases_of_scikit_learn_are_known():
 def test_an_unknown_name_comes_with_the_nearest(name, nearest):
     with pytest.raises(SpecError, match=f"unknown kernel '{name}': did you mean '{nearest}'"):
         kernels.kernel_class(name)
-
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
+import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
 from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
@@ -82,7 +82,9 @@ def test_iterations_of_kmeans_lower_the_sum_of_squares(seed):
 
 def test_one_centre_is_the_mean():
     sample = clustered(0)
-    assert_allclose(KMeans(1, rows_per_landmark=200).choose(sample, 1, np.random.default_rng(0))[0], sample.mean(axis=0))
+    assert_allclose(
+        KMeans(1, rows_per_landmark=200).choose(sample, 1, np.random.default_rng(0))[0], sample.mean(axis=0)
+    )
 
 
 def test_more_rows_than_a_tile_are_all_assigned(monkeypatch):
@@ -121,7 +123,13 @@ def test_kmeans_beats_uniform_landmarks_threefold_on_digits(digits):
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("kmeans", KMeans()), ("k-means", KMeans()), ("K-Means", KMeans()), ("uniform", Uniform()), ("UNIFORM", Uniform())],
+    [
+        ("kmeans", KMeans()),
+        ("k-means", KMeans()),
+        ("K-Means", KMeans()),
+        ("uniform", Uniform()),
+        ("UNIFORM", Uniform()),
+    ],
 )
 def test_a_name_stands_for_the_default_of_its_rule(name, rule):
     assert landmarks.named(name) == rule

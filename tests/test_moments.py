@@ -1,12 +1,12 @@
 """Moments: any split of the rows, in any grouping, says the same as two passes over all of them."""
 
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.moments import Moments, block_moments

@@ -192,7 +192,7 @@ def test_features_of_another_model_are_refused_then_replaced(dataset: str, model
     bigkpca.transform(model, dataset, out)
     bigkpca.fit(dataset, other, components=4, size=60)
     before = tree_bytes(out)
-    with pytest.raises(SpecError, match="model is '.*' there and '.*' here"):
+    with pytest.raises(SpecError, match=r"model is '.*' there and '.*' here"):
         bigkpca.transform(other, dataset, out)
     assert tree_bytes(out) == before
     assert bigkpca.transform(other, dataset, out, overwrite=True).shape == (1797, 4)
@@ -200,7 +200,7 @@ def test_features_of_another_model_are_refused_then_replaced(dataset: str, model
 
 def test_two_runs_at_once_are_refused(dataset: str, model: str, tmp_path: Path) -> None:
     out = str(tmp_path / "scores.zarr")
-    with lock(out), pytest.raises(LockedError, match="another run is writing .*scores.zarr"):
+    with lock(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
         bigkpca.transform(model, dataset, out)
     bigkpca.transform(model, dataset, out)
     assert not Path(out + ".lock").exists()
@@ -270,7 +270,7 @@ def test_unfinished_blocks_of_another_input_are_refused(
     bigkpca.transform(model, dataset, out)
     (out / "scores" / "manifest.json").unlink()
     zarr.open_array(dataset, mode="r+")[0] = digits[1]
-    with pytest.raises(SpecError, match="input.stamp is"):
+    with pytest.raises(SpecError, match=r"input\.stamp is"):
         bigkpca.transform(model, dataset, out)
 
 
@@ -307,7 +307,7 @@ def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_
     bigkpca.fit(dataset, tmp_path / "small.zarr", components=2, size=20)
     bigkpca.transform(tmp_path / "small.zarr", dataset, out)
     before = tree_bytes(out)
-    with pytest.raises(IncompleteError, match="the disk is full .* make room and run the same command again"):
+    with pytest.raises(IncompleteError, match=r"the disk is full .* make room and run the same command again"):
         bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100)
     assert tree_bytes(out) == before
     with pytest.raises(IncompleteError, match="the disk is full"):
@@ -493,9 +493,7 @@ def test_scaling_data_and_sigma_together_changes_nothing(digits: np.ndarray[Any,
         reference = fit_rows(ArrayRows(X), spec, Engine(), Silent())
         for factor in (1e-6, 1e6):
             scaled = fit_rows(ArrayRows(X * factor), spec, Engine(), Silent())
-            np.testing.assert_allclose(
-                scaled.solution.eigenvalues, reference.solution.eigenvalues, rtol=tolerance
-            )
+            np.testing.assert_allclose(scaled.solution.eigenvalues, reference.solution.eigenvalues, rtol=tolerance)
 
 
 def test_data_far_from_the_origin_lose_nothing(digits: np.ndarray[Any, Any]) -> None:

@@ -1,13 +1,13 @@
 """Solvers against the full Gram matrix: equivalences, bounds, signs, and what cannot be solved."""
 
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 
-import oracles
 from bigkpca.errors import DataError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
@@ -85,7 +85,10 @@ def test_any_landmarks_give_kernel_pca_of_the_naive_approximation(center, seed, 
 @given(seed=seeds, size=st.integers(2, 40))
 def test_squared_norms_of_scores_are_the_eigenvalues(center, seed, size):
     X = rows(seed)
-    for solution, scores in (nystroem_fit(Gaussian(1.0), X, X[:size], 5, center), gram_fit(Gaussian(1.0), X, 5, center)):
+    for solution, scores in (
+        nystroem_fit(Gaussian(1.0), X, X[:size], 5, center),
+        gram_fit(Gaussian(1.0), X, 5, center),
+    ):
         assert_allclose((scores**2).sum(axis=0), solution.eigenvalues, rtol=1e-7)
         products = scores.T @ scores
         assert_allclose(products, np.diag(products.diagonal()), atol=1e-7 * solution.eigenvalues[0])
@@ -147,7 +150,9 @@ def test_more_landmarks_never_lower_an_eigenvalue():
     assert (np.diff(found, axis=0) >= -1e-9 * found[-1]).all()
 
 
-@pytest.mark.parametrize("fit", [lambda *a: nystroem_fit(a[0], a[1], a[1][:30], a[2]), gram_fit], ids=["nystroem", "gram"])
+@pytest.mark.parametrize(
+    "fit", [lambda *a: nystroem_fit(a[0], a[1], a[1][:30], a[2]), gram_fit], ids=["nystroem", "gram"]
+)
 def test_components_are_a_number_a_share_or_all(fit):
     X, kernel = rows(0), Gaussian(1.5)
     everything = fit(kernel, X, None)[0]
@@ -173,7 +178,7 @@ def test_the_rank_is_found_where_rows_and_landmarks_repeat():
     distinct, kernel = rows(0, n=6), Gaussian(1.0)
     X = np.repeat(distinct, 5, axis=0)
     eigenvalues, _ = oracles.gram_kpca(kernel(X, X), 5)
-    for solution, scores in (nystroem_fit(kernel, X, X[:20], None), gram_fit(kernel, X, None)):
+    for _, scores in (nystroem_fit(kernel, X, X[:20], None), gram_fit(kernel, X, None)):
         assert np.isfinite(scores).all()
     assert_allclose(gram_fit(kernel, X, None)[0].eigenvalues, eigenvalues, rtol=1e-9)  # five after centring six
     solution, _ = nystroem_fit(kernel, X, np.repeat(distinct, 3, axis=0), None)
@@ -202,7 +207,10 @@ def test_scaling_the_kernel_scales_eigenvalues_and_scores(factor):
 @centred_or_not
 def test_the_score_of_largest_absolute_value_at_the_landmarks_is_positive(center):
     X = rows(0)
-    for solution, S in ((nystroem_fit(Gaussian(1.0), X, X[:12], 8, center)[0], X[:12]), (gram_fit(Gaussian(1.0), X, 8, center)[0], X)):
+    for solution, S in (
+        (nystroem_fit(Gaussian(1.0), X, X[:12], 8, center)[0], X[:12]),
+        (gram_fit(Gaussian(1.0), X, 8, center)[0], X),
+    ):
         at_landmarks = (Gaussian(1.0)(S, S) - solution.mean) @ solution.components
         assert (at_landmarks.max(axis=0) >= -at_landmarks.min(axis=0) * (1 - 1e-9)).all()
 

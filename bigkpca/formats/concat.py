@@ -82,9 +82,9 @@ class Source:
 
     def column_pieces(self) -> Iterator[Array]:
         """The labels that have a file of their own, checked."""
-        row = 0
         if self.column is None:
             return
+        row = 0
         for labels in self.column.batches:
             check_finite(labels[:, None], row, f"the labels of {self.column.where}")
             yield labels

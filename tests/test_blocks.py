@@ -1,0 +1,130 @@
+"""Blocks, tiles and samples: the numbers of the rules, and that no row is lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigkpca.blocks import fit_block_rows, output_block_rows, power_of_two, sample_rows, split, tile_rows
+
+counts = st.integers(1, 10**8)
+
+
+@pytest.mark.parametrize(
+    ("n", "rows"),
+    [
+        (1, 4096),
+        (60_000, 4096),
+        (131_071, 4096),
+        (131_072, 8192),
+        (600_000, 32_768),
+        (1_048_576, 65_536),
+        (60_000_000, 65_536),
+    ],
+)
+def test_block_rows_follow_the_rule(n, rows):
+    assert fit_block_rows(n, 1) == rows
+
+
+@given(n=counts)
+def test_block_rows_are_the_formula_of_the_manual(n):
+    assert fit_block_rows(n, 1) == min(65536, max(4096, power_of_two(n // 16)))
+
+
+@pytest.mark.parametrize(
+    ("grain", "given_rows", "rows"),
+    [
+        (1000, None, 4000),
+        (3000, None, 3000),
+        (5000, None, 5000),
+        (100_000, None, 100_000),
+        (1000, 2400, 2000),
+        (7, 1, 7),
+    ],
+)
+def test_block_rows_are_whole_chunks(grain, given_rows, rows):
+    assert fit_block_rows(60_000, grain, given_rows) == rows
+
+
+@given(n=counts, grain=st.integers(1, 10**6), rows=st.none() | st.integers(1, 10**6))
+def test_block_rows_are_always_a_positive_number_of_whole_chunks(n, grain, rows):
+    found = fit_block_rows(n, grain, rows)
+    assert found > 0
+    assert found % grain == 0
+    wanted = rows or fit_block_rows(n, 1)
+    assert abs(found - wanted) <= max(grain / 2, grain - wanted)
+
+
+@pytest.mark.parametrize(
+    ("n", "row_bytes", "rows"),
+    [
+        (60_000, 200, 4096),  # the block of the fit
+        (60_000_000, 200, 16_384),  # 4 MB of output
+        (60_000_000, 1, 65_536),
+        (60_000_000, 8000, 2048),  # never less than a tile
+    ],
+)
+def test_a_block_of_output_is_bounded_in_bytes(n, row_bytes, rows):
+    assert output_block_rows(n, 1, row_bytes) == rows
+
+
+@given(n=counts, row_bytes=st.integers(1, 2048), rows=st.integers(1, 10**6))
+def test_output_blocks_hold_4_megabytes_at_most_unless_given(n, row_bytes, rows):
+    assert output_block_rows(n, 1, row_bytes) * row_bytes <= 2**22
+    assert output_block_rows(n, 1, row_bytes, rows) == rows
+
+
+def test_output_blocks_are_whole_chunks():
+    assert output_block_rows(60_000, 1500, 200) == 4500
+
+
+@given(n=st.integers(0, 10_000), rows=st.integers(1, 3000))
+def test_blocks_cover_every_row_once_in_order(n, rows):
+    blocks = split(n, rows)
+    assert [block.number for block in blocks] == list(range(len(blocks)))
+    assert [row for block in blocks for row in range(block.start, block.stop)] == list(range(n))
+    assert all(len(block) == rows for block in blocks[:-1])
+    assert all(0 < len(block) <= rows for block in blocks)
+
+
+@given(d=st.integers(1, 10**5), D=st.integers(1, 10**4), itemsize=st.sampled_from([4, 8]))
+def test_a_tile_is_the_tallest_power_of_two_within_8_megabytes(d, D, itemsize):
+    rows = tile_rows(d, D, itemsize)
+    assert 16 <= rows <= 2048
+    assert power_of_two(rows) == rows
+    assert rows == 16 or rows * max(d, D) * itemsize <= 2**23
+    assert rows == 2048 or 2 * rows * max(d, D) * itemsize > 2**23
+
+
+@pytest.mark.parametrize(
+    ("d", "D", "itemsize", "rows"), [(784, 1000, 4, 2048), (784, 2000, 8, 512), (10**6, 10, 4, 16)]
+)
+def test_tiles_of_usual_sizes(d, D, itemsize, rows):
+    assert tile_rows(d, D, itemsize) == rows
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "size", "rows"),
+    [
+        (100, 10, 50, 100),
+        (10**6, 10, 1000, 20_000),
+        (10**6, 784, 1000, 20_000),
+        (10**6, 1600, 1000, 10_000),  # 64 MB as float32
+        (10**6, 10**8, 1000, 1000),  # but never fewer than the landmarks
+        (10**6, 10, 30_000, 30_000),
+    ],
+)
+def test_the_sample_is_bounded_in_rows_and_bytes(n, d, size, rows):
+    assert sample_rows(n, d, size) == rows
+
+
+@given(n=counts, d=st.integers(1, 10**6), size=st.integers(1, 10**5))
+def test_the_sample_holds_the_landmarks_and_no_row_twice(n, d, size):
+    m = sample_rows(n, d, size)
+    assert min(n, size) <= m <= n
+    assert m <= max(size, 20_000)
+    assert m <= size or 4 * m * d <= 64_000_000
+
+
+@pytest.mark.parametrize(("value", "power"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (1023, 512), (1024, 1024)])
+def test_power_of_two(value, power):
+    assert power_of_two(value) == power

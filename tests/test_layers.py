@@ -1,0 +1,197 @@
+"""The table of contents: a file imports only from files above it, and a foreign library only through its door."""
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import bigkpca
+
+PACKAGE = Path(bigkpca.__file__).parent
+
+LAYERS = [
+    "errors",
+    "numerics",
+    "numerics.kernels",
+    "numerics.linalg",
+    "numerics.moments",
+    "numerics.bandwidth",
+    "numerics.landmarks",
+    "numerics.features",
+    "numerics.solvers",
+    "numerics.model",
+    "blocks",
+    "sources",
+    "engine",
+    "store",
+    "store_model",
+    "store_features",
+    "formats.table",
+    "formats.binary",
+    "formats.columnar",
+    "formats.text",
+    "formats",
+    "formats.concat",
+    "ingest",
+    "spec",
+    "plan",
+    "pipeline",
+    "arrays",
+    "estimator",
+    "info",
+    "demo",
+    "cli",
+    "__init__",
+]
+
+EVERYWHERE = {"numpy", "scipy"}
+
+# Which files may import another library.
+DOORS = {
+    "dask": {
+        "engine",
+        "arrays",
+        "sources",
+        "estimator",  # to know a Dask array when it sees one
+    },
+    "distributed": {"engine"},
+    "threadpoolctl": {"engine"},
+    "zarr": {
+        "sources",
+        "store",
+        "store_features",  # a part of store
+        "ingest",  # appends to a dataset it made through store
+        "pipeline",  # the type that transform returns
+        "estimator",  # to know a Zarr array when it sees one
+    },
+    "pyarrow": {"formats.columnar"},
+    "h5py": {"formats.columnar"},
+    "sklearn": {"estimator", "demo"},
+    "pydantic": {"spec"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "matplotlib": {"report"},
+}
+
+# Values in, values out: no disk, no clock, no threads, no global random numbers.
+PURE = {"__future__", "abc", "collections", "dataclasses", "functools", "itertools", "math", "typing", "numpy", "scipy"}
+
+
+def imports(tree):
+    """(module, line) of every import below a node; our own files as they are called in LAYERS."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found = ["." * node.level + (node.module or "")]
+        elif isinstance(node, ast.ImportFrom):
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [part if part.removeprefix("bigkpca.") in LAYERS else node.module for part in parts]
+        else:
+            continue
+        for module in found:
+            yield "bigkpca.__init__" if module == "bigkpca" else module, node.lineno
+
+
+def complaints(source, name):
+    """What is wrong with the imports of a file, one line each; `name` is what LAYERS calls it."""
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    hidden = {line for function in functions for _, line in imports(function)}
+    wrong = []
+    for module, line in imports(tree):
+        where = f"{name}, line {line}: "
+        root, _, own = module.partition(".")
+        if module.startswith("."):
+            wrong.append(where + "a relative import")
+        elif root == "bigkpca":
+            if own not in LAYERS:
+                wrong.append(where + f"{own} is not in the list of layers")
+            elif LAYERS.index(own) >= LAYERS.index(name):
+                wrong.append(where + f"{own} is not above {name}")
+            if line in hidden and name != "cli":
+                wrong.append(where + f"the import of {own} hides in a function")
+        elif name.startswith("numerics") and root not in PURE:
+            wrong.append(where + f"numerics know nothing of {root}")
+        elif root not in EVERYWHERE | sys.stdlib_module_names and name not in DOORS.get(root, ()):
+            wrong.append(where + f"{name} is no door of {root}")
+    return wrong
+
+
+def name_of(path):
+    """What LAYERS calls a file: a package goes by its folder, the root by __init__."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+FILES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_the_list_names_every_file_once():
+    assert sorted(LAYERS) == sorted(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_import_from_above_and_through_doors(name):
+    assert complaints(FILES[name].read_text(encoding="utf-8"), name) == []
+
+
+def test_every_door_is_used():
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+    used = {(module.partition(".")[0], name) for name, tree in trees.items() for module, _ in imports(tree)}
+    unused = {(library, name) for library, names in DOORS.items() for name in names} - used
+    assert unused == {("matplotlib", "report")}  # until there is a report
+
+
+def test_the_public_names_are_where_the_lazy_table_says():
+    assert sorted(bigkpca._PUBLIC) == sorted(bigkpca.__all__)
+    for module, attribute in bigkpca._PUBLIC.values():
+        assert module.removeprefix("bigkpca.") in LAYERS
+        assert attribute is None or hasattr(import_module(module), attribute)
+    assert all(getattr(bigkpca, name) is not None for name in bigkpca.__all__)
+
+
+def test_other_public_names_do_not_exist():
+    with pytest.raises(AttributeError, match="module 'bigkpca' has no attribute 'KernelPca'"):
+        _ = bigkpca.KernelPca
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("blocks", "from bigkpca.pipeline import fit", "pipeline is not above blocks"),
+        ("blocks", "from bigkpca import store", "store is not above blocks"),
+        ("blocks", "import bigkpca.blocks", "blocks is not above blocks"),
+        ("numerics.kernels", "from bigkpca.numerics import linalg", "numerics.linalg is not above numerics.kernels"),
+        ("store", "from bigkpca import KernelPCA", "__init__ is not above store"),
+        ("store", "from bigkpca.helpers import f", "helpers is not in the list"),
+        ("store", "from . import blocks", "a relative import"),
+        ("plan", "def f():\n    from bigkpca.blocks import split", "line 2: the import of blocks hides in a function"),
+        ("plan", "if True:\n    from bigkpca import cli", "line 2: cli is not above plan"),
+        ("cli", "def f():\n    import bigkpca", "__init__ is not above cli"),
+        ("plan", "import dask.array as da", "plan is no door of dask"),
+        ("blocks", "def f():\n    from zarr.storage import LocalStore", "line 2: blocks is no door of zarr"),
+        ("cli", "import torch", "cli is no door of torch"),
+        ("numerics.solvers", "import os", "numerics know nothing of os"),
+        ("numerics.solvers", "from time import monotonic", "numerics know nothing of time"),
+        ("numerics.model", "import dask", "numerics know nothing of dask"),
+    ],
+)
+def test_the_check_sees_what_is_wrong(name, source, message):
+    (complaint,) = complaints(source, name)
+    assert message in complaint
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("pipeline", "import os\nimport numpy as np\nfrom bigkpca import store\nfrom bigkpca.numerics import solvers"),
+        ("cli", "def f():\n    from bigkpca import pipeline"),
+        ("formats.columnar", "def f():\n    import h5py"),
+        ("numerics.bandwidth", "from bigkpca.numerics.kernels import Distance\nimport scipy.linalg"),
+    ],
+)
+def test_the_check_lets_pass_what_is_right(name, source):
+    assert complaints(source, name) == []

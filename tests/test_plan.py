@@ -1,0 +1,114 @@
+"""Plans: what a run will cost, refused with both numbers where it does not fit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.numerics import solvers
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.model import Model
+from bigkpca.plan import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
+from bigkpca.sources import ArrayRows
+from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+
+
+def rows(n, d=50, dtype=np.float32):
+    """Rows of a shape, of one stored number."""
+    return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
+
+
+def model(size=100, components=10, d=50, dtype=np.float32):
+    features = KernelRows(Gaussian(1.0), np.zeros((size, d), dtype), np.zeros(d))
+    solution = solvers.Solution(np.zeros(size), np.zeros((size, components)), np.ones(components), 1.0)
+    return Model(features, solution, None)
+
+
+def fit_bytes(n=10**6, d=50, dtype=np.float32, threads=2, **options):
+    return plan_fit(rows(n, d, dtype), FitSpec.checked(**options), threads).peak_bytes
+
+
+def transform_bytes(n=10**6, threads=2, block_rows=None, **of_model):
+    return plan_transform(rows(n), model(**of_model), block_rows, threads).peak_bytes
+
+
+def test_a_plan_says_what_will_be_read_and_done():
+    plan = plan_fit(rows(600_000, 784), FitSpec.checked(size=1000, components=50), threads=2)
+    assert (plan.rows, plan.columns, plan.size, plan.passes) == (600_000, 784, 1000, 1)
+    assert plan.block_rows == 32_768
+    assert plan.bytes_read >= 600_000 * 784 * 4  # every row, and the sample
+    assert plan.result_bytes >= 8 * 1000 * 1000 + 8 * 1000 * 50 + 4 * 1000 * 784
+    assert plan.peak_bytes > INTERPRETER_BYTES
+
+
+def test_peak_memory_grows_with_all_that_takes_memory():
+    peaks = [fit_bytes(size=size) for size in (10, 100, 500, 1000, 2000, 4000)]
+    assert peaks == sorted(set(peaks))
+    assert fit_bytes(threads=1) < fit_bytes(threads=4)
+    assert fit_bytes(d=50) < fit_bytes(d=5000)
+    assert fit_bytes(dtype=np.float32) < fit_bytes(dtype=np.float64)
+    peaks = [transform_bytes(size=size) for size in (10, 100, 1000, 4000)]
+    assert peaks == sorted(set(peaks))
+    assert transform_bytes(threads=1) < transform_bytes(threads=4)
+    assert transform_bytes(block_rows=2048) < transform_bytes(block_rows=8192)
+
+
+def test_peak_memory_hardly_grows_with_the_number_of_rows():
+    # A thousand times the rows make the reduction tree ten levels deeper: ten (D, D) matrices more.
+    more = fit_bytes(n=3 * 10**9, size=1000) - fit_bytes(n=3 * 10**6, size=1000)
+    assert 0 <= more <= 10 * 8 * 1000**2
+    assert transform_bytes(n=3 * 10**6) == transform_bytes(n=3 * 10**9)
+
+
+def test_the_result_and_the_reading_of_a_transform():
+    plan = plan_transform(rows(100_000), model(components=10), None, threads=2)
+    assert plan.result_bytes == 100_000 * 10 * 4
+    assert plan.bytes_read == 100_000 * 50 * 4
+    assert plan.tasks == -(-100_000 // plan.block_rows)
+
+
+def test_a_plan_within_the_limit_passes():
+    plan = plan_fit(rows(10**6), FitSpec.checked(), threads=2)
+    plan.check(None, "")
+    plan.check(plan.peak_bytes, "")
+
+
+def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
+    plan = replace(plan_fit(rows(10**6), FitSpec.checked(), threads=2), peak_bytes=3_000_000_000)
+    with pytest.raises(MemoryLimitError, match="needs 3000 MB in a process, 500 MB are allowed: buy more"):
+        plan.check(500_000_000, "buy more")
+    with pytest.raises(MemoryLimitError, match="needs"):
+        plan.check(plan.peak_bytes - 1, "")
+
+
+@settings(max_examples=30, deadline=None)
+@given(limit=st.integers(INTERPRETER_BYTES, 2 * 10**9), n=st.sampled_from([3000, 10**6]))
+def test_the_suggested_size_fits(limit, n):
+    spec, data = FitSpec.checked(size=4000), rows(n)
+    size = largest_size_that_fits(data, spec, 2, limit)
+    peak = {s: plan_fit(data, FitSpec.checked(size=s), 2).peak_bytes for s in (10, size or 10)}
+    if size is None:
+        assert peak[10] > limit
+    else:
+        assert peak[size] <= limit
+        assert size < min(4000, n)
+        assert size == float(f"{size:.1e}")  # two digits
+
+
+def test_a_limit_below_the_interpreter_has_no_size_that_fits():
+    assert largest_size_that_fits(rows(10**6), FitSpec.checked(), 1, INTERPRETER_BYTES) is None
+
+
+def test_more_rows_than_the_exact_method_holds_are_refused():
+    spec = FitSpec.checked(method="exact")
+    assert plan_fit(rows(EXACT_MOST_ROWS), spec, 1).size == EXACT_MOST_ROWS == 8192
+    with pytest.raises(SpecError, match=r"at most 8192 rows, these are 8193: use method='nystroem'"):
+        plan_fit(rows(EXACT_MOST_ROWS + 1), spec, 1)
+
+
+def test_the_exact_method_plans_for_its_gram_matrix():
+    assert fit_bytes(n=8192, method="exact") > INTERPRETER_BYTES + 2 * 8 * 8192**2
