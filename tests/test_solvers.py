@@ -299,8 +299,10 @@ def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten(
     features = KernelRows(Gaussian(1.0), X[:8], np.zeros(3))
     V = Gaussian(1.0)(X, X[:8])
     moments = Moments(40, *oracles.two_pass_moments(V), 40.0)
-    W = features.gram()
-    for array in (W, moments.mean, moments.scatter):
-        array.flags.writeable = False
+    W = np.asfortranarray(features.gram())  # the order that LAPACK would overwrite
+    arrays = (W, moments.mean, moments.scatter)
+    before = [array.copy() for array in arrays]
     for center in (True, False):
         solvers.nystroem(moments, W, 3, center=center, tolerance=1e-12)
+    for array, kept in zip(arrays, before, strict=True):
+        assert_array_equal(array, kept)
