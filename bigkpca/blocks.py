@@ -35,7 +35,7 @@ def fit_block_rows(n: int, grain: int, given: int | None = None) -> int:
 
 
 def output_block_rows(n: int, grain: int, row_bytes: int, given: int | None = None) -> int:
-    """Rows of a block that is written as one shard: those of the fit, but at most about 4 MB of output.
+    """Rows of a block that is written as one shard: those of the fit, but at most 4 MB of output or 2048 rows.
 
     A shard is encoded whole in memory, so its size and not n must bound the peak.
     """

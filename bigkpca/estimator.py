@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Self
 
-import dask.array as da
 import numpy as np
-import zarr
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,7 +15,7 @@ from bigkpca.engine import Silent, open_engine, parse_bytes
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.landmarks import LandmarkRule
-from bigkpca.sources import ArrayRows, Rows, open_rows
+from bigkpca.sources import ArrayRows, Rows, is_lazy, open_rows
 from bigkpca.spec import FitSpec
 
 # Parameters of the face, and the fields of FitSpec that they set.
@@ -180,7 +178,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return FitSpec.checked(**values)
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
-        if isinstance(X, str | os.PathLike | da.Array | zarr.Array):
+        if is_lazy(X):
             rows = open_rows(X)
             if reset:
                 self.n_features_in_ = rows.shape[1]

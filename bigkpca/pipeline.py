@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import zarr
 
 from bigkpca import store, store_features, store_model
 from bigkpca.blocks import Block, fit_block_rows, sample_rows, split, tile_rows
@@ -91,7 +90,7 @@ def fit_within(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None, pro
     plan = plan_fit(rows, spec, engine.threads)
     if limit is not None and plan.peak_bytes > limit:
         size = largest_size_that_fits(rows, spec, engine.threads, limit)
-        plan.check(limit, f"a size of {size} would fit" if size else "not even 10 landmarks would fit")
+        plan.check(limit, f"nystroem with a size of {size} would fit" if size else "not even 10 landmarks would fit")
     engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
     return fit_rows(rows, spec, engine, progress)
 
@@ -274,7 +273,9 @@ def pass_over(
 def _summarise(rows: Rows, block: Block, features: KernelRows, shift: Array) -> Summary:
     digest = hashlib.sha256()
     X_tiles, most_rows = _block_tiles(rows, block, features, digest)
-    moments = block_moments(features.tiles(X_tiles, most_rows), shift)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = block_moments(features.tiles(X_tiles, most_rows), shift)
+    _check_overflow(moments.scatter, rows, block)
     return Summary(moments, (digest.hexdigest(),))
 
 
@@ -294,10 +295,21 @@ def block_scores(rows: Rows, block: Block, model: Model) -> Array:
     X_tiles, most_rows = _block_tiles(rows, block, model.features)
     scores = np.empty((len(block), model.components), model.features.dtype)
     done = 0
-    for tile in model.project(X_tiles, most_rows):
-        scores[done : done + len(tile)] = tile
-        done += len(tile)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for tile in model.project(X_tiles, most_rows):
+            scores[done : done + len(tile)] = tile
+            done += len(tile)
+    _check_overflow(scores, rows, block)
     return scores
+
+
+def _check_overflow(values: Array, rows: Rows, block: Block) -> None:
+    """Raise DataError where finite rows gave kernel values that the dtype of block work cannot hold."""
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"{rows.where}: kernel values of rows {block.start} to {block.stop - 1} overflow: some row is far larger "
+            "than the rest; remove it, scale the columns, or fit with dtype float64"
+        )
 
 
 def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
@@ -322,7 +334,7 @@ def transform(
     memory: str | int | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
-) -> zarr.Array[Any]:
+) -> store_features.Scores:
     """Write the scores of `data` under a model to a feature store at `out`, and return them as a Zarr array.
 
     One pass. Each block is one shard, written by one task; the manifest is published last. A transform that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
@@ -57,11 +58,12 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     # Landmarks: the rows of k-means and two tiles of closeness; float64 W; the eigenproblem holds five squares.
     choosing = 10 * D * d * block_dtype.itemsize + 2 * 2048 * D * block_dtype.itemsize
     if spec.method == "exact":
-        working = 4 * square + sample
+        working, passes = 4 * square + sample, 0  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
         accumulators = square + D * D * block_dtype.itemsize
         one = _streaming_bytes(rows, D, block_dtype.itemsize) + accumulators
+        passes = 1
         working = max(sample + choosing, landmarks + max(threads * one + partial * square, 6 * square))
     return Plan(
         rows=n,
@@ -69,8 +71,8 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         size=D,
         block_rows=block,
         tasks=2 * blocks - 1 + min(blocks, m),
-        passes=1,
-        bytes_read=rows.dtype.itemsize * d * (n + m),
+        passes=passes,
+        bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=INTERPRETER_BYTES + working,
         result_bytes=8 * D * (D + 2) + landmarks + 8 * D * _components(spec, D),
     )
@@ -99,13 +101,18 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
 
 
 def largest_size_that_fits(rows: Rows, spec: FitSpec, threads: int, limit: int) -> int | None:
-    """The largest number of landmarks, to two digits, whose fit stays within `limit` bytes; None if none does."""
-    size = spec.landmark_count(rows.shape[0])
-    while size > 10:
-        size = int(float(f"{size * 0.9:.1e}"))
-        if plan_fit(rows, spec.model_copy(update={"size": size}), threads).peak_bytes <= limit:
+    """The largest number of landmarks, of two digits, whose fit stays within `limit` bytes; None if none does."""
+    by_landmarks = spec.model_copy(update={"method": "nystroem"})
+    for size in _two_digit_sizes(spec.landmark_count(rows.shape[0])):
+        if plan_fit(rows, by_landmarks.model_copy(update={"size": size}), threads).peak_bytes <= limit:
             return size
     return None
+
+
+def _two_digit_sizes(below: int) -> Iterator[int]:
+    """10 to 99 times powers of ten, from `below` down to 10."""
+    for power in reversed(range(len(str(below)))):
+        yield from (digits * 10**power for digits in reversed(range(10, 100)) if digits * 10**power < below)
 
 
 def _streaming_bytes(rows: Rows, D: int, itemsize: int) -> int:

@@ -326,6 +326,11 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     return rows
 
 
+def is_lazy(data: Any) -> bool:
+    """Whether `data` is a path, or an array of Dask or Zarr, whose rows need not be in memory."""
+    return isinstance(data, str | os.PathLike | da.Array | zarr.Array)
+
+
 def _opened(data: Any, array: str | None) -> Rows:
     if isinstance(data, str | os.PathLike):
         return _path_rows(os.fspath(data), array)

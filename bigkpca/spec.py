@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks
@@ -29,7 +29,7 @@ class FitSpec(BaseModel):
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | None = Field(None, description="inverse width, instead of sigma; 1/d for polynomials")
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
-    coef0: float = Field(1.0, description="constant of the polynomial and sigmoid kernels")
+    coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
     method: str = Field("nystroem", description="nystroem, or exact (up to 8192 rows)")
     size: int | Literal["auto"] = Field("auto", description="number of landmarks")
     landmarks: str | Any = Field("auto", description="kmeans, uniform, or auto")
@@ -62,7 +62,7 @@ class FitSpec(BaseModel):
         if value is None:
             return None
         if isinstance(value, float) and not 0 < value < 1:
-            if value != int(value):
+            if not value.is_integer():
                 raise SpecError(f"components={value}: a share of the variance lies between 0 and 1")
             value = int(value)
         if value <= 0:
@@ -74,6 +74,8 @@ class FitSpec(BaseModel):
     def _kernel(cls, value: Any) -> str | Kernel:
         if isinstance(value, Kernel):
             return value
+        if isinstance(value, type):
+            raise SpecError(f"kernel={value.__name__} is a class: give one of its values, or its name")
         if callable(value):
             return kernels.Function(value)
         return kernels.kernel_class(str(value)).name
@@ -104,9 +106,9 @@ class FitSpec(BaseModel):
 
     @field_validator("sigma", "gamma")
     @classmethod
-    def _positive(cls, value: float | str | None) -> float | str | None:
+    def _positive(cls, value: float | str | None, info: ValidationInfo) -> float | str | None:
         if isinstance(value, float) and not (np.isfinite(value) and value > 0):
-            raise SpecError(f"a length or inverse width of {value}: it must be a positive number")
+            raise SpecError(f"{info.field_name}={value}: it must be a positive number")
         return value
 
     @model_validator(mode="after")
@@ -119,6 +121,8 @@ class FitSpec(BaseModel):
                 raise SpecError("sigma and gamma belong to kernel names; a kernel value has its own parameters")
         elif numeric and kernels.kernel_class(self.kernel).distance is None:
             raise SpecError(f"the {self.kernel} kernel has no length sigma")
+        elif self.kernel == "polynomial" and not self.coef0 >= 0:
+            raise SpecError(f"coef0={self.coef0}: a negative constant makes the polynomial kernel indefinite")
         elif self.gamma is not None and self.kernel in ("linear", "cosine"):
             raise SpecError(f"the {self.kernel} kernel has no gamma")
         return self

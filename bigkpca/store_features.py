@@ -17,6 +17,8 @@ from bigkpca.blocks import Block
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.sources import little_endian
 
+Scores = zarr.Array[Any]  # (n, r), as stored
+
 
 def create_features(path: str, record: Mapping[str, Any], shape: tuple[int, int], dtype: Any) -> None:
     """An empty feature store; `record` names the model, the input and the rows of a block."""
@@ -24,7 +26,7 @@ def create_features(path: str, record: Mapping[str, Any], shape: tuple[int, int]
     store.create_array(group, "scores", shape, dtype, record["block_rows"], ("row", "component"))
 
 
-def open_scores(path: str, mode: Any = "r") -> zarr.Array[Any]:
+def open_scores(path: str, mode: Any = "r") -> Scores:
     """The array of scores (n, r)."""
     scores = store.open_group(path, "features", mode)["scores"]
     assert isinstance(scores, zarr.Array)
@@ -45,7 +47,7 @@ def is_stored(path: str, block: Block) -> bool:
     return _shard(path, open_scores(path), block).exists()
 
 
-def _shard(path: str, array: zarr.Array[Any], block: Block) -> Path:
+def _shard(path: str, array: Scores, block: Block) -> Path:
     return Path(path) / "scores" / array.metadata.encode_chunk_key((block.number, 0))
 
 

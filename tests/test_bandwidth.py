@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist
 
 from bigkpca.errors import DataError
-from bigkpca.numerics import bandwidth
 from bigkpca.numerics.bandwidth import PAIRS, candidate_lengths, median_sigma, pair_distances
 from bigkpca.numerics.kernels import Gaussian, Laplacian
 
@@ -34,7 +33,7 @@ def test_few_rows_give_all_pairs(distance, seed, m, d):
 @both_distances
 def test_pairs_are_taken_in_pieces(distance, monkeypatch):
     sample = np.random.default_rng(1).normal(size=(41, 3))
-    monkeypatch.setattr(bandwidth, "_PIECE_BYTES", 7 * sample[0].nbytes)
+    monkeypatch.setattr("bigkpca.numerics.bandwidth._PIECE_BYTES", 7 * sample[0].nbytes)
     distances = pair_distances(sample, distance, np.random.default_rng(0))
     assert_allclose(distances, np.sort(pdist(sample, distance)), rtol=1e-12)
 
@@ -128,3 +127,11 @@ def test_the_same_stream_draws_the_same_pairs(distance):
     one, again, other = (pair_distances(sample, distance, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert_array_equal(one, again)
     assert len(one) != len(other) or (one != other).any()
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e25])
+def test_single_precision_distances_stand_any_unit(unit):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    got = pair_distances((X * unit).astype(np.float32), "sqeuclidean", np.random.default_rng(0))
+    expected = pair_distances(X, "sqeuclidean", np.random.default_rng(0))
+    assert_allclose(got, expected * unit**2, rtol=1e-5)

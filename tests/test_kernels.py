@@ -295,3 +295,24 @@ def test_a_function_that_returns_another_shape_is_named_with_both_shapes():
     per_row = Function(lambda X, Y: X.sum(axis=1))
     with pytest.raises(SpecError, match=r"returned shape \(4,\) for 4 rows against 2; it must return \(4, 2\)"):
         per_row(X, Y)
+
+
+@pytest.mark.parametrize("degree", [float("inf"), float("nan")])
+def test_infinite_degree_is_a_spec_error(degree):
+    with pytest.raises(SpecError, match="degree must be a positive integer"):
+        Polynomial(1.0, degree)
+
+
+def test_sigmoid_refuses_a_coef0_that_is_not_finite():
+    with pytest.raises(SpecError, match="coef0"):
+        Sigmoid(1.0, float("nan"))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(np.float32(1.5)), Polynomial(1.0, np.int64(2))], ids=str)
+def test_numpy_numbers_are_json_ready(kernel):
+    assert kernels.from_dict(json.loads(json.dumps(kernel.to_dict()))) == kernel
+
+
+def test_only_kernels_are_added():
+    with pytest.raises(TypeError):
+        Gaussian(1.0) + 1

@@ -144,3 +144,9 @@ def test_an_unknown_name_comes_with_the_nearest(name, nearest):
 @pytest.mark.parametrize("rule", [KMeans(), KMeans(5, 20), Uniform()], ids=str)
 def test_a_rule_goes_through_json_and_back(rule):
     assert landmarks.from_dict(json.loads(json.dumps(landmarks.to_dict(rule)))) == rule
+
+
+@pytest.mark.parametrize("values", [{"rows_per_landmark": 0}, {"iterations": -1}])
+def test_kmeans_refuses_options_out_of_range(values):
+    with pytest.raises(SpecError):
+        landmarks.KMeans(**values)

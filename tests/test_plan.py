@@ -112,3 +112,8 @@ def test_more_rows_than_the_exact_method_holds_are_refused():
 
 def test_the_exact_method_plans_for_its_gram_matrix():
     assert fit_bytes(n=8192, method="exact") > INTERPRETER_BYTES + 2 * 8 * 8192**2
+
+
+def test_the_exact_method_reads_every_row_once():
+    plan = plan_fit(ArrayRows(np.zeros((1000, 5))), FitSpec.checked(method="exact"), 1)
+    assert (plan.passes, plan.bytes_read) == (0, 1000 * 5 * 8)

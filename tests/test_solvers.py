@@ -275,7 +275,7 @@ def test_the_whole_spectrum_is_computed_for_kernels_of_unknown_sign():
 @pytest.mark.parametrize("components", [1, 0.5, None])
 def test_constant_data_have_no_principal_components(components):
     X = np.ones((20, 3))
-    message = "all rows have the same kernel values: constant data have no principal components"
+    message = "no direction varies in feature space"
     with pytest.raises(DataError, match=message):
         nystroem_fit(Gaussian(1.0), X, X[:5], components)
     with pytest.raises(DataError, match=message):
@@ -306,3 +306,26 @@ def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten(
         solvers.nystroem(moments, W, 3, center=center, tolerance=1e-12)
     for array, kept in zip(arrays, before, strict=True):
         assert_array_equal(array, kept)
+
+
+def test_ratios_of_an_indefinite_exact_fit_sum_to_one_at_most():
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    s = solvers.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
+    assert s.explained_variance_ratio.sum() <= 1 + 1e-12
+
+
+def test_an_indefinite_kernel_with_a_negative_trace_is_not_called_constant():
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    K = -0.6 * Gaussian(1.0)(X, X) + X @ X.T * 0.1
+    assert np.trace(K) < 0
+    found = solvers.gram(K, 2, center=True, tolerance=1e-12, positive=False)
+    assert (found.eigenvalues > 0).all()
+    assert found.negative < 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounding_noise_is_not_a_component(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(1, 2, (200, 1)) * rng.normal(size=5)  # parallel rows: every cosine is 1
+    with pytest.raises(DataError, match="constant data"):
+        solvers.gram(Cosine()(X, X), 3, center=True, tolerance=1e-12, positive=True)

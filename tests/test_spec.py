@@ -165,7 +165,7 @@ def test_gamma_and_sigma_of_the_gaussian_agree():
 
 
 def test_a_polynomial_kernel_that_would_be_indefinite_is_refused():
-    with pytest.raises(SpecError, match="coef0 must not be negative"):
+    with pytest.raises(SpecError, match="makes the polynomial kernel indefinite"):
         FitSpec.checked(kernel="poly", coef0=-1).kernel_value(5, None)
 
 
@@ -253,3 +253,19 @@ def test_the_number_of_landmarks(options, n, count):
 )
 def test_the_dtype_of_block_work(data, asked, block):
     assert FitSpec.checked(dtype=asked).block_dtype(np.dtype(data)) == np.dtype(block)
+
+
+@pytest.mark.parametrize("value", [float("inf"), "inf", float("nan")])
+def test_infinite_components_are_a_spec_error(value):
+    with pytest.raises(SpecError, match="share of the variance"):
+        FitSpec.checked(components=value)
+
+
+def test_a_kernel_class_is_not_a_function():
+    with pytest.raises(SpecError, match="Gaussian"):
+        FitSpec.checked(kernel=kernels.Gaussian)
+
+
+def test_an_error_of_sigma_names_sigma():
+    with pytest.raises(SpecError, match="sigma=-1"):
+        FitSpec.checked(sigma=-1)

@@ -27,7 +27,8 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator) 
     distances = np.empty(len(first))
     step = max(1, _PIECE_BYTES // (d * sample.itemsize))
     for a in range(0, len(first), step):
-        difference = sample[first[a : a + step]] - sample[second[a : a + step]]
+        # In float64, since squares of float32 would under- or overflow for units far from 1.
+        difference = sample[first[a : a + step]].astype(np.float64) - sample[second[a : a + step]]
         if distance == "cityblock":
             distances[a : a + step] = np.abs(difference).sum(axis=1)
         else:

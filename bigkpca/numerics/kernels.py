@@ -63,8 +63,8 @@ class Kernel(ABC):
         self.against(Y.astype(dtype, copy=False), len(X))(X.astype(dtype, copy=False), out)
         return out
 
-    def __add__(self, other: Kernel) -> Kernel:
-        return Sum(self, other)
+    def __add__(self, other: object) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         return Product(self, other) if isinstance(other, Kernel) else Scaled(self, float(other))
@@ -77,7 +77,8 @@ class _Leaf(Kernel):
     """A kernel whose parameters are plain numbers."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, **asdict(self)}
+        parameters = asdict(self)  # NumPy's numbers become Python's, which JSON knows
+        return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
 
 
 def _require_positive(kernel: Kernel, **values: float) -> None:
@@ -197,7 +198,7 @@ class Polynomial(_Leaf):
 
     def __post_init__(self) -> None:
         _require_positive(self, gamma=self.gamma)
-        if self.degree != int(self.degree) or self.degree < 1:
+        if not (np.isfinite(self.degree) and self.degree == int(self.degree) and self.degree >= 1):
             raise SpecError(f"Polynomial: degree must be a positive integer, not {self.degree}")
         if not (np.isfinite(self.coef0) and self.coef0 >= 0):
             raise SpecError(f"Polynomial: coef0 must not be negative (the kernel would be indefinite): {self.coef0}")
@@ -232,6 +233,8 @@ class Sigmoid(_Leaf):
 
     def __post_init__(self) -> None:
         _require_positive(self, gamma=self.gamma)
+        if not np.isfinite(self.coef0):
+            raise SpecError(f"Sigmoid: coef0 must be finite, not {self.coef0}")
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = Linear().against(Y, most_rows)

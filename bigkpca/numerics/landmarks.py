@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy.sparse import csr_array
 
-from bigkpca.errors import Array, unknown_name
+from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics.kernels import squared_norms
 
 _TILE_ROWS = 2048
@@ -54,6 +54,10 @@ class KMeans:
     name: ClassVar[str] = "kmeans"
     iterations: int = 3
     rows_per_landmark: int = 10
+
+    def __post_init__(self) -> None:
+        if self.iterations < 0 or self.rows_per_landmark < 1:
+            raise SpecError(f"{self}: iterations must not be negative, rows_per_landmark at least 1")
 
     def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
         m = min(len(sample), size * self.rows_per_landmark)
@@ -101,4 +105,6 @@ def to_dict(rule: LandmarkRule) -> dict[str, Any]:
 
 def from_dict(values: dict[str, Any]) -> LandmarkRule:
     """The rule that `to_dict` described."""
+    if values["name"] not in RULES:
+        raise unknown_name("landmark rule", values["name"], RULES)
     return RULES[values["name"]](**{key: value for key, value in values.items() if key != "name"})

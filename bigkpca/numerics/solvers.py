@@ -10,6 +10,8 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics.linalg import eigh_descending, numerical_rank, signs
 from bigkpca.numerics.moments import Moments
 
+_ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -59,9 +61,8 @@ def nystroem(moments: Moments, W: Array, components: int | float | None, *, cent
     M = P.T @ second @ P
     most = components if isinstance(components, int) else None
     values, V = eigh_descending((M + M.T) / 2, most)
-    # With all landmarks' variance at hand the bound can fall a rounding error below the sum of what it bounds.
-    variance = max(variance, float(np.sum(values[values > 0])))
-    r = _kept_components(values, components, variance, tolerance)
+    variance = _at_least_its_parts(variance, values)
+    r = _kept_components(values, components, variance, moments.trace, tolerance)
     A = P @ V[:, :r]
     A *= signs((W - mean) @ A)
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(L))
@@ -87,13 +88,15 @@ def gram(K: Array, components: int | float | None, *, center: bool, tolerance: f
     Raises DataError when no direction varies.
     """
     mean = K.mean(axis=0) if center else np.zeros(len(K))
+    trace = float(np.trace(K))
     if center:
         K -= mean
         K -= (mean - mean.mean())[:, None]
     variance = float(np.trace(K))
     most = components if isinstance(components, int) and positive else None
     values, U = eigh_descending(K, most)
-    r = _kept_components(values, components, variance, tolerance)
+    variance = _at_least_its_parts(variance, values)
+    r = _kept_components(values, components, variance, trace, tolerance)
     A = U[:, :r] / np.sqrt(values[:r])
     A *= signs(U[:, :r])
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(values))
@@ -104,10 +107,21 @@ def _negative_share(values: Array) -> float:
     return float(min(values[-1] / values[0], 0.0))
 
 
-def _kept_components(values: Array, components: int | float | None, variance: float, tolerance: float) -> int:
+def _at_least_its_parts(variance: float, values: Array) -> float:
+    """The variance, or the sum of the positive eigenvalues where that is larger: by a rounding error when every
+    row is a landmark, by the dropped negative part when the kernel is indefinite."""
+    return max(variance, float(np.sum(values[values > 0])))
+
+
+def _kept_components(
+    values: Array, components: int | float | None, variance: float, trace: float, tolerance: float
+) -> int:
     r = numerical_rank(values, tolerance)
-    if not r or variance <= 0:
-        raise DataError("all rows have the same kernel values: constant data have no principal components")
+    if not r or values[0] <= _ROUNDING * trace:
+        raise DataError(
+            "no direction varies in feature space: the rows are constant data to this kernel, which have no principal "
+            "components"
+        )
     if isinstance(components, float):
         explained = np.cumsum(values[:r]) / variance
         return min(r, int(np.searchsorted(explained, components)) + 1)
