@@ -25,7 +25,7 @@ bigkpca.fit, bigkpca.transform
 started = time.perf_counter()
 fitted = bigkpca.fit(data, model, components=50, sigma=float(sigma), size=int(size), landmarks=landmarks)
 middle = time.perf_counter()
-bigkpca.transform(model, data, scores)
+bigkpca.transform(fitted, data, scores)
 ended = time.perf_counter()
 top = float(fitted.solution.eigenvalues[:20].sum())
 print(json.dumps([ended - started, middle - started, top]))

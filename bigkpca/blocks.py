@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PIECE_BYTES = 2**23  # a tile of kernel rows that stays in cache, and a read that stays small
+TILE_BYTES = 2**23  # a tile of kernel rows that stays in cache
+READ_BYTES = 2**22  # one read: large enough to hide the cost of a call, small enough for many threads
 _TILE_ROWS = 2048  # measured fastest: adding the (D, D) product once per tile costs less, and V still fits
 
 
@@ -51,7 +52,7 @@ def split(n: int, rows: int) -> tuple[Block, ...]:
 def tile_rows(d: int, D: int, itemsize: int) -> int:
     """Rows of a tile: 2048, halved until both its rows (d) and its features (D) stay within 8 MB."""
     rows = _TILE_ROWS
-    while rows > 16 and rows * max(d, D) * itemsize > PIECE_BYTES:
+    while rows > 16 and rows * max(d, D) * itemsize > TILE_BYTES:
         rows //= 2
     return rows
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -126,6 +127,11 @@ class Engine:
                 return list(compute(*nodes, scheduler=scheduler, num_workers=self.threads))
         finally:
             progress.finish()
+
+    def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+        """`map` on the threads of this process, for the driver's own small work; BLAS stays at one thread."""
+        with single_threaded_blas, ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(function, items))
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""

@@ -1,6 +1,6 @@
 """Ingest: files of any supported format, streamed into one dataset on disk.
 
-    sources -> checked pieces of at most 8 MB -> whole shards -> sync -> one attribute update that publishes
+    sources -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
 Memory does not depend on the number of rows. Readers trust as many rows as the attribute says, so a crash at
 any moment leaves what was there before, and the same command finishes the work.

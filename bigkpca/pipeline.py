@@ -27,7 +27,7 @@ from bigkpca.errors import Array, DataError, IndefiniteKernelWarning, SpecError
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import KernelRows, shifted_rows
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.solvers import Solution
@@ -102,23 +102,28 @@ def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> M
     IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped.
     """
     _note_lowered(spec, rows.shape[0], progress)
-    sample = draw_sample(rows, spec.seed, spec.landmark_count(rows.shape[0]), engine, progress)
     with single_threaded_blas:
-        features, shifted = choose_features(sample, spec)
+        features, near_mean = _choose(rows, spec, engine, progress)
         solve = _solve_exactly if spec.method == "exact" else _solve_by_landmarks
-        solution, moments, digest = solve(rows, shifted, features, spec, engine, progress)
+        solution, moments, digest = solve(rows, features, near_mean, spec, engine, progress)
     _warn_if_indefinite(solution)
     identity = rows.fingerprint()
     provenance = {"spec": spec.to_dict(), "identity": identity, "content": digest}
     return Model(features, solution, moments, provenance)
 
 
+def _choose(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tuple[KernelRows, Array]:
+    """The feature map, and a vector near the mean of v over all rows. The sample is let go before the pass."""
+    sample = draw_sample(rows, spec.seed, spec.landmark_count(rows.shape[0]), engine, progress)
+    features, shifted = choose_features(sample, spec, engine.in_order)
+    return features, mean_features(features, shifted[:: max(1, len(shifted) // _SHIFT_ROWS)])
+
+
 def _solve_by_landmarks(
-    rows: Rows, shifted: Array, features: KernelRows, spec: FitSpec, engine: Engine, progress: Progress
+    rows: Rows, features: KernelRows, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Solution, Moments, str]:
-    near_mean = mean_features(features, shifted[:: max(1, len(shifted) // _SHIFT_ROWS)])
-    summary = pass_over(rows, features, near_mean, spec.block_rows, engine, progress)
     tolerance = rank_tolerance(features.dtype)
+    summary = pass_over(rows, features, near_mean, spec.block_rows, engine, progress)
     solution = solvers.nystroem(
         summary.moments, features.gram(), spec.components, center=spec.center, tolerance=tolerance
     )
@@ -126,7 +131,7 @@ def _solve_by_landmarks(
 
 
 def _solve_exactly(
-    rows: Rows, shifted: Array, features: KernelRows, spec: FitSpec, engine: Engine, progress: Progress
+    rows: Rows, features: KernelRows, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Solution, None, str]:
     solution = solvers.gram(
         features.gram(),
@@ -135,7 +140,7 @@ def _solve_exactly(
         tolerance=rank_tolerance(features.dtype),
         positive=features.kernel.positive,
     )
-    return solution, None, hashlib.sha256(shifted.tobytes()).hexdigest()
+    return solution, None, hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
 
 
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -194,18 +199,18 @@ def random_stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
 
 
-def choose_features(sample: Array, spec: FitSpec) -> tuple[KernelRows, Array]:
+def choose_features(sample: Array, spec: FitSpec, in_order: Map = map) -> tuple[KernelRows, Array]:
     """The feature map that a sample determines (offset, sigma, landmarks), and the sample as the map sees it."""
     dtype = spec.block_dtype(sample.dtype)
     offset = _offset(sample, spec)
     shifted = np.empty(sample.shape, dtype)
     shifted_rows(sample, offset, shifted)
-    median = _median(shifted, spec) if spec.needs_median else None
+    median = _median(shifted, spec, in_order) if spec.needs_median else None
     kernel = spec.kernel_value(sample.shape[1], median)
     if spec.method == "exact":
         return KernelRows(kernel, shifted, offset), shifted
     size = min(spec.landmark_count(len(sample)), len(sample))
-    landmarks = spec.landmark_rule().choose(shifted, size, random_stream(spec.seed, _LANDMARKS))
+    landmarks = spec.landmark_rule().choose(shifted, size, random_stream(spec.seed, _LANDMARKS), in_order)
     return KernelRows(kernel, landmarks, offset), shifted
 
 
@@ -220,12 +225,12 @@ def _offset(sample: Array, spec: FitSpec) -> Array:
     return sample.mean(axis=0, dtype=np.float64).astype(precision).astype(np.float64)
 
 
-def _distances(shifted: Array, spec: FitSpec) -> Array:
-    return bandwidth.pair_distances(shifted, spec.distance, random_stream(spec.seed, _PAIRS))
+def _distances(shifted: Array, spec: FitSpec, in_order: Map) -> Array:
+    return bandwidth.pair_distances(shifted, spec.distance, random_stream(spec.seed, _PAIRS), in_order)
 
 
-def _median(shifted: Array, spec: FitSpec) -> float:
-    return bandwidth.median_sigma(_distances(shifted, spec), spec.distance)
+def _median(shifted: Array, spec: FitSpec, in_order: Map) -> float:
+    return bandwidth.median_sigma(_distances(shifted, spec, in_order), spec.distance)
 
 
 def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
@@ -235,7 +240,7 @@ def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress
     shifted = np.empty(sample.shape, spec.block_dtype(sample.dtype))
     with single_threaded_blas:
         shifted_rows(sample, _offset(sample, spec), shifted)
-        return bandwidth.candidate_lengths(_distances(shifted, spec), spec.distance)
+        return bandwidth.candidate_lengths(_distances(shifted, spec, engine.in_order), spec.distance)
 
 
 @dataclass(frozen=True)
@@ -375,16 +380,18 @@ def _write_missing(
     rows: Rows, model: Model, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
 ) -> list[str]:
     """Write the blocks that are not stored whole; the digests of all, in order."""
-    checks = [Task(store_features.block_digest, (path, block), 0) for block in blocks]
-    digests = dict(enumerate(engine.each("looking for finished blocks", checks, progress)))
-    missing = [block for block in blocks if digests[block.number] is None]
-    if len(missing) < len(blocks):
+    stored = [block for block in blocks if store_features.is_stored(path, block)]
+    checks = [Task(store_features.block_digest, (path, block), len(block)) for block in stored]
+    found = engine.each("checking finished blocks", checks, progress) if stored else []
+    digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
+    missing = [block for block in blocks if block.number not in digests]
+    if digests:
         progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
     fitted = shared(model)
     tasks = [Task(_write_scores, (rows.part(b.start, b.stop), b, fitted, path), len(b)) for b in missing]
     written = engine.each("transforming", tasks, progress)
     digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
-    return [str(digests[block.number]) for block in blocks]
+    return [digests[block.number] for block in blocks]
 
 
 def _write_scores(rows: Rows, block: Block, model: Model, path: str) -> str:

@@ -20,7 +20,7 @@ import zarr
 from dask.delayed import Delayed, delayed
 from zarr.storage import LocalStore
 
-from bigkpca.blocks import PIECE_BYTES, power_of_two
+from bigkpca.blocks import READ_BYTES, power_of_two
 from bigkpca.errors import (
     Array,
     CorruptionError,
@@ -401,7 +401,11 @@ def take(rows: Rows, numbers: Array) -> Array:
     if isinstance(rows, ArrayRows):
         found = rows.values[numbers - rows.first]
     else:
-        groups = np.split(numbers, np.flatnonzero(np.diff(numbers // rows.grain)) + 1)
+        # One read for neighbouring chunks that all hold some of the rows, as long as it stays within 4 MB.
+        chunks = numbers // rows.grain
+        pieces = chunks // max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * rows.grain))
+        apart = (np.diff(chunks) > 1) | (np.diff(pieces) > 0)
+        groups = np.split(numbers, np.flatnonzero(apart) + 1)
         found = np.concatenate([rows.block(int(g[0]), int(g[-1]) + 1)[g - g[0]] for g in groups])
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         for number, row in zip(numbers, found, strict=True):
@@ -412,12 +416,13 @@ def take(rows: Rows, numbers: Array) -> Array:
 def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
     """Rows start..stop in tiles of `tile_rows`, counted from `start`; the last one is shorter.
 
-    Reads pieces of whole storage chunks of at most 8 MB (or of one chunk, where that is larger), each chunk
+    Reads pieces of whole storage chunks of at most 4 MB (or of one chunk, where that is larger), each chunk
     once; `start` is a multiple of `rows.grain`. Checks every row for NaN and infinity, and adds
     the little-endian values to `digest`.
     """
     row_bytes = rows.shape[1] * rows.dtype.itemsize
-    step = max(1, PIECE_BYTES // (row_bytes * rows.grain)) * rows.grain
+    # A power of two of rows, so that pieces of datasets of our own end where tiles end.
+    step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
     rest: Array | None = None
     for a in range(start, stop, step):
         X = rows.block(a, min(a + step, stop))

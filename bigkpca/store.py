@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 import zarr
-from zarr.codecs import ZstdCodec
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.blocks import power_of_two
 from bigkpca.errors import IncompleteError, LockedError, SpecError
@@ -34,10 +34,18 @@ _SCRATCH, _OLD, _LOCK = ".new", ".old", ".lock"
 
 
 def create_array(
-    group: zarr.Group, name: str, shape: Sequence[int], dtype: Any, shard_rows: int, names: Sequence[str]
+    group: zarr.Group,
+    name: str,
+    shape: Sequence[int],
+    dtype: Any,
+    shard_rows: int,
+    names: Sequence[str],
+    *,
+    compress: bool = True,
 ) -> zarr.Array[Any]:
     """An array of rows whose shards hold `shard_rows` rows in checksummed chunks of about 1 MB.
 
+    Without `compress` chunks carry a checksum only: the digits of scores and models look random to a compressor.
     Every chunk is stored even if all its values equal the fill value, so that a missing one is a loss;
     floats are filled with NaN, so that a hole shows.
     """
@@ -52,7 +60,7 @@ def create_array(
         dtype=dtype,
         chunks=(chunk_rows, *shape[1:]),
         shards=(shard_rows, *shape[1:]),
-        compressors=ZstdCodec(level=1, checksum=True),
+        compressors=ZstdCodec(level=1, checksum=True) if compress else Crc32cCodec(),
         fill_value=np.nan if dtype.kind == "f" else 0,
         dimension_names=tuple(names),
         config={"write_empty_chunks": True},

@@ -35,7 +35,7 @@ def save_model(model: Model, path: str) -> str:
     for name, values in sorted(arrays.items()):
         shape = values.shape
         names = ["row", "column"][: len(shape)]
-        stored = store.create_array(group, name, shape, values.dtype, max(1, shape[0]), names)
+        stored = store.create_array(group, name, shape, values.dtype, max(1, shape[0]), names, compress=False)
         stored[...] = values
     store.sync_tree(Path(path))
     return str(about["digest"])

@@ -153,8 +153,8 @@ WRITERS = [
 @pytest.mark.parametrize("piece_bytes", [2**23, 1000, 1])
 def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, write, piece_bytes):
     for module in (table, columnar):
-        monkeypatch.setattr(module, "PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr(text, "_READ_BYTES", piece_bytes)
+        monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
+    monkeypatch.setattr(text, "_TEXT_BYTES", piece_bytes)
     source, options = write(tmp_path, X, Y)
     done = ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
     assert done == Ingested(str(tmp_path / "out.zarr"), 300, 5, (5,), np.dtype(float), "labels" in options, False)
@@ -288,7 +288,7 @@ def test_the_shard_rule_does_not_know_n(tmp_path):
 
 
 def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "PIECE_BYTES", 400)
+    monkeypatch.setattr(table, "READ_BYTES", 400)
     bad = X.copy()
     bad[123, 3] = np.nan
     a, b = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", bad)
@@ -378,7 +378,7 @@ def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
 
 
 def test_labels_must_match_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "PIECE_BYTES", 40)
+    monkeypatch.setattr(table, "READ_BYTES", 40)
     a = npy(tmp_path / "a.npy", X)
     labels = npy(tmp_path / "y.npy", Y[:299])
     refuse(tmp_path, SpecError, "holds 299 labels for 300 rows", a, labels=str(labels))
@@ -400,7 +400,7 @@ def test_labels_must_match_the_rows(tmp_path, monkeypatch):
 
 
 def test_parquet_with_nulls_or_text_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(columnar, "PIECE_BYTES", 64)
+    monkeypatch.setattr(columnar, "READ_BYTES", 64)
     source = tmp_path / "a.parquet"
     values = pa.array([*range(20), None, 3])
     pq.write_table(pa.table({"a": np.arange(22), "b": values, "name": ["x"] * 22, "on": [b"1"] * 22}), source)
@@ -538,13 +538,13 @@ def test_two_at_once_are_refused(tmp_path):
 def test_the_bytes_of_a_dataset_do_not_depend_on_the_pieces(tmp_path, monkeypatch, piece_bytes):
     source, options = write_npz(tmp_path, X, WORDS[Y])
     ingest([source], tmp_path / "a.zarr", block_rows=64, **options)
-    monkeypatch.setattr(table, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(table, "READ_BYTES", piece_bytes)
     ingest([source], tmp_path / "b.zarr", block_rows=64, **options)
     assert snapshot(tmp_path / "a.zarr") == snapshot(tmp_path / "b.zarr")
 
 
 def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "PIECE_BYTES", 400)
+    monkeypatch.setattr(table, "READ_BYTES", 400)
     written, put = [], zarr.Array.__setitem__
 
     def counting(array, rows, values):
@@ -723,8 +723,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
             body = "\n".join(",".join(row) for row in values[:1024].astype(int).astype(str)) + "\n"
             source.write_bytes(gzip.compress((body * n).encode(), 1))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(table, "PIECE_BYTES", 2**19)
-            patch.setattr(text, "_READ_BYTES", 2**17)
+            patch.setattr(table, "READ_BYTES", 2**19)
+            patch.setattr(text, "_TEXT_BYTES", 2**17)
             tracemalloc.start()
             ingest([source], tmp_path / f"out{n}.zarr", block_rows=1024)
             peaks.append(tracemalloc.get_traced_memory()[1])
@@ -736,7 +736,7 @@ def test_pieces_are_at_most_eight_megabytes():
     for row_bytes in (1, 784, 2**23 + 1):
         a, b = next(iter(table.ranges(10**9, row_bytes)))
         assert b - a == 1 or (b - a) * row_bytes <= 2**23
-    assert text._READ_BYTES * 4 <= 2**23
+    assert text._TEXT_BYTES * 4 <= 2**23
 
 
 def test_progress_is_told_of_every_row(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.blocks import PIECE_BYTES
+from bigkpca.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, check_numeric, unknown_name
 from bigkpca.formats.table import (
     TEXT,
@@ -48,7 +48,7 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Table:
     dtype = np.result_type(*(_column_type(schema.field(name).type, f"{path}:{name}") for name in columns))
 
     def batches() -> Batches:
-        size = max(1, PIECE_BYTES // (len(columns) * dtype.itemsize))
+        size = max(1, READ_BYTES // (len(columns) * dtype.itemsize))
         first = 0
         with decoding(path, pyarrow.ArrowException), ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=size):

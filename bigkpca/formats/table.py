@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.blocks import PIECE_BYTES
+from bigkpca.blocks import READ_BYTES
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
 from bigkpca.sources import check_shape
 
@@ -24,7 +24,7 @@ Batches = Iterator[tuple[Array, Array | None]]
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file: pieces (k, columns) of at most 8 MB, each with its labels (k,) if there are any."""
+    """The rows of a file: pieces (k, columns) of at most 4 MB, each with its labels (k,) if there are any."""
 
     where: str
     dtype: np.dtype[Any]
@@ -74,8 +74,8 @@ def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def ranges(rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows a to b of pieces of at most 8 MB, or of one row where that is larger."""
-    step = max(1, PIECE_BYTES // row_bytes)
+    """Rows a to b of pieces of at most 4 MB, or of one row where that is larger."""
+    step = max(1, READ_BYTES // row_bytes)
     return ((a, min(a + step, rows)) for a in range(0, rows, step))
 
 

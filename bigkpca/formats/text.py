@@ -15,11 +15,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from bigkpca.blocks import PIECE_BYTES
+from bigkpca.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, check_finite, unknown_name
 from bigkpca.formats.table import TEXT, Batches, Column, Table, decoding, refuse_member
 
-_READ_BYTES = PIECE_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
+_TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
 
 
@@ -70,7 +70,7 @@ class _Csv:
         with _reading(self.path), _open_text(self.path) as file:
             if self.has_header:
                 next(line for line in file if line.strip())
-            while lines := _lines(file, _READ_BYTES):
+            while lines := _lines(file, _TEXT_BYTES):
                 yield first, lines
                 first += len(lines)
 

@@ -8,31 +8,36 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics.kernels import Distance, squared_norms
+from bigkpca.numerics.linalg import Map
 
 PAIRS = 100_000
-_PIECE_BYTES = 2**22
+_PIECE_BYTES = 2**20  # of differences, which then stay in cache
 
 
-def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator) -> Array:
+def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map) -> Array:
     """Distances (|x - y|_1, or |x - y|^2) of PAIRS random pairs of sampled rows, ascending, zeros dropped.
 
-    sample is (m, d), floating. Pairs are drawn with replacement; where there are fewer distinct pairs than
-    PAIRS, each is taken once. Raises DataError when every distance is zero.
+    sample is (m, d), floating. Each row is the first of equally many pairs, the second is drawn with
+    replacement; where there are fewer distinct pairs than PAIRS, each is taken once. `in_order` may be a
+    parallel map. Raises DataError when every distance is zero.
     """
     m, d = sample.shape
     if m * (m - 1) // 2 <= PAIRS:
         first, second = np.triu_indices(m, 1)
     else:
-        first, second = rng.integers(0, m, (2, PAIRS))
-    distances = np.empty(len(first))
+        first, second = np.arange(PAIRS) % m, rng.integers(0, m, PAIRS)
+    unit = float(max(sample.max(), -sample.min())) or 1.0  # squares of float32 under- or overflow for units far from 1
     step = max(1, _PIECE_BYTES // (d * sample.itemsize))
-    for a in range(0, len(first), step):
-        # In float64, since squares of float32 would under- or overflow for units far from 1.
-        difference = sample[first[a : a + step]].astype(np.float64) - sample[second[a : a + step]]
+
+    def of_piece(start: int) -> Array:
+        difference = sample[first[start : start + step]]
+        difference -= sample[second[start : start + step]]
+        difference *= sample.dtype.type(1 / unit)
         if distance == "cityblock":
-            distances[a : a + step] = np.abs(difference).sum(axis=1)
-        else:
-            distances[a : a + step] = squared_norms(difference)
+            return np.abs(difference, out=difference).sum(axis=1) * np.float64(unit)
+        return squared_norms(difference) * np.float64(unit) ** 2
+
+    distances = np.concatenate([np.empty(0), *in_order(of_piece, range(0, len(first), step))])
     distances = np.sort(distances[distances > 0])
     if not len(distances):
         raise DataError(

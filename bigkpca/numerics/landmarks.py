@@ -5,7 +5,6 @@ A rule is a small frozen value; a string names its default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -14,8 +13,9 @@ from scipy.sparse import csr_array
 
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics.kernels import squared_norms
+from bigkpca.numerics.linalg import Map
 
-_TILE_ROWS = 2048
+_TILE_ROWS = 1024
 
 
 class LandmarkRule(Protocol):
@@ -23,8 +23,8 @@ class LandmarkRule(Protocol):
 
     name: ClassVar[str]
 
-    def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
-        """Landmarks (size, d) in the dtype of the sample."""
+    def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        """Landmarks (size, d) in the dtype of the sample; `in_order` may be a parallel map."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Uniform:
 
     name: ClassVar[str] = "uniform"
 
-    def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
+    def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[np.sort(rng.choice(len(sample), size, replace=False))]
 
 
@@ -46,9 +46,9 @@ class KMeans:
     defaults, 0.15 % with 20 rows per landmark and 5 iterations, at four times the work.
     The centres need not be rows, so the data must be vectors.
 
-    The iterations are our own because they must give the same bits on every machine with the same
-    libraries: scikit-learn's Lloyd adds up centres in the order in which its threads finish, and held to one
-    thread takes 1.6 times as long as these matrix products.
+    The iterations are our own because they must give the same bits for any number of threads: scikit-learn's
+    Lloyd adds up centres in the order in which its threads finish, and held to one thread takes 1.6 times as
+    long as these matrix products do.
     """
 
     name: ClassVar[str] = "kmeans"
@@ -59,32 +59,31 @@ class KMeans:
         if self.iterations < 0 or self.rows_per_landmark < 1:
             raise SpecError(f"{self}: iterations must not be negative, rows_per_landmark at least 1")
 
-    def choose(self, sample: Array, size: int, rng: np.random.Generator) -> Array:
+    def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         m = min(len(sample), size * self.rows_per_landmark)
         rows = sample[rng.choice(len(sample), m, replace=False)]
         centres = rows[:size].copy()
         for _ in range(self.iterations if m > size else 0):
-            centres = _lloyd(rows, centres)
+            centres = _lloyd(rows, centres, in_order)
         return centres
 
 
-def _lloyd(rows: Array, centres: Array) -> Array:
+def _lloyd(rows: Array, centres: Array, in_order: Map) -> Array:
     """Means of the rows nearest to each centre; a centre that is nearest to no row stays."""
-    nearest = np.concatenate(list(_nearest(rows, centres)))
+    half_norms = 0.5 * squared_norms(centres)
+
+    def nearest_of_tile(start: int) -> Array:
+        closeness = rows[start : start + _TILE_ROWS] @ centres.T
+        closeness -= half_norms
+        return closeness.argmax(axis=1)
+
+    nearest = np.concatenate(list(in_order(nearest_of_tile, range(0, len(rows), _TILE_ROWS))))
     counts = np.bincount(nearest, minlength=len(centres))
     members = csr_array(
         (np.ones(len(rows), rows.dtype), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(centres))
     )
     sums = members.T @ rows
     return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres).astype(rows.dtype)
-
-
-def _nearest(rows: Array, centres: Array) -> Iterator[Array]:
-    half_norms = 0.5 * squared_norms(centres)
-    for a in range(0, len(rows), _TILE_ROWS):
-        closeness = rows[a : a + _TILE_ROWS] @ centres.T
-        closeness -= half_norms
-        yield closeness.argmax(axis=1)
 
 
 RULES: dict[str, type[LandmarkRule]] = {"kmeans": KMeans, "uniform": Uniform}

@@ -1,11 +1,16 @@
-"""Symmetric eigenproblems: descending order, the rank rule, the sign rule."""
+"""Symmetric eigenproblems (descending order, the rank rule, the sign rule), and the type of a map over tiles."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import scipy.linalg
 
 from bigkpca.errors import Array
+
+# Like `map`: applies a function of a start row to each, results in order. The caller may pass a parallel one.
+Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
 
 
 def rank_tolerance(dtype: np.dtype[np.generic]) -> float:

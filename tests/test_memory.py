@@ -1,0 +1,48 @@
+"""Peak resident memory of real processes: below the plan, and the same for few and many rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigkpca.plan import plan_fit, plan_transform
+from bigkpca.sources import open_rows
+from bigkpca.spec import FitSpec
+from bigkpca.store_model import load_model
+
+_RUN = """
+import sys
+from bigkpca.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+ROWS, MORE = 20_000, 100_000
+
+
+def peak_bytes(*arguments: object) -> int:
+    command = [sys.executable, "-c", _RUN, *map(str, arguments)]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
+    return int(printed.rstrip().rpartition("\n")[2]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+def test_peaks_stay_below_the_plan_and_do_not_grow_with_the_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    peaks = {}
+    for n in (ROWS, MORE):
+        raw, dataset, model, scores = (tmp_path / f"{n}{suffix}" for suffix in (".npy", ".zarr", ".model", ".scores"))
+        np.save(raw, rng.integers(0, 255, (n, 300), np.uint8))
+        peaks[n, "ingest"] = peak_bytes("ingest", "-q", raw, dataset)
+        peaks[n, "fit"] = peak_bytes("fit", "-q", dataset, model, "--size", 700)
+        peaks[n, "transform"] = peak_bytes("transform", "-q", model, dataset, scores)
+        rows = open_rows(dataset)
+        fit = plan_fit(rows, FitSpec.checked(size=700), 2).peak_bytes
+        transform = plan_transform(rows, load_model(str(model)), None, 2).peak_bytes
+        assert 0.6 * fit < peaks[n, "fit"] <= fit
+        assert 0.6 * transform < peaks[n, "transform"] <= transform
+    for command in ("ingest", "fit", "transform"):
+        assert peaks[MORE, command] < 1.1 * peaks[ROWS, command], peaks
