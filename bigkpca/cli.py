@@ -157,6 +157,8 @@ def _readable(key: str, value: Any) -> str:
         return f"{value['name']} ({parameters})" if parameters else str(value["name"])
     if isinstance(value, dict):
         return ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items())
+    if key in ("shape", "row_shape", "chunks", "shards") and value:
+        return " × ".join(f"{axis:,}" for axis in value)
     if isinstance(value, list):
         shown = ", ".join(_readable(key, item) for item in value[:8])
         return f"{shown}, ... ({len(value)} in all)" if len(value) > 8 else shown or "none"
@@ -169,7 +171,7 @@ def _print_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     total = 0.0
     for number, (value, share) in enumerate(pairs[:rows], 1):
         total += share
-        click.echo(f"{number:>9}   {value:>10.5g}   {share:>16.2%}   {total:>10.2%}")
+        click.echo(f"{number:>9}   {value:>#10.5g}   {share:>16.2%}   {total:>10.2%}")
     if len(pairs) > rows:
         rest = sum(share for _, share in pairs[rows:])
         click.echo(f"  {rows + 1} to {len(pairs)}" + f"{rest:>30.2%}   {total + rest:>10.2%}")

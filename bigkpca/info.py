@@ -53,6 +53,8 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     if "rows" not in about:
         return facts | {"advice": "run the same bigkpca ingest command again"}
     own = {key: about[key] for key in ("row_shape", "labels", "categories", "provenance") if key in about}
+    if isinstance(own["labels"], dict):  # a file of their own
+        own["labels"] = own["labels"]["path"]
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
 

@@ -59,13 +59,13 @@ def model(tmp_path: Path, dataset: Path) -> Path:
 def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
     dataset, model, scores = (tmp_path / name for name in ("d.zarr", "m.zarr", "s.zarr"))
     ingested = command("ingest", rows, dataset)
-    assert re.search(r"shape +1,797, 64", ingested.stdout)
+    assert re.search(r"shape +1,797 × 64", ingested.stdout)
     fitted = command("fit", dataset, model, "--components", 12, "--size", 80, "--seed", 1)
     assert re.search(r"kernel +gaussian \(sigma \d+", fitted.stdout)
     assert "component   eigenvalue   share of variance   cumulative" in fitted.stdout
     assert "fitting: 1,797 rows in" in fitted.stderr
     transformed = command("transform", model, dataset, scores)
-    assert re.search(r"shape +1,797, 12", transformed.stdout)
+    assert re.search(r"shape +1,797 × 12", transformed.stdout)
     assert [step.returncode for step in (ingested, fitted, transformed)] == [0, 0, 0]
     again = command("transform", model, dataset, scores)
     assert again.returncode == 0
