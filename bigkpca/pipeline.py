@@ -102,7 +102,7 @@ def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> M
     IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped.
     """
     _note_lowered(spec, rows.shape[0], progress)
-    with single_threaded_blas:
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
         features, near_mean = _choose(rows, spec, engine, progress)
         solve = _solve_exactly if spec.method == "exact" else _solve_by_landmarks
         solution, moments, digest = solve(rows, features, near_mean, spec, engine, progress)
