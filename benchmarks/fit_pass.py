@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
     threads = Engine(threads=2)
     sample = draw_sample(rows, 0, given.size, threads, Silent())
-    features, shifted = choose_features(sample, spec)
-    shift = mean_features(features, shifted[:1024])
+    features = choose_features(sample, spec)
+    shift = mean_features(features, sample[::20])
 
     def one_pass(engine: Engine) -> float:
         return seconds_of(lambda: pass_over(rows, features, shift, None, engine, Silent()))

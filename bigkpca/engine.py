@@ -158,13 +158,25 @@ def shared(value: Any) -> Delayed:
 def _nodes(tasks: Sequence[Task]) -> tuple[list[Delayed], dict[str, int]]:
     """The tasks in Dask's form, and the rows that each of their keys stands for."""
     run = delayed(_run, pure=False)
-    nodes = [run(task.function, task.rows, *task.arguments) for task in tasks]
+    nodes = [run(_Plain(task.function), task.rows, *map(_opaque, task.arguments)) for task in tasks]
     return nodes, {node.key: task.rows for node, task in zip(nodes, tasks, strict=True)}
 
 
-def _run(function: Callable[..., Any], rows: int, *arguments: Any) -> Any:
+class _Plain:
+    """An argument that holds no graph: Dask would search it for some, which takes milliseconds for each task."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _opaque(argument: Any) -> Any:
+    return argument if isinstance(argument, Delayed) else _Plain(argument)
+
+
+def _run(function: _Plain, rows: int, *arguments: Any) -> Any:
+    given = [argument.value if isinstance(argument, _Plain) else argument for argument in arguments]
     with single_threaded_blas:
-        value = function(*arguments)
+        value = function.value(*given)
     try:
         worker = get_worker()
     except ValueError:  # not on a cluster: the local scheduler's callback counts

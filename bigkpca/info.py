@@ -62,7 +62,8 @@ def _features_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     scores = store_features.open_scores(path)
     manifest = store_features.read_manifest(path)
     blocks = split(scores.shape[0], about["block_rows"])
-    missing = [block.number for block in blocks if not store_features.is_stored(path, block)]
+    stored = {block.number for block in store_features.stored_blocks(path, blocks)}
+    missing = [block.number for block in blocks if block.number not in stored]
     return {
         "kind": "features",
         "path": path,

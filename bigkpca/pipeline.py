@@ -26,7 +26,7 @@ from bigkpca.engine import (
 from bigkpca.errors import Array, DataError, IndefiniteKernelWarning, SpecError
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.bandwidth import Length
-from bigkpca.numerics.features import KernelRows, shifted_rows
+from bigkpca.numerics.features import KernelRows, shifted
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, block_moments
@@ -115,8 +115,8 @@ def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> M
 def _choose(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tuple[KernelRows, Array]:
     """The feature map, and a vector near the mean of v over all rows. The sample is let go before the pass."""
     sample = draw_sample(rows, spec.seed, spec.landmark_count(rows.shape[0]), engine, progress)
-    features, shifted = choose_features(sample, spec, engine.in_order)
-    return features, mean_features(features, shifted[:: max(1, len(shifted) // _SHIFT_ROWS)])
+    features = choose_features(sample, spec, engine.in_order)
+    return features, mean_features(features, sample[:: max(1, len(sample) // _SHIFT_ROWS)])
 
 
 def _solve_by_landmarks(
@@ -187,7 +187,7 @@ def draw_sample(rows: Rows, seed: int, size: int, engine: Engine, progress: Prog
         if len(inside):
             tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside)))
     sample = np.concatenate(engine.each("sampling rows", tasks, progress))
-    if (sample == sample[0]).all():
+    if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():  # the first alone tells most data apart
         raise DataError(
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
@@ -199,19 +199,18 @@ def random_stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
 
 
-def choose_features(sample: Array, spec: FitSpec, in_order: Map = map) -> tuple[KernelRows, Array]:
-    """The feature map that a sample determines (offset, sigma, landmarks), and the sample as the map sees it."""
+def choose_features(sample: Array, spec: FitSpec, in_order: Map = map) -> KernelRows:
+    """The feature map that a sample (m, d) determines: offset, sigma, landmarks."""
     dtype = spec.block_dtype(sample.dtype)
     offset = _offset(sample, spec)
-    shifted = np.empty(sample.shape, dtype)
-    shifted_rows(sample, offset, shifted)
-    median = _median(shifted, spec, in_order) if spec.needs_median else None
+    median = _median(sample, spec, in_order) if spec.needs_median else None
     kernel = spec.kernel_value(sample.shape[1], median)
     if spec.method == "exact":
-        return KernelRows(kernel, shifted, offset), shifted
+        return KernelRows(kernel, shifted(sample, offset, dtype), offset)
+    rule, rng = spec.landmark_rule(), random_stream(spec.seed, _LANDMARKS)
     size = min(spec.landmark_count(len(sample)), len(sample))
-    landmarks = spec.landmark_rule().choose(shifted, size, random_stream(spec.seed, _LANDMARKS), in_order)
-    return KernelRows(kernel, landmarks, offset), shifted
+    candidates = np.sort(rng.choice(len(sample), min(rule.most_rows(size), len(sample)), replace=False))
+    return KernelRows(kernel, rule.choose(shifted(sample[candidates], offset, dtype), size, rng, in_order), offset)
 
 
 def _offset(sample: Array, spec: FitSpec) -> Array:
@@ -225,22 +224,19 @@ def _offset(sample: Array, spec: FitSpec) -> Array:
     return sample.mean(axis=0, dtype=np.float64).astype(precision).astype(np.float64)
 
 
-def _distances(shifted: Array, spec: FitSpec, in_order: Map) -> Array:
-    return bandwidth.pair_distances(shifted, spec.distance, random_stream(spec.seed, _PAIRS), in_order)
+def _distances(sample: Array, spec: FitSpec, in_order: Map) -> Array:
+    return bandwidth.pair_distances(sample, spec.distance, random_stream(spec.seed, _PAIRS), in_order)
 
 
-def _median(shifted: Array, spec: FitSpec, in_order: Map) -> float:
-    return bandwidth.median_sigma(_distances(shifted, spec, in_order), spec.distance)
+def _median(sample: Array, spec: FitSpec, in_order: Map) -> float:
+    return bandwidth.median_sigma(_distances(sample, spec, in_order), spec.distance)
 
 
 def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
     """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
     size = spec.landmark_count(rows.shape[0])
     sample = draw_sample(rows, spec.seed, size, engine, progress)
-    shifted = np.empty(sample.shape, spec.block_dtype(sample.dtype))
-    with single_threaded_blas:
-        shifted_rows(sample, _offset(sample, spec), shifted)
-        return bandwidth.candidate_lengths(_distances(shifted, spec, engine.in_order), spec.distance)
+    return bandwidth.candidate_lengths(_distances(sample, spec, engine.in_order), spec.distance)
 
 
 @dataclass(frozen=True)
@@ -290,9 +286,10 @@ def _block_tiles(rows: Rows, block: Block, features: KernelRows, digest: Any = N
     return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
 
 
-def mean_features(features: KernelRows, shifted: Array) -> Array:
-    """Mean of v over rows that were shifted by the offset already, (D,), float64."""
-    return features.kernel(shifted, features.landmarks).mean(axis=0, dtype=np.float64)
+def mean_features(features: KernelRows, X: Array) -> Array:
+    """Mean of v over rows X (m, d), (D,), float64."""
+    rows = shifted(X, features.offset, features.dtype)
+    return features.kernel(rows, features.landmarks).mean(axis=0, dtype=np.float64)
 
 
 def block_scores(rows: Rows, block: Block, model: Model) -> Array:
@@ -380,7 +377,7 @@ def _write_missing(
     rows: Rows, model: Model, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
 ) -> list[str]:
     """Write the blocks that are not stored whole; the digests of all, in order."""
-    stored = [block for block in blocks if store_features.is_stored(path, block)]
+    stored = store_features.stored_blocks(path, blocks)
     checks = [Task(store_features.block_digest, (path, block), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}

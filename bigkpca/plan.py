@@ -53,12 +53,12 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     blocks = ceil(n / block)
     m = sample_rows(n, d, D)
     square = 8 * D * D
-    sample = m * d * (rows.dtype.itemsize + block_dtype.itemsize)
+    sample = m * d * rows.dtype.itemsize
     landmarks = D * d * block_dtype.itemsize
     # Landmarks: the rows of k-means and two tiles of closeness; float64 W; the eigenproblem holds five squares.
-    choosing = 10 * D * d * block_dtype.itemsize + 2 * 2048 * D * block_dtype.itemsize
+    choosing = (2 * min(m, 10 * D) * d + 2 * 2048 * D) * block_dtype.itemsize
     if spec.method == "exact":
-        working, passes = 4 * square + sample, 0  # the sample is all rows
+        working, passes = 4 * square + sample + landmarks, 0  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
         accumulators = 3 * square + D * D * block_dtype.itemsize  # products, and a sum with its correction

@@ -42,9 +42,10 @@ def write_block(path: str, block: Block, scores: Array) -> str:
     return hashlib.sha256(little_endian(scores)).hexdigest()
 
 
-def is_stored(path: str, block: Block) -> bool:
-    """Whether the shard of a block exists; shards appear whole, by a rename."""
-    return _shard(path, open_scores(path), block).exists()
+def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks whose shards exist; shards appear whole, by a rename."""
+    array = open_scores(path)
+    return [block for block in blocks if _shard(path, array, block).exists()]
 
 
 def _shard(path: str, array: Scores, block: Block) -> Path:

@@ -17,22 +17,26 @@ _PIECE_BYTES = 2**20  # of differences, which then stay in cache
 def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map) -> Array:
     """Distances (|x - y|_1, or |x - y|^2) of PAIRS random pairs of sampled rows, ascending, zeros dropped.
 
-    sample is (m, d), floating. Each row is the first of equally many pairs, the second is drawn with
-    replacement; where there are fewer distinct pairs than PAIRS, each is taken once. `in_order` may be a
-    parallel map. Raises DataError when every distance is zero.
+    sample is (m, d), of any real dtype; differences are taken in its precision, at least float32. Each row is
+    the first of equally many pairs, the second is drawn with replacement; where there are fewer distinct pairs
+    than PAIRS, each is taken once. `in_order` may be a parallel map. Raises DataError when every distance is zero.
     """
     m, d = sample.shape
     if m * (m - 1) // 2 <= PAIRS:
         first, second = np.triu_indices(m, 1)
     else:
         first, second = np.arange(PAIRS) % m, rng.integers(0, m, PAIRS)
-    unit = float(max(sample.max(), -sample.min())) or 1.0  # squares of float32 under- or overflow for units far from 1
-    step = max(1, _PIECE_BYTES // (d * sample.itemsize))
+    precision = np.result_type(sample.dtype, np.float32)
+    unit = (
+        float(max(float(sample.max()), -float(sample.min()))) or 1.0
+    )  # squares of float32 under- or overflow for units far from 1
+    step = max(1, _PIECE_BYTES // (d * precision.itemsize))
 
     def of_piece(start: int) -> Array:
-        difference = sample[first[start : start + step]]
-        difference -= sample[second[start : start + step]]
-        difference *= sample.dtype.type(1 / unit)
+        difference = np.subtract(
+            sample[first[start : start + step]], sample[second[start : start + step]], dtype=precision
+        )
+        difference *= precision.type(1 / unit)
         if distance == "cityblock":
             return np.abs(difference, out=difference).sum(axis=1) * np.float64(unit)
         return squared_norms(difference) * np.float64(unit) ** 2

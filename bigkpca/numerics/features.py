@@ -25,6 +25,13 @@ def shifted_rows(X: Array, offset: Array, out: Array) -> None:
     np.subtract(X, offset.astype(precision), out=out, dtype=precision, casting="same_kind")
 
 
+def shifted(X: Array, offset: Array, dtype: np.dtype[Any]) -> Array:
+    """X - offset in the given dtype, (b, d)."""
+    out = np.empty(X.shape, dtype)
+    shifted_rows(X, offset, out)
+    return out
+
+
 @dataclass(frozen=True)
 class KernelRows:
     """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks S.

@@ -19,9 +19,12 @@ _TILE_ROWS = 1024
 
 
 class LandmarkRule(Protocol):
-    """Chooses landmarks from a sample (m, d), m >= size."""
+    """Chooses landmarks from sampled rows (m, d), m >= size."""
 
     name: ClassVar[str]
+
+    def most_rows(self, size: int) -> int:
+        """How many sampled rows it makes use of for `size` landmarks."""
 
     def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         """Landmarks (size, d) in the dtype of the sample; `in_order` may be a parallel map."""
@@ -32,6 +35,9 @@ class Uniform:
     """Rows of the sample, uniformly without replacement."""
 
     name: ClassVar[str] = "uniform"
+
+    def most_rows(self, size: int) -> int:
+        return size
 
     def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[np.sort(rng.choice(len(sample), size, replace=False))]
@@ -59,8 +65,11 @@ class KMeans:
         if self.iterations < 0 or self.rows_per_landmark < 1:
             raise SpecError(f"{self}: iterations must not be negative, rows_per_landmark at least 1")
 
+    def most_rows(self, size: int) -> int:
+        return size * self.rows_per_landmark
+
     def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
-        m = min(len(sample), size * self.rows_per_landmark)
+        m = min(len(sample), self.most_rows(size))
         rows = sample[rng.choice(len(sample), m, replace=False)]
         centres = rows[:size].copy()
         for _ in range(self.iterations if m > size else 0):
@@ -73,8 +82,9 @@ def _lloyd(rows: Array, centres: Array, in_order: Map) -> Array:
     half_norms = 0.5 * squared_norms(centres)
 
     def nearest_of_tile(start: int) -> Array:
-        closeness = rows[start : start + _TILE_ROWS] @ centres.T
-        closeness -= half_norms
+        with np.errstate(over="ignore", invalid="ignore"):  # a row that far away is nearest to nothing in particular
+            closeness = rows[start : start + _TILE_ROWS] @ centres.T
+            closeness -= half_norms
         return closeness.argmax(axis=1)
 
     nearest = np.concatenate(list(in_order(nearest_of_tile, range(0, len(rows), _TILE_ROWS))))
