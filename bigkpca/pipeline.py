@@ -32,7 +32,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.solvers import Solution
 from bigkpca.plan import largest_size_that_fits, plan_fit, plan_transform
-from bigkpca.sources import Rows, open_rows, take, tiles
+from bigkpca.sources import Rows, anonymous, open_rows, take, tiles
 from bigkpca.spec import FitSpec
 
 Path = str | os.PathLike[str]
@@ -75,14 +75,21 @@ def fit(
             return store_model.load_model(out)
         with open_engine(scheduler, workers) as engine:
             limit = None if memory is None else parse_bytes(memory)
-            model = fit_within(rows, spec, engine, limit, progress)
+            model = fit_within(rows, spec, engine, limit, progress, fingerprint)
         _check_unchanged(rows, fingerprint)
         store_model.save_model(model, place.work)
         place.put_in_place()
     return model
 
 
-def fit_within(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None, progress: Progress) -> Model:
+def fit_within(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    limit: int | None,
+    progress: Progress,
+    identity: dict[str, Any] | None = None,
+) -> Model:
     """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use.
 
     Raises MemoryLimitError before anything is read.
@@ -92,14 +99,17 @@ def fit_within(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None, pro
         size = largest_size_that_fits(rows, spec, engine.threads, limit)
         plan.check(limit, f"nystroem with a size of {size} would fit" if size else "not even 10 landmarks would fit")
     engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
-    return fit_rows(rows, spec, engine, progress)
+    return fit_rows(rows, spec, engine, progress, identity)
 
 
-def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+def fit_rows(
+    rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, identity: dict[str, Any] | None = None
+) -> Model:
     """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem.
 
-    Raises DataError for NaN, infinity (row and column named) and constant data. Warns
-    IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped.
+    `identity` is the fingerprint of the rows, where a model on disk must know them again. Raises DataError for
+    NaN, infinity (row and column named) and constant data. Warns IndefiniteKernelWarning when the kernel has
+    negative eigenvalues, which are dropped.
     """
     _note_lowered(spec, rows.shape[0], progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
@@ -107,8 +117,7 @@ def fit_rows(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> M
         solve = _solve_exactly if spec.method == "exact" else _solve_by_landmarks
         solution, moments, digest = solve(rows, features, near_mean, spec, engine, progress)
     _warn_if_indefinite(solution)
-    identity = rows.fingerprint()
-    provenance = {"spec": spec.to_dict(), "identity": identity, "content": digest}
+    provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows), "content": digest}
     return Model(features, solution, moments, provenance)
 
 
@@ -160,7 +169,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
             moments, W, spec.components, center=spec.center, tolerance=rank_tolerance(features.dtype)
         )
         solution = solvers.aligned(solution, model.solution, W)
-    added = [*model.provenance.get("added", []), rows.fingerprint() | {"sha256": summary.content}]
+    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": summary.content}]
     return Model(features, solution, moments, {**model.provenance, "added": added})
 
 

@@ -105,7 +105,8 @@ def test_a_model_needs_no_training_data(dataset: str, model: str, digits: np.nda
 
 
 def test_a_saved_model_is_the_model(dataset: str, model: str) -> None:
-    fitted = fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(), Silent())
+    rows = open_rows(dataset)
+    fitted = fit_rows(rows, FitSpec.checked(**OPTIONS), Engine(), Silent(), rows.fingerprint())
     assert model_digest(load_model(model)) == model_digest(fitted)
 
 
@@ -163,6 +164,21 @@ def test_the_same_transform_again_does_nothing(dataset: str, model: str, tmp_pat
     bigkpca.transform(model, dataset, out, progress=notes)
     assert "nothing to do" in notes.notes[0]
     assert tree_bytes(out) == before
+
+
+def test_other_rows_in_memory_are_not_taken_for_the_same(
+    digits: np.ndarray[Any, Any], model: str, tmp_path: Path
+) -> None:
+    out, scores, notes = tmp_path / "memory.zarr", tmp_path / "scores.zarr", Notes()
+    for _ in range(2):
+        bigkpca.fit(digits, out, progress=notes, **OPTIONS)
+        bigkpca.transform(model, digits, scores, progress=notes)
+    assert len(notes.notes) == 2
+    assert all("nothing to do" in note for note in notes.notes)
+    with pytest.raises(SpecError, match=r"identity\.stamp is"):
+        bigkpca.fit(digits[::-1], out, **OPTIONS)
+    with pytest.raises(SpecError, match=r"input\.stamp is"):
+        bigkpca.transform(model, digits[::-1], scores)
 
 
 def test_another_fit_in_the_way_is_named_and_kept(dataset: str, model: str) -> None:

@@ -213,6 +213,16 @@ def test_fingerprints_tell_a_changed_file(kind: str, tmp_path: Path) -> None:
     assert open_rows(path).fingerprint() != before
 
 
+def test_fingerprints_tell_what_is_in_memory_apart() -> None:
+    for kind in (np.asarray, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
+        stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), X + 1)]
+        assert stamps[0] == stamps[1] != stamps[2]
+
+
+def in_memory_zarr(values: np.ndarray[Any, Any]) -> zarr.Array[Any]:
+    return zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(10, 7))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_named(value: float, tmp_path: Path) -> None:
     bad = X.copy()
