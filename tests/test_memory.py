@@ -20,7 +20,7 @@ from bigkpca.cli import main
 main(sys.argv[1:], standalone_mode=False)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
-ROWS, MORE = 20_000, 100_000
+ROWS, MORE, COLUMNS = 20_000, 100_000, 1000  # a block of the fewer rows fills a read of 4 MB already
 
 
 def peak_bytes(*arguments: object) -> int:
@@ -35,12 +35,12 @@ def test_peaks_stay_below_the_plan_and_do_not_grow_with_the_rows(tmp_path: Path)
     peaks = {}
     for n in (ROWS, MORE):
         raw, dataset, model, scores = (tmp_path / f"{n}{suffix}" for suffix in (".npy", ".zarr", ".model", ".scores"))
-        np.save(raw, rng.integers(0, 255, (n, 300), np.uint8))
+        np.save(raw, rng.integers(0, 255, (n, COLUMNS), np.uint8))
         peaks[n, "ingest"] = peak_bytes("ingest", "-q", raw, dataset)
-        peaks[n, "fit"] = peak_bytes("fit", "-q", dataset, model, "--size", 700)
+        peaks[n, "fit"] = peak_bytes("fit", "-q", dataset, model, "--size", 500)
         peaks[n, "transform"] = peak_bytes("transform", "-q", model, dataset, scores)
         rows = open_rows(dataset)
-        fit = plan_fit(rows, FitSpec.checked(size=700), 2).peak_bytes
+        fit = plan_fit(rows, FitSpec.checked(size=500), 2).peak_bytes
         transform = plan_transform(rows, load_model(str(model)), None, 2).peak_bytes
         assert 0.6 * fit < peaks[n, "fit"] <= fit
         assert 0.6 * transform < peaks[n, "transform"] <= transform
