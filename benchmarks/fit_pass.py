@@ -10,8 +10,9 @@ import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
 from bigkpca.blocks import tile_rows
+from bigkpca.choose import choose
 from bigkpca.engine import Engine, Silent, open_engine, single_threaded_blas
-from bigkpca.pipeline import choose_features, draw_sample, mean_features, pass_over
+from bigkpca.passes import moments_of
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
@@ -38,12 +39,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = open_rows(repeated_dataset(given.folder, given.rows))
     spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
     threads = Engine(threads=2)
-    sample = draw_sample(rows, 0, given.size, threads, Silent())
-    features = choose_features(sample, spec)
-    shift = mean_features(features, sample[::20])
+    chosen = choose(rows, spec, threads, Silent())
 
     def one_pass(engine: Engine) -> float:
-        return seconds_of(lambda: pass_over(rows, features, shift, None, engine, Silent()))
+        return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
 
     n, d = rows.shape
     with open_engine(workers=2) as cluster:

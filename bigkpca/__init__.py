@@ -14,21 +14,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bigkpca import arrays
     from bigkpca.estimator import KernelPCA
-    from bigkpca.numerics import kernels, landmarks
+    from bigkpca.numerics import kernels, landmarks, measures, methods
     from bigkpca.pipeline import fit, transform
     from bigkpca.store_model import load_model as load
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
+    "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
     "fit": ("bigkpca.pipeline", "fit"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
+    "measures": ("bigkpca.numerics.measures", None),
+    "methods": ("bigkpca.numerics.methods", None),
     "load": ("bigkpca.store_model", "load_model"),
     "transform": ("bigkpca.pipeline", "transform"),
 }
-__all__ = ["KernelPCA", "fit", "kernels", "landmarks", "load", "transform"]
+__all__ = ["KernelPCA", "arrays", "fit", "kernels", "landmarks", "load", "measures", "methods", "transform"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,38 +1,189 @@
-"""Lazy Dask views, for people who build their own graphs."""
+"""Lazy Dask views, for people who build their own graphs: nothing is read or computed until they ask.
+
+Every function takes rows as KernelPCA.fit does (NumPy, Dask or Zarr arrays, frames, paths) and returns arrays of one
+chunk for each block of rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import dask.array as da
+import numpy as np
 from dask.delayed import delayed
+from dask.graph_manipulation import bind
 
 from bigkpca.blocks import Block, fit_block_rows, split
+from bigkpca.choose import random_stream
 from bigkpca.engine import shared, single_threaded_blas
-from bigkpca.errors import Array
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics import measures, sketch
+from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
+from bigkpca.numerics.frequencies import draw_frequencies
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.pipeline import block_scores, check_columns
-from bigkpca.sources import Rows
+from bigkpca.passes import block_scores, block_tiles, check_columns
+from bigkpca.sources import Rows, open_rows
+from bigkpca.spec import FitSpec
+
+_FREQUENCIES = 0
 
 
-def scores(model: Model, rows: Rows) -> da.Array:
-    """Scores (n, r) of the rows as a lazy Dask array, one chunk for each block. No pass until it is computed.
+def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:
+    """C = k(X, S) (n, l), lazy, and W = k(S, S) (l, l), float64, in memory; landmarks S (l, d) in the units of X.
 
-    Raises SpecError for rows of the wrong width.
+    One pass over X when C is computed. Raises SpecError for landmarks of another width than X.
     """
+    rows = open_rows(X)
+    S = np.asarray(landmarks)
+    if S.ndim != 2 or S.shape[1] != rows.shape[1]:
+        raise SpecError(f"landmarks of shape {S.shape} do not go with rows of {rows.shape[1]} columns")
+    dtype = np.result_type(rows.dtype, np.float32)
+    offset = S.mean(axis=0, dtype=np.float64) if kernel.stationary else np.zeros(rows.shape[1])
+    features = KernelRows(kernel, offset, (S - offset).astype(dtype))
+    return _view(rows, features, None), features.gram()
+
+
+def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: Form = "orthogonal") -> da.Array:
+    """Z (n, size) with E z(x)'z(y) = k(x, y), lazy: random Fourier features, all forms but "qmc".
+
+    One pass over X when it is computed. Raises SpecError for kernels without a spectral density and odd sizes of pairs.
+    """
+    rows = open_rows(X)
+    method = RandomFeatures(form)
+    if form == "qmc":
+        raise SpecError("form='qmc' needs the principal axes of the rows: fit method='rff' and use feature_map")
+    method.check(kernel, size)
+    rng, m, dtype = random_stream(seed, _FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
+    phases = None
+    if form == "phase":
+        m, phases = size, rng.uniform(0, 2 * np.pi, size).astype(dtype)
+    frequencies = draw_frequencies(kernel, method.coupling, m, rows.shape[1], rng).astype(dtype)
+    return _view(rows, FourierRows(kernel, np.zeros(rows.shape[1]), frequencies, phases), None)
+
+
+def feature_map(model: Model, X: Any) -> da.Array:
+    """Z (n, m) with K ≈ ZZ', not centred, lazy: the approximation of the Gram matrix behind a model.
+
+    C P for landmarks (C W⁺ C' = ZZ' for Nyström), the features themselves for random ones; rff-pca adds a diagonal.
+    One pass over X when it is computed. Raises SpecError for rows of the wrong width.
+    """
+    rows = open_rows(X)
     check_columns(rows, model)
+    tolerance = rank_tolerance(model.features.dtype)
+    with single_threaded_blas:
+        P = FitSpec.of(model).method_value.factor(model.moments, model.features, tolerance)
+    return _view(rows, model.features, P, model.block_rows)
+
+
+def scores(model: Model, X: Any) -> da.Array:
+    """Scores (n, r), lazy. One pass over X when they are computed. Raises SpecError for rows of the wrong width."""
+    rows = open_rows(X)
+    check_columns(rows, model)
+    return _blockwise(rows, _scores, model.components, model.features.dtype, (model,), model.block_rows)
+
+
+def leverage(model: Model, X: Any) -> da.Array:
+    """Leverage of each row (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
+
+    Its largest over its mean is the coherence (`measures.coherence`). One pass over X when it is computed.
+    """
+
+    def of_block(values: Array) -> Array:
+        return measures.leverage(values, model.solution.eigenvalues)
+
+    return scores(model, X).map_blocks(of_block, drop_axis=1, dtype=np.float64, meta=np.empty(0))  # type: ignore[call-arg, arg-type]  # Dask's own types are wrong
+
+
+def randomized_svd(
+    Z: da.Array, k: int, *, seed: int = 0, passes: int = sketch.PASSES
+) -> tuple[da.Array, da.Array, da.Array]:
+    """The k leading singular triplets of Z (n, D), lazy: U (n, k), s (k,), Vt (k, D).
+
+    Block Krylov on Z'Z, which is never formed: `passes` passes over Z, and one more where U is computed. Chunks of Z
+    are computed afresh in every pass, so that memory holds a few of them and D x k blocks, however tall Z is.
+    """
+    D = Z.shape[1]
+    if not 0 < k <= min(Z.shape):
+        raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(Z.shape)} singular values")
+    tall = Z.rechunk({1: -1})
+    width = min(D, k + sketch.OVERSAMPLING)
+    basis: list[Any] = []
+    images: list[Any] = []
+    Q = delayed(_start, pure=False)(D, width, seed)
+    for number in range(passes):
+        basis.append(Q)
+        # Bound to Q: Dask would otherwise keep the chunks of one pass in memory for the next.
+        images.append(_summed(bind(tall, Q) if number else tall, Q))
+        Q = delayed(_next_block, pure=False)(basis, images, D)
+    found = delayed(_ritz, pure=False, nout=2)(basis, images, k)
+    V = da.from_delayed(found[1], (D, k), dtype=np.float64)
+    s = da.sqrt(da.maximum(da.from_delayed(found[0], (k,), dtype=np.float64), 0))
+    return bind(tall, found) @ (V / s), s, V.T
+
+
+def _summed(Z: da.Array, Q: Any) -> Any:
+    """Z'(Z Q) as a sum over row chunks, a binary tree."""
+    parts = [delayed(_product, pure=False)(block, Q) for block in Z.to_delayed().ravel()]
+    while len(parts) > 1:
+        sums = [delayed(np.add, pure=False)(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = sums + parts[len(sums) * 2 :]
+    return parts[0]
+
+
+def _start(D: int, width: int, seed: int) -> Array:
+    with single_threaded_blas:
+        return sketch.starting_block(D, width, random_stream(seed, _FREQUENCIES))
+
+
+def _product(Z: Array, Q: Array) -> Array:
+    with single_threaded_blas:
+        return np.asarray(Z.T @ (Z @ Q), np.float64)
+
+
+def _next_block(basis: list[Array], images: list[Array], D: int) -> Array:
+    with single_threaded_blas:
+        return sketch.next_block(np.hstack(basis), images[-1])
+
+
+def _ritz(basis: list[Array], images: list[Array], k: int) -> tuple[Array, Array]:
+    with single_threaded_blas:
+        return sketch.rayleigh_ritz(np.hstack(basis), np.hstack(images), k)
+
+
+def _view(rows: Rows, features: FeatureMap, P: Array | None, block_rows: int | None = None) -> da.Array:
+    """v(x) P of all rows, or v(x) without P."""
+    width = features.size if P is None else P.shape[1]
+    return _blockwise(rows, _features, width, features.dtype, (features, P), block_rows)
+
+
+def _blockwise(
+    rows: Rows, function: Callable[..., Array], width: int, dtype: Any, given: tuple[Any, ...], block_rows: int | None
+) -> da.Array:
     n = rows.shape[0]
-    fitted, project = shared(model), delayed(_block_scores, pure=False)
+    run, values = delayed(function, pure=False), [shared(value) for value in given]
     chunks = [
-        da.from_delayed(
-            project(rows.part(block.start, block.stop), block, fitted),
-            (len(block), model.components),
-            dtype=model.features.dtype,
-        )
-        for block in split(n, fit_block_rows(n, rows.grain, model.block_rows))
+        da.from_delayed(run(rows.part(b.start, b.stop), b, *values), (len(b), width), dtype=dtype)
+        for b in split(n, fit_block_rows(n, rows.grain, block_rows))
     ]
     return da.concatenate(chunks)
 
 
-def _block_scores(rows: Rows, block: Block, model: Model) -> Array:
-    # Lazy results are computed without our engine, so the limit is entered here.
+# Lazy results are computed without our engine, so that BLAS is held to one thread here.
+
+
+def _scores(rows: Rows, block: Block, model: Model) -> Array:
     with single_threaded_blas:
         return block_scores(rows, block, model)
+
+
+def _features(rows: Rows, block: Block, features: FeatureMap, P: Array | None) -> Array:
+    X_tiles, most_rows = block_tiles(rows, block, features)
+    with single_threaded_blas:
+        if P is None:
+            return np.concatenate([V.copy() for V, _ in features.tiles(X_tiles, most_rows)])
+        factor = P.astype(features.dtype)
+        return np.concatenate([V @ factor for V, _ in features.tiles(X_tiles, most_rows)])

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.spec import FitSpec
 
 _stderr = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -131,9 +131,20 @@ def _shown(value: Any) -> str:
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The FitSpec fields among parsed options that were typed; "none" means None."""
+    """The FitSpec fields among parsed options that were typed; "none" means None, a .npy file its array."""
     typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
-    return {key: None if value == "none" else value for key, value in typed.items()}
+    given = {key: None if value == "none" else value for key, value in typed.items()}
+    own = given.get("landmarks")
+    return given | {"landmarks": _array_of(own)} if isinstance(own, str) and own.endswith(".npy") else given
+
+
+def _array_of(path: str) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"landmarks cannot be read from {path}: {error}") from error
 
 
 def _print(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -230,8 +241,8 @@ def info(path: str, array: str | None, as_json: bool) -> None:
 @_running
 def sigma(data: str, kernel: str, seed: str, as_json: bool, quiet: bool, **run: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
+    from bigkpca.choose import sample_lengths
     from bigkpca.engine import open_engine
-    from bigkpca.pipeline import sample_lengths
     from bigkpca.sources import open_rows
 
     spec = FitSpec.checked(kernel=kernel, seed=seed)
@@ -276,7 +287,8 @@ def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite")}
     fitted = pipeline.fit(data, model, progress=Report(quiet), **run, **_given(options))
     facts = model_info(fitted, model)
-    _print({key: facts[key] for key in ("path", "kernel", "landmarks", "components", "bytes")}, False)
+    shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
+    _print({key: facts[key] for key in shown if key in facts}, False)
     _print_spectrum(facts)
 
 

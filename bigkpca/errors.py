@@ -70,6 +70,10 @@ class IndefiniteKernelWarning(UserWarning):
     """The kernel is not positive semidefinite on these rows; its negative part was dropped."""
 
 
+class NarrowKernelWarning(UserWarning):
+    """The length of the kernel is so small that the Gram matrix is close to the identity."""
+
+
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
     """The error for a name that is not known, with the nearest one that is."""
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
@@ -83,6 +87,15 @@ def check_numeric(dtype: np.dtype[Any], where: str) -> None:
         raise DataError(
             f"{where} holds {dtype} values: rows must be real numbers (integer, float or bool); "
             "encode text and categories as numbers first"
+        )
+
+
+def check_overflow(values: Array, where: str) -> None:
+    """Raise DataError where finite rows gave kernel values that the dtype of block work cannot hold."""
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, or "
+            "fit with dtype float64"
         )
 
 

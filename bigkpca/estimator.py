@@ -10,11 +10,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, pipeline, store_model
+from bigkpca import arrays, passes, pipeline, store_model
 from bigkpca.engine import Silent, open_engine, parse_bytes
 from bigkpca.errors import Array
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.landmarks import LandmarkRule
+from bigkpca.numerics.methods import Method
 from bigkpca.sources import ArrayRows, Rows, is_lazy, open_rows
 from bigkpca.spec import FitSpec
 
@@ -29,8 +30,11 @@ _FIELDS = {
     "method": "method",
     "size": "size",
     "landmarks": "landmarks",
+    "n_directions": "n_directions",
     "center": "center",
+    "standardize": "standardize",
     "dtype": "dtype",
+    "solver": "solver",
     "random_state": "seed",
     "block_rows": "block_rows",
 }
@@ -55,14 +59,22 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     gamma : float or None
         Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian.
     degree, coef0 : of the polynomial and sigmoid kernels.
-    method : "nystroem" or "exact" (the whole Gram matrix, up to 8192 rows)
+    method : "nystroem", "columns", "rff", "rff-pca", "exact" (the whole Gram matrix, up to 8192 rows), or a value
+        of bigkpca.methods. "rff" with a polynomial kernel is a tensor sketch.
     size : int or "auto"
-        Number of landmarks.
-    landmarks : "auto", "kmeans", "uniform" or a value of bigkpca.landmarks
+        Number of landmarks, or of real random features (sines and cosines both counted).
+    landmarks : "auto", "kmeans", "uniform", "rpcholesky", "leverage", "basic-patterns", a value of bigkpca.landmarks,
+        rows (l, d) in the units of the data, or row numbers (l,)
+    n_directions : int or "auto"
+        Principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
     center : bool
         Whether to centre in feature space.
+    standardize : bool
+        Whether to bring columns to mean 0 and deviation 1 first; sigma then refers to such columns.
     dtype : "float32", "float64" or None
         Precision of block work; None takes that of the data, at least float32.
+    solver : "auto", "dense" or "randomized"
+        Eigensolver of random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
     random_state : int, RandomState or None
         None draws a seed, which the model records.
     block_rows : int or None
@@ -72,10 +84,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Attributes
     ----------
-    eigenvalues_ (r,), explained_variance_ratio_ (r,), n_components_, landmarks_ (l, d), kernel_, sigma_,
-    model_, n_features_in_, feature_names_in_ (of frames).
+    eigenvalues_ (r,), explained_variance_ratio_ (r,), n_components_, landmarks_ (l, d; None for random features),
+    kernel_, sigma_, model_, n_features_in_, feature_names_in_ (of frames).
 
-    Passes over the data: a bounded sample and one more. Source: `docs/numerics.md`.
+    Passes over the data: a bounded sample and one more; standardize and rff-pca add one each, the randomized solver
+    three, landmarks.RPCholesky(over="all") as many as it needs. Source: `docs/numerics.md`.
     """
 
     def __init__(
@@ -87,11 +100,14 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         gamma: float | None = None,
         degree: int = 3,
         coef0: float = 1.0,
-        method: str = "nystroem",
+        method: str | Method = "nystroem",
         size: int | str = "auto",
-        landmarks: str | LandmarkRule = "auto",
+        landmarks: Any = "auto",
+        n_directions: int | str = "auto",
         center: bool = True,
+        standardize: bool = False,
         dtype: Any = None,
+        solver: str = "auto",
         random_state: Any = None,
         block_rows: int | None = None,
         memory_limit: str | int | None = None,
@@ -105,8 +121,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.method = method
         self.size = size
         self.landmarks = landmarks
+        self.n_directions = n_directions
         self.center = center
+        self.standardize = standardize
         self.dtype = dtype
+        self.solver = solver
         self.random_state = random_state
         self.block_rows = block_rows
         self.memory_limit = memory_limit
@@ -148,11 +167,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if out is not None:
             return pipeline.transform(self.model_, X, out)
         rows = self._rows(X, reset=False)
-        pipeline.check_columns(rows, self.model_)
+        passes.check_columns(rows, self.model_)
         if not isinstance(rows, ArrayRows):
             return arrays.scores(self.model_, rows)
         with open_engine() as engine:
-            return pipeline.score_rows(rows, self.model_, engine, Silent())
+            return passes.score_rows(rows, self.model_, engine, Silent())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""
@@ -163,7 +182,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The estimator of a saved model, with the parameters it was fitted with."""
         model = store_model.load_model(os.fspath(path))
-        spec = FitSpec.from_dict(model.provenance["spec"])
+        spec = FitSpec.of(model)
         parameters = {name: getattr(spec, field) for name, field in _FIELDS.items()}
         loaded = cls(**parameters)
         loaded.model_ = model
@@ -209,9 +228,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.model_.components
 
     @property
-    def landmarks_(self) -> Array:
-        """Landmarks in the units of the data, (l, d)."""
-        return self.model_.features.landmarks_in_user_units()
+    def landmarks_(self) -> Array | None:
+        """Landmarks in the units of the data, (l, d); None for random features."""
+        features = self.model_.features
+        return features.landmarks_in_user_units() if isinstance(features, KernelRows) else None
 
     @property
     def kernel_(self) -> Kernel:

@@ -10,6 +10,7 @@ from bigkpca import store, store_features, store_model
 from bigkpca.blocks import split
 from bigkpca.numerics.model import Model
 from bigkpca.sources import NpyRows, ZarrRows, open_rows
+from bigkpca.spec import FitSpec
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
@@ -29,17 +30,19 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
 
 def model_info(model: Model, path: str) -> dict[str, Any]:
     """Facts about a fitted model."""
-    spec, identity = model.provenance["spec"], model.provenance["identity"]
+    spec, identity = FitSpec.of(model), model.provenance["identity"]
+    of_landmarks = spec.method_value.landmarks
     return {
         "kind": "model",
         "path": path,
-        "method": spec["method"],
+        "method": spec.method_value.name,
+        "features": model.features.name,
         "kernel": model.features.kernel.to_dict(),
-        "landmarks": model.features.size,
+        "landmarks" if of_landmarks else "random_features": model.features.size,
         "columns": model.columns,
         "components": model.components,
         "dtype": model.features.dtype.name,
-        "seed": spec["seed"],
+        "seed": spec.seed,
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bigkpca import store, store_features, store_model
-from bigkpca.blocks import Block, fit_block_rows, sample_rows, split, tile_rows
+from bigkpca.blocks import Block, split
+from bigkpca.choose import SKETCH, choose, random_stream
 from bigkpca.engine import (
     Engine,
     Progress,
@@ -23,24 +22,24 @@ from bigkpca.engine import (
     shared,
     single_threaded_blas,
 )
-from bigkpca.errors import Array, DataError, IndefiniteKernelWarning, SpecError
-from bigkpca.numerics import bandwidth, solvers
-from bigkpca.numerics.bandwidth import Length
-from bigkpca.numerics.features import KernelRows, shifted
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.errors import Array, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
+from bigkpca.numerics import solvers
+from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.sketch import Action, leading_eigenpairs
 from bigkpca.numerics.solvers import Solution
+from bigkpca.passes import action_of, block_scores, check_columns, moments_of
 from bigkpca.plan import largest_size_that_fits, plan_fit, plan_transform
-from bigkpca.sources import Rows, anonymous, open_rows, take, tiles
+from bigkpca.sources import Rows, anonymous, open_rows
 from bigkpca.spec import FitSpec
 
 Path = str | os.PathLike[str]
 
-# What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
-_SAMPLE, _PAIRS, _LANDMARKS = range(3)
-_SHIFT_ROWS = 1024  # give a mean kernel row near enough to the mean of all; the whole sample would cost 0.3 s
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
+_MOSTLY_UNEXPLAINED = 0.5
 
 
 def fit(
@@ -97,7 +96,8 @@ def fit_within(
     plan = plan_fit(rows, spec, engine.threads)
     if limit is not None and plan.peak_bytes > limit:
         size = largest_size_that_fits(rows, spec, engine.threads, limit)
-        plan.check(limit, f"nystroem with a size of {size} would fit" if size else "not even 10 landmarks would fit")
+        what = "nystroem" if spec.exact else spec.method_value.name
+        plan.check(limit, f"{what} with a size of {size} would fit" if size else "not even a size of 10 would fit")
     engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
     return fit_rows(rows, spec, engine, progress, identity)
 
@@ -107,69 +107,88 @@ def fit_rows(
 ) -> Model:
     """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem.
 
-    `identity` is the fingerprint of the rows, where a model on disk must know them again. Raises DataError for
-    NaN, infinity (row and column named) and constant data. Warns IndefiniteKernelWarning when the kernel has
-    negative eigenvalues, which are dropped.
+    `standardize` and rff-pca make one pass more each, the randomized solver as many as `sketch.PASSES` in all, and
+    RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
+    must know them again. Raises DataError for NaN, infinity (row and column named) and constant data. Warns
+    IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped, and NarrowKernelWarning when the
+    Gram matrix is close to the identity.
     """
     _note_lowered(spec, rows.shape[0], progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        features, near_mean = _choose(rows, spec, engine, progress)
-        solve = _solve_exactly if spec.method == "exact" else _solve_by_landmarks
-        solution, moments, digest = solve(rows, features, near_mean, spec, engine, progress)
+        chosen = choose(rows, spec, engine, progress)
+        solution, moments, digest = _solve(rows, chosen.features, chosen.near_mean, spec, engine, progress)
     _warn_if_indefinite(solution)
+    _warn_if_narrow(chosen.features.kernel, chosen.unexplained, solution.unexplained)
     provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows), "content": digest}
-    return Model(features, solution, moments, provenance)
+    return Model(chosen.features, solution, moments, provenance)
 
 
-def _choose(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tuple[KernelRows, Array]:
-    """The feature map, and a vector near the mean of v over all rows. The sample is let go before the pass."""
-    sample = draw_sample(rows, spec.seed, spec.landmark_count(rows.shape[0]), engine, progress)
-    features = choose_features(sample, spec, engine.in_order)
-    return features, mean_features(features, sample[:: max(1, len(sample) // _SHIFT_ROWS)])
+def _solve(
+    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
+) -> tuple[Solution, Moments | None, str]:
+    if spec.exact:
+        assert isinstance(features, KernelRows)
+        digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+        return solve(None, features, spec), None, digest
+    if spec.randomized(features.size):
+        solution, digest = _solve_by_sketch(rows, features, near_mean, spec, engine, progress)
+        return solution, None, digest
+    moments, digest = moments_of(rows, features, near_mean, spec.block_rows, engine, progress)
+    return solve(moments, features, spec), moments, digest
 
 
-def _solve_by_landmarks(
-    rows: Rows, features: KernelRows, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
-) -> tuple[Solution, Moments, str]:
+def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec) -> Solution:
+    """The solution of the method of `spec`; moments are None for the exact one alone."""
     tolerance = rank_tolerance(features.dtype)
-    summary = pass_over(rows, features, near_mean, spec.block_rows, engine, progress)
-    solution = solvers.nystroem(
-        summary.moments, features.gram(), spec.components, center=spec.center, tolerance=tolerance
-    )
-    return solution, summary.moments, summary.content
+    found: Solution = spec.method_value.solve(moments, features, spec.components, spec.center, tolerance)  # type: ignore[arg-type]
+    return found
 
 
-def _solve_exactly(
-    rows: Rows, features: KernelRows, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
-) -> tuple[Solution, None, str]:
-    solution = solvers.gram(
-        features.gram(),
-        spec.components,
-        center=spec.center,
-        tolerance=rank_tolerance(features.dtype),
-        positive=features.kernel.positive,
+def _solve_by_sketch(
+    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
+) -> tuple[Solution, str]:
+    """Leading eigenpairs of the features' scatter from `sketch.PASSES` passes, never holding D x D."""
+    assert isinstance(spec.components, int)  # the spec checks
+    actions: list[tuple[Action, str]] = []
+
+    def apply(Q: Array) -> Array:
+        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
+        return actions[0][0].applied(Q, near_mean, spec.center)
+
+    count = min(spec.components, features.size)
+    values, vectors = leading_eigenpairs(apply, features.size, count, random_stream(spec.seed, SKETCH))
+    ((action, digest),) = actions
+    unexplained = 0.0
+    if isinstance(features, PrincipalFourierRows):
+        unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
+    tolerance = rank_tolerance(features.dtype)
+    solution = solvers.spectrum(
+        values, vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
     )
-    return solution, None, hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+    return solution, digest
 
 
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
     """The model of the rows it was fitted on and these: one pass over these, moments added, solved again.
 
-    Kernel, landmarks and offset stay; signs follow the old model's. Raises SpecError for exact models.
+    Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
+    without moments: exact ones, and those of the randomized solver.
     """
     if model.moments is None:
-        raise SpecError("an exact model cannot take more rows: fit it again on all of them, or use nystroem")
+        raise SpecError(
+            "a model of the exact method or of the randomized solver cannot take more rows: fit it again on all of "
+            "them, or use nystroem"
+        )
     check_columns(rows, model)
     features = model.features
-    summary = pass_over(rows, features, model.moments.mean, model.block_rows, engine, progress)
-    moments = model.moments + summary.moments
+    more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
+    moments = model.moments + more
     with single_threaded_blas:
-        W = features.gram()
-        solution = solvers.nystroem(
-            moments, W, spec.components, center=spec.center, tolerance=rank_tolerance(features.dtype)
-        )
-        solution = solvers.aligned(solution, model.solution, W)
-    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": summary.content}]
+        before = model.solution
+        probes = features.gram() if isinstance(features, KernelRows) else before.mean + before.components.T
+        solution = solvers.aligned(solve(moments, features, spec), before, probes)
+    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
     return Model(features, solution, moments, {**model.provenance, "added": added})
 
 
@@ -180,157 +199,6 @@ def save(model: Model, path: Path) -> None:
         place = store.destination(out, {"format": "model", "digest": ""}, overwrite=False, scratch=True)
         store_model.save_model(model, place.work)
         place.put_in_place()
-
-
-def draw_sample(rows: Rows, seed: int, size: int, engine: Engine, progress: Progress) -> Array:
-    """The one bounded sample of a fit, in the order and dtype of the data: uniform without replacement.
-
-    Reads each storage chunk that holds a sampled row once. Raises DataError if all sampled rows are equal.
-    """
-    n, d = rows.shape
-    m = sample_rows(n, d, size)
-    numbers = np.sort(random_stream(seed, _SAMPLE).choice(n, m, replace=False))
-    tasks = []
-    for block in split(n, fit_block_rows(n, rows.grain)):
-        inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
-        if len(inside):
-            tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside)))
-    sample = np.concatenate(engine.each("sampling rows", tasks, progress))
-    if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():  # the first alone tells most data apart
-        raise DataError(
-            f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
-        )
-    return sample
-
-
-def random_stream(seed: int, purpose: int) -> np.random.Generator:
-    """The random numbers of one purpose, the same on every machine and for every number of workers."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
-
-
-def choose_features(sample: Array, spec: FitSpec, in_order: Map = map) -> KernelRows:
-    """The feature map that a sample (m, d) determines: offset, sigma, landmarks."""
-    dtype = spec.block_dtype(sample.dtype)
-    offset = _offset(sample, spec)
-    median = _median(sample, spec, in_order) if spec.needs_median else None
-    kernel = spec.kernel_value(sample.shape[1], median)
-    if spec.method == "exact":
-        return KernelRows(kernel, shifted(sample, offset, dtype), offset)
-    rule, rng = spec.landmark_rule(), random_stream(spec.seed, _LANDMARKS)
-    size = min(spec.landmark_count(len(sample)), len(sample))
-    candidates = np.sort(rng.choice(len(sample), min(rule.most_rows(size), len(sample)), replace=False))
-    return KernelRows(kernel, rule.choose(shifted(sample[candidates], offset, dtype), size, rng, in_order), offset)
-
-
-def _offset(sample: Array, spec: FitSpec) -> Array:
-    """The mean of the sample where the kernel allows a shift, else zero.
-
-    Rounded to the precision of the data, so that every row has it subtracted without a rounding of its own.
-    """
-    if not spec.stationary:
-        return np.zeros(sample.shape[1])
-    precision = np.result_type(sample.dtype, np.float32)
-    return sample.mean(axis=0, dtype=np.float64).astype(precision).astype(np.float64)
-
-
-def _distances(sample: Array, spec: FitSpec, in_order: Map) -> Array:
-    return bandwidth.pair_distances(sample, spec.distance, random_stream(spec.seed, _PAIRS), in_order)
-
-
-def _median(sample: Array, spec: FitSpec, in_order: Map) -> float:
-    return bandwidth.median_sigma(_distances(sample, spec, in_order), spec.distance)
-
-
-def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
-    """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
-    size = spec.landmark_count(rows.shape[0])
-    sample = draw_sample(rows, spec.seed, size, engine, progress)
-    return bandwidth.candidate_lengths(_distances(sample, spec, engine.in_order), spec.distance)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a pass leaves: moments of the features, and the SHA-256 of each block's values, in block order."""
-
-    moments: Moments
-    digests: tuple[str, ...]
-
-    def __add__(self, other: Summary) -> Summary:
-        return Summary(self.moments + other.moments, self.digests + other.digests)
-
-    @property
-    def content(self) -> str:
-        """One digest of all rows."""
-        return hashlib.sha256("".join(self.digests).encode()).hexdigest()
-
-
-def pass_over(
-    rows: Rows,
-    features: KernelRows,
-    shift: Array,
-    block_rows: int | None,
-    engine: Engine,
-    progress: Progress,
-) -> Summary:
-    n = rows.shape[0]
-    blocks = split(n, fit_block_rows(n, rows.grain, block_rows))
-    given = shared(features), shared(shift)
-    tasks = [Task(_summarise, (rows.part(b.start, b.stop), b, *given), len(b)) for b in blocks]
-    summary: Summary = engine.total("fitting", tasks, progress)
-    return summary
-
-
-def _summarise(rows: Rows, block: Block, features: KernelRows, shift: Array) -> Summary:
-    digest = hashlib.sha256()
-    X_tiles, most_rows = _block_tiles(rows, block, features, digest)
-    with np.errstate(over="ignore", invalid="ignore"):
-        moments = block_moments(features.tiles(X_tiles, most_rows), shift)
-    _check_overflow(moments.scatter, rows, block)
-    return Summary(moments, (digest.hexdigest(),))
-
-
-def _block_tiles(rows: Rows, block: Block, features: KernelRows, digest: Any = None) -> tuple[Iterator[Array], int]:
-    """The tiles of a block, and the most rows that one of them has."""
-    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
-    return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
-
-
-def mean_features(features: KernelRows, X: Array) -> Array:
-    """Mean of v over rows X (m, d), (D,), float64."""
-    rows = shifted(X, features.offset, features.dtype)
-    return features.kernel(rows, features.landmarks).mean(axis=0, dtype=np.float64)
-
-
-def block_scores(rows: Rows, block: Block, model: Model) -> Array:
-    """Scores (rows of the block, r) in the dtype of block work."""
-    X_tiles, most_rows = _block_tiles(rows, block, model.features)
-    scores = np.empty((len(block), model.components), model.features.dtype)
-    done = 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for tile in model.project(X_tiles, most_rows):
-            scores[done : done + len(tile)] = tile
-            done += len(tile)
-    _check_overflow(scores, rows, block)
-    return scores
-
-
-def _check_overflow(values: Array, rows: Rows, block: Block) -> None:
-    """Raise DataError where finite rows gave kernel values that the dtype of block work cannot hold."""
-    if not np.isfinite(values).all():
-        raise DataError(
-            f"{rows.where}: kernel values of rows {block.start} to {block.stop - 1} overflow: some row is far larger "
-            "than the rest; remove it, scale the columns, or fit with dtype float64"
-        )
-
-
-def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
-    """Scores (n, r) of all rows, in memory."""
-    check_columns(rows, model)
-    n = rows.shape[0]
-    blocks = split(n, fit_block_rows(n, rows.grain, model.block_rows))
-    fitted = shared(model)
-    tasks = [Task(block_scores, (rows.part(b.start, b.stop), b, fitted), len(b)) for b in blocks]
-    return np.concatenate(engine.each("projecting", tasks, progress))
 
 
 def transform(
@@ -404,15 +272,6 @@ def _write_scores(rows: Rows, block: Block, model: Model, path: str) -> str:
     return store_features.write_block(path, block, block_scores(rows, block, model))
 
 
-def check_columns(rows: Rows, model: Model) -> None:
-    """Raise SpecError unless the rows are as wide as those the model was fitted on."""
-    if rows.shape[1] != model.columns:
-        raise SpecError(
-            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "
-            "give it rows with the same columns in the same order"
-        )
-
-
 def _check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     # Stores remember what they listed, so the rows are opened afresh.
     path = before["path"]
@@ -421,11 +280,12 @@ def _check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
 
 
 def _note_lowered(spec: FitSpec, n: int, progress: Progress) -> None:
-    size = spec.landmark_count(n)
-    if spec.method != "exact" and spec.size != "auto" and size < spec.size:
+    size = spec.feature_count(n)
+    if not spec.exact and spec.size != "auto" and size < spec.size:
         progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
     if isinstance(spec.components, int) and spec.components > size:
-        progress.note(f"components lowered from {spec.components} to at most {size}: there are no more landmarks")
+        what = "landmarks" if spec.method_value.landmarks else "features"
+        progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
 def _warn_if_indefinite(solution: Solution) -> None:
@@ -434,5 +294,18 @@ def _warn_if_indefinite(solution: Solution) -> None:
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:
+    """Warn when neither 512 sampled landmarks nor those of the fit explain half of Σ k(x, x): K is close to the identity."""
+    shares = [share for share in (by_sample, by_landmarks) if share is not None]
+    if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
+        warnings.warn(
+            f"{kernel} is narrow for these rows: landmarks leave {min(shares):.0%} of Σ k(x, x) unexplained, and above "
+            "50 % the Gram matrix is close to the identity, which no approximation can compress; `bigkpca sigma` prints "
+            "lengths that suit the data",
+            NarrowKernelWarning,
             stacklevel=3,
         )

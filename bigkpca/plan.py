@@ -8,13 +8,17 @@ from math import ceil, log2
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
+from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.sources import Rows
-from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+from bigkpca.spec import DENSE_MOST_FEATURES, EXACT_MOST_ROWS, FitSpec
 
 # Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
 # 30 MB that thread pools and their heaps were seen to add.
 INTERPRETER_BYTES = 215_000_000
+_AXES_WIDTH = 512 + OVERSAMPLING
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
 
 
@@ -41,42 +45,81 @@ class Plan:
 
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
-    """The cost of a fit: the sample and one pass. Raises SpecError for more rows than `exact` can hold."""
+    """The cost of a fit: the sample and its passes. Raises SpecError for more rows than `exact` can hold.
+
+    What RPCholesky over all rows adds depends on the data and is not counted.
+    """
     n, d = rows.shape
-    if spec.method == "exact" and n > EXACT_MOST_ROWS:
+    if spec.exact and n > EXACT_MOST_ROWS:
         raise SpecError(
             f"method='exact' holds the Gram matrix of at most {EXACT_MOST_ROWS} rows, these are {n}: "
             "use method='nystroem', whose size sets its accuracy"
         )
-    block_dtype = spec.block_dtype(rows.dtype)
-    D = spec.landmark_count(n)
+    itemsize = spec.block_dtype(rows.dtype).itemsize
+    D = spec.feature_count(n)
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
-    m = sample_rows(n, d, D)
-    square = 8 * D * D
+    m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
     sample = m * d * rows.dtype.itemsize
-    landmarks = D * d * block_dtype.itemsize
-    # Landmarks: the rows of k-means and two tiles of closeness; float64 W; the eigenproblem holds five squares.
-    choosing = (2 * min(m, 10 * D) * d + 2 * 2048 * D) * block_dtype.itemsize
-    if spec.method == "exact":
-        working, passes = 4 * square + sample + landmarks, 0  # the sample is all rows
+    held = D * d * itemsize  # landmarks, or frequencies
+    stages = [sample + _choosing_bytes(spec, m, d, D, itemsize)]
+    passes = 0
+    if spec.exact:
+        stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
-        accumulators = 3 * square + D * D * block_dtype.itemsize  # products, and a sum with its correction
-        one = _streaming_bytes(rows, D, block_dtype.itemsize) + accumulators
-        passes = 1
-        working = max(sample + choosing, landmarks + max(threads * one + partial * square, 6 * square))
+        passes, working = _pass(rows, D, itemsize, threads, partial, _sketch_width(spec, D))
+        stages.append(held + working)
+    if isinstance(spec.method_value, PrincipalFeatures):
+        wide = d > DENSE_MOST_FEATURES
+        more, working = _pass(rows, d, itemsize, threads, partial, _AXES_WIDTH if wide else None)
+        passes += more
+        stages.append(sample + working)
+    passes += spec.standardize
     return Plan(
         rows=n,
         columns=d,
         size=D,
         block_rows=block,
-        tasks=2 * blocks - 1 + min(blocks, m),
+        tasks=max(passes, 1) * (2 * blocks - 1) + min(blocks, m),
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
-        peak_bytes=_resident(working),
-        result_bytes=8 * D * (D + 2) + landmarks + 8 * D * _components(spec, D),
+        peak_bytes=_resident(max(stages)),
+        result_bytes=held + 8 * D * _components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
     )
+
+
+def _choosing_bytes(spec: FitSpec, m: int, d: int, D: int, itemsize: int) -> int:
+    """Work space of choosing landmarks or frequencies, beside the sample."""
+    if not spec.method_value.landmarks:
+        return (D * d + 1024 * (d + 1024)) * 8
+    rule = spec.landmark_rule()
+    candidates = m if spec.own_landmarks is not None else min(m, rule.most_rows(D))
+    rows = candidates * d * itemsize
+    if isinstance(rule, RPCholesky):  # its factor, in float64
+        return rows + 8 * D * (candidates if rule.over == "sample" else 3 * D)
+    if isinstance(rule, BasicPatterns):
+        return rows + (candidates + D) * 2000 * itemsize * 2
+    if isinstance(rule, Leverage):
+        return rows + 8 * D * (4 * D + 4 * 1024)
+    return 2 * rows + 2 * 2048 * D * itemsize
+
+
+def _sketch_width(spec: FitSpec, D: int) -> int | None:
+    """Columns of the block that a randomized solver multiplies; None where D x D is held."""
+    return _components(spec, D) + OVERSAMPLING if spec.randomized(D) else None
+
+
+def _pass(rows: Rows, D: int, itemsize: int, threads: int, partial: int, width: int | None) -> tuple[int, int]:
+    """(passes, bytes) of adding up features, and of the eigenproblem that follows; `partial` sums are alive at once."""
+    streaming = _streaming_bytes(rows, D, itemsize)
+    if width is None:
+        # Products, and a sum with its correction; the eigenproblem holds six squares.
+        square = 8 * D * D
+        accumulators = 3 * square + D * D * itemsize
+        return 1, max(threads * (streaming + accumulators) + partial * square, 6 * square)
+    thin = 8 * D * width
+    return PASSES, threads * (streaming + 3 * thin) + partial * thin + (2 * PASSES + 4) * thin
 
 
 def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
@@ -86,7 +129,8 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     row_bytes = model.components * itemsize
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     D = model.features.size
-    fixed = model.features.landmarks.nbytes * 2 + model.solution.components.nbytes + 8 * D * D
+    fixed = sum(array.nbytes for array in model.features.arrays().values()) * 2 + model.solution.components.nbytes
+    fixed += 8 * D * D if model.moments else 0
     one = _streaming_bytes(rows, D, itemsize) + 4 * block * row_bytes
     return Plan(
         rows=n,
@@ -102,9 +146,9 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
 
 
 def largest_size_that_fits(rows: Rows, spec: FitSpec, threads: int, limit: int) -> int | None:
-    """The largest number of landmarks, of two digits, whose fit stays within `limit` bytes; None if none does."""
-    by_landmarks = spec.model_copy(update={"method": "nystroem"})
-    for size in _two_digit_sizes(spec.landmark_count(rows.shape[0])):
+    """The largest size, of two digits, whose fit stays within `limit` bytes; None if none does."""
+    by_landmarks = spec.model_copy(update={"method": "nystroem"}) if spec.exact else spec
+    for size in _two_digit_sizes(spec.feature_count(rows.shape[0])):
         if plan_fit(rows, by_landmarks.model_copy(update={"size": size}), threads).peak_bytes <= limit:
             return size
     return None

@@ -340,6 +340,8 @@ def _opened(data: Any, array: str | None) -> Rows:
     if isinstance(data, zarr.Array):
         check_shape(data.shape, f"the zarr array {data.path}")
         return ZarrRows(data, _zarr_name(data), data.shape[0])
+    if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows):
+        return data
     values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
     check_shape(values.shape, "the array")
     return ArrayRows(values)

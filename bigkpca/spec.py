@@ -8,13 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from bigkpca.errors import SpecError, unknown_name
-from bigkpca.numerics import kernels, landmarks
+from bigkpca.errors import Array, SpecError, unknown_name
+from bigkpca.numerics import kernels, landmarks, methods
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.landmarks import LandmarkRule
+from bigkpca.numerics.methods import Method, PrincipalFeatures
+from bigkpca.numerics.model import Model
 
-METHODS = ("nystroem", "exact")
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
+DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
+_RANDOM_FEATURES = 2048
 
 
 class FitSpec(BaseModel):
@@ -25,17 +29,30 @@ class FitSpec(BaseModel):
     components: int | float | None = Field(
         50, description="how many components to keep, a share of the variance in (0, 1), or 'none' for all"
     )
-    kernel: str | Kernel = Field("gaussian", description="gaussian, laplacian, polynomial, linear, ...")
+    kernel: str | Kernel = Field(
+        "gaussian",
+        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine",
+    )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | None = Field(None, description="inverse width, instead of sigma; 1/d for polynomials")
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
-    method: str = Field("nystroem", description="nystroem, or exact (up to 8192 rows)")
-    size: int | Literal["auto"] = Field("auto", description="number of landmarks")
-    landmarks: str | Any = Field("auto", description="kmeans, uniform, or auto")
+    method: str | Any = Field(
+        "nystroem",
+        description="nystroem, columns, rff (random features), rff-pca, or exact (up to 8192 rows)",
+    )
+    size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
+    landmarks: str | Any = Field(
+        "auto", description="kmeans, uniform, rpcholesky, leverage, basic-patterns, or a .npy file of rows"
+    )
+    n_directions: int | Literal["auto"] = Field("auto", description="principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
+    standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
         None, description="precision of block work; by default that of the data, at least float32"
+    )
+    solver: Literal["auto", "dense", "randomized"] = Field(
+        "auto", description="eigensolver of random features: auto is randomized above 8192 of them"
     )
     seed: int = Field(0, ge=0, description="seed of all that is random")
     block_rows: int | None = Field(None, ge=1, description="rows of one task")
@@ -82,26 +99,33 @@ class FitSpec(BaseModel):
 
     @field_validator("method")
     @classmethod
-    def _method(cls, value: str) -> str:
-        name = value.lower().replace("nystrom", "nystroem").replace("nyström", "nystroem")
-        if name not in METHODS:
-            raise unknown_name("method", value, METHODS)
-        return name
-
-    @field_validator("landmarks")
-    @classmethod
-    def _landmarks(cls, value: str | LandmarkRule) -> str | LandmarkRule:
+    def _method(cls, value: str | Method) -> str | Method:
         if isinstance(value, str):
-            return value if value == "auto" else landmarks.named(value).name
-        if type(value) not in landmarks.RULES.values():
-            raise SpecError(f"landmarks={value!r}: give a name or a value of bigkpca.landmarks")
+            return methods.named(value).name
+        if type(value) not in methods.METHODS.values():
+            raise SpecError(f"method={value!r}: give a name or a value of bigkpca.methods")
         return value
 
-    @field_validator("size")
+    @field_validator("landmarks", mode="before")
     @classmethod
-    def _size(cls, value: int | str) -> int | str:
+    def _landmarks(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return value if value == "auto" else landmarks.named(value).name
+        if type(value) in (*landmarks.RULES.values(), landmarks.Rows, landmarks.RowNumbers):
+            return value
+        if not isinstance(value, np.ndarray | list | tuple):
+            raise SpecError(
+                f"landmarks={value!r}: give a name or a value of bigkpca.landmarks, rows (l, d), or row numbers (l,)"
+            )
+        given = np.asarray(value)
+        return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.Rows(given)
+
+    @field_validator("size", "n_directions")
+    @classmethod
+    def _size(cls, value: int | str, info: ValidationInfo) -> int | str:
         if isinstance(value, int) and value < 1:
-            raise SpecError(f"size={value}: at least one landmark is needed")
+            what = "landmark or random feature" if info.field_name == "size" else "principal axis"
+            raise SpecError(f"{info.field_name}={value}: at least one {what} is needed")
         return value
 
     @field_validator("sigma", "gamma")
@@ -125,6 +149,26 @@ class FitSpec(BaseModel):
             raise SpecError(f"coef0={self.coef0}: a negative constant makes the polynomial kernel indefinite")
         elif self.gamma is not None and self.kernel in ("linear", "cosine"):
             raise SpecError(f"the {self.kernel} kernel has no gamma")
+        return self
+
+    @model_validator(mode="after")
+    def _method_fits(self) -> FitSpec:
+        method = self.method_value
+        if self.n_directions != "auto" and not isinstance(method, PrincipalFeatures):
+            raise SpecError(f"n_directions={self.n_directions} belongs to method='rff-pca', not to {method.name!r}")
+        if method.landmarks and self.solver == "randomized":
+            raise SpecError(f"solver='randomized' is for random features: method={method.name!r} holds its W anyway")
+        if not method.landmarks and self.landmarks != "auto":
+            raise SpecError(f"method={method.name!r} draws random features and has no landmarks: leave landmarks out")
+        if isinstance(method, methods.ColumnSampling) and self._rule_name not in ("auto", "uniform"):
+            raise SpecError(
+                f"method='columns' takes uniform landmarks only, not {self._rule_name!r}: its factor sqrt(n / l) and "
+                "its centring hold for columns drawn uniformly; use method='nystroem' with other landmarks"
+            )
+        own = self.own_landmarks
+        if own is not None and self.size not in ("auto", own):
+            raise SpecError(f"size={self.size}, but {own} landmarks are given: leave size out")
+        method.check(self.kernel_value(1, 1.0), None if self.size == "auto" else self.size)
         return self
 
     @property
@@ -153,39 +197,80 @@ class FitSpec(BaseModel):
         if isinstance(self.kernel, Kernel):
             return self.kernel
         cls = kernels.kernel_class(self.kernel)
-        inverse = self.gamma
-        if cls is kernels.Gaussian:
-            return kernels.Gaussian(float(np.sqrt(0.5 / inverse)) if inverse else self._length(median))
-        if cls is kernels.Laplacian:
-            return kernels.Laplacian(1 / inverse if inverse else self._length(median))
         if cls is kernels.Polynomial:
-            return kernels.Polynomial(inverse or 1 / columns, self.degree, self.coef0)
+            return kernels.Polynomial(self.gamma or 1 / columns, self.degree, self.coef0)
         if cls is kernels.Sigmoid:
-            return kernels.Sigmoid(inverse or 1 / columns, self.coef0)
-        return cls()
+            return kernels.Sigmoid(self.gamma or 1 / columns, self.coef0)
+        if cls.distance is None:
+            return cls()
+        return kernels.from_dict({"name": cls.name, "sigma": self._length(cls.distance, median)})
 
-    def _length(self, median: float | None) -> float:
+    def _length(self, distance: Distance, median: float | None) -> float:
+        if self.gamma is not None:
+            return 1 / self.gamma if distance == "cityblock" else float(np.sqrt(0.5 / self.gamma))
         length = median if self.sigma == "median" else self.sigma
         assert isinstance(length, float)  # needs_median says when the caller must measure it
         return length
 
+    @property
+    def method_value(self) -> Method:
+        """The method, with its options."""
+        return methods.named(self.method) if isinstance(self.method, str) else self.method
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row is a landmark."""
+        return isinstance(self.method_value, methods.Exact)
+
+    @property
+    def _rule_name(self) -> str:
+        return self.landmarks if isinstance(self.landmarks, str) else str(self.landmarks.name)
+
+    @property
+    def own_landmarks(self) -> int | None:
+        """How many landmarks the caller gave, None where a rule chooses."""
+        if isinstance(self.landmarks, landmarks.Rows):
+            return len(self.landmarks.values)
+        return len(self.landmarks.numbers) if isinstance(self.landmarks, landmarks.RowNumbers) else None
+
     def landmark_rule(self) -> LandmarkRule:
-        """k-means centres by default where the kernel lives on vectors, rows of the data elsewhere."""
+        """The rule that chooses: by default uniform for columns, k-means for kernels of x - y, else RPCholesky."""
         if not isinstance(self.landmarks, str):
             rule: LandmarkRule = self.landmarks
             return rule
         if self.landmarks != "auto":
             return landmarks.named(self.landmarks)
-        return landmarks.KMeans() if self.stationary else landmarks.Uniform()
+        if isinstance(self.method_value, methods.ColumnSampling):
+            return landmarks.Uniform()
+        if self.stationary:
+            return landmarks.KMeans()
+        # RPCholesky is for positive semidefinite kernels, which the sigmoid is known not to be.
+        return landmarks.Uniform() if self.kernel_value(1, 1.0).name == "sigmoid" else landmarks.RPCholesky()
 
-    def landmark_count(self, n: int) -> int:
-        """l: `size`, or min(max(20 r, 500), 2000) when "auto"; at most n, and n for the exact method."""
-        if self.method == "exact":
+    def feature_count(self, n: int) -> int:
+        """D for n rows: landmarks, at most n and by default min(max(20 r, 500), 2000), or random features, 2048."""
+        if self.exact:
             return n
+        if not self.method_value.landmarks:
+            return _RANDOM_FEATURES if self.size == "auto" else self.size
+        if self.own_landmarks is not None:
+            return self.own_landmarks
         if self.size != "auto":
             return min(self.size, n)
         kept = self.components if isinstance(self.components, int) else 50
         return min(max(20 * kept, 500), max(2000, kept), n)
+
+    def randomized(self, D: int) -> bool:
+        """Whether eigenpairs of D random features come from a sketch, never holding D x D."""
+        chosen = self.solver == "randomized" or (
+            self.solver == "auto" and D > DENSE_MOST_FEATURES and not self.method_value.landmarks
+        )
+        if chosen and not isinstance(self.components, int):
+            raise SpecError(
+                f"components={self.components}: above {DENSE_MOST_FEATURES} random features the solver is randomized "
+                "and needs a number of components; give one, or solver='dense'"
+            )
+        return chosen
 
     def block_dtype(self, data: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype of block work on rows of dtype `data`."""
@@ -193,14 +278,23 @@ class FitSpec(BaseModel):
         return np.dtype(self.dtype) if self.dtype else min(np.result_type(data, np.float32), widest)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> FitSpec:
-        """The spec that `to_dict` described."""
+    def from_dict(cls, values: Mapping[str, Any], own: Array) -> FitSpec:
+        """The spec that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
         fields = dict(values)
         if isinstance(fields["kernel"], dict):
             fields["kernel"] = kernels.from_dict(fields["kernel"])
         if isinstance(fields["landmarks"], dict):
-            fields["landmarks"] = landmarks.from_dict(fields["landmarks"])
+            fields["landmarks"] = landmarks.from_dict(fields["landmarks"], own)
+        if isinstance(fields["method"], dict):
+            fields["method"] = methods.from_dict(fields["method"])
         return cls.checked(**fields)
+
+    @classmethod
+    def of(cls, model: Model) -> FitSpec:
+        """The spec that a model was fitted with."""
+        features = model.features
+        own = features.landmarks_in_user_units() if isinstance(features, KernelRows) else np.empty((0, 0))
+        return cls.from_dict(model.provenance["spec"], own)
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""
@@ -209,4 +303,6 @@ class FitSpec(BaseModel):
             values["kernel"] = self.kernel.to_dict()
         if not isinstance(self.landmarks, str):
             values["landmarks"] = landmarks.to_dict(self.landmarks)
+        if not isinstance(self.method, str):
+            values["method"] = methods.to_dict(self.method)
         return values

@@ -13,8 +13,8 @@ import numpy as np
 
 from bigkpca import store
 from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels
-from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
@@ -74,16 +74,16 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     about: dict[str, Any] = {
         "format": "model",
         "bigkpca": version("bigkpca"),
-        "features": features.name,
+        "features": features.parameters(),
         "kernel": features.kernel.to_dict(),
         "total_variance": solution.total_variance,
         "negative": solution.negative,
+        "unexplained": solution.unexplained,
         "moments": moments and {"count": moments.count, "trace": moments.trace},
         **model.provenance,
     }
     arrays = {
-        "landmarks": features.landmarks,
-        "offset": features.offset,
+        **features.arrays(),
         "mean": solution.mean,
         "components": solution.components,
         "eigenvalues": solution.eigenvalues,
@@ -94,17 +94,18 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
-    features = KernelRows(kernels.from_dict(about["kernel"]), arrays["landmarks"], arrays["offset"])
+    features = feature_maps.from_parts(about["features"], kernels.from_dict(about["kernel"]), arrays)
     solution = Solution(
         arrays["mean"],
         arrays["components"],
         arrays["eigenvalues"],
         about["total_variance"],
         about["negative"],
+        about["unexplained"],
     )
     kept = about["moments"]
     moments = kept and Moments(kept["count"], arrays["moments_mean"], arrays["moments_scatter"], kept["trace"])
-    own = ("format", "bigkpca", "features", "kernel", "total_variance", "negative", "moments")
+    own = ("format", "bigkpca", "features", "kernel", "total_variance", "negative", "unexplained", "moments")
     return Model(features, solution, moments, {key: about[key] for key in about if key not in own})
 
 

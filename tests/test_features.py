@@ -12,7 +12,7 @@ from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Polynomial
 def kernel_rows(kernel, landmarks, offset=None, dtype=np.float64):
     """The map of landmarks that are given in the units of the data."""
     offset = np.zeros(landmarks.shape[1]) if offset is None else offset
-    return KernelRows(kernel, (landmarks - offset).astype(dtype), offset)
+    return KernelRows(kernel, offset, (landmarks - offset).astype(dtype))
 
 
 def all_features(features, X, tile=64):
@@ -70,14 +70,14 @@ def test_rows_far_from_the_origin_keep_their_variation_in_single_precision(kerne
 def test_float32_rows_are_shifted_exactly():
     X = (1e6 + np.arange(-4, 4).reshape(4, 2)).astype(np.float32)
     out = np.empty((4, 2), np.float32)
-    shifted_rows(X, np.full(2, 1e6), out)
+    shifted_rows(X, np.full(2, 1e6), None, out)
     assert_array_equal(out, np.arange(-4, 4).reshape(4, 2))
 
 
 def test_wide_integers_are_shifted_before_they_are_rounded():
     X = 2**40 + np.arange(6).reshape(3, 2)
     out = np.empty((3, 2), np.float32)
-    shifted_rows(X, np.full(2, 2.0**40), out)
+    shifted_rows(X, np.full(2, 2.0**40), None, out)
     assert_array_equal(out, np.arange(6).reshape(3, 2))
 
 

@@ -19,6 +19,7 @@ from conftest import shared_file
 import bigkpca
 from bigkpca import kernels, landmarks, store_features
 from bigkpca.blocks import split
+from bigkpca.choose import sample_lengths
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import (
     CorruptionError,
@@ -29,7 +30,8 @@ from bigkpca.errors import (
     MemoryLimitError,
     SpecError,
 )
-from bigkpca.pipeline import extend, fit_rows, fit_within, sample_lengths, score_rows
+from bigkpca.passes import score_rows
+from bigkpca.pipeline import extend, fit_rows, fit_within
 from bigkpca.sources import ArrayRows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store import lock
@@ -370,7 +372,7 @@ def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset: str, 
         MemoryLimitError, match=r"needs \d+ MB in a process, 260 MB are allowed: nystroem with a size of"
     ):
         bigkpca.fit(dataset, tmp_path / "model.zarr", size=1700, memory="260 MB")
-    with pytest.raises(MemoryLimitError, match="not even 10 landmarks would fit"):
+    with pytest.raises(MemoryLimitError, match="not even a size of 10 would fit"):
         bigkpca.fit(dataset, tmp_path / "model.zarr", size=1000, memory="1 MB")
 
 
@@ -499,7 +501,9 @@ def test_adding_rows_equals_fitting_all_with_the_same_landmarks(digits: np.ndarr
 def test_an_exact_model_takes_no_more_rows(digits: np.ndarray[Any, Any]) -> None:
     spec = FitSpec.checked(method="exact", components=3)
     exact = fit_rows(ArrayRows(digits[:50]), spec, Engine(), Silent())
-    with pytest.raises(SpecError, match="an exact model cannot take more rows"):
+    with pytest.raises(
+        SpecError, match="a model of the exact method or of the randomized solver cannot take more rows"
+    ):
         extend(exact, ArrayRows(digits), spec, Engine(), Silent())
 
 
@@ -550,7 +554,7 @@ def test_rows_whose_kernel_values_overflow_are_refused(digits: np.ndarray[Any, A
     fitted = fit_rows(ArrayRows(X), cubic, Engine(), Silent())
     gaussian = fit_rows(ArrayRows(X), FitSpec.checked(components=3, size=30), Engine(), Silent())
     X[1500] = 1e30
-    with pytest.raises(DataError, match="kernel values of rows 0 to 1796 overflow"):
+    with pytest.raises(DataError, match="rows 0 to 1796: kernel values overflow"):
         score_rows(ArrayRows(X), fitted, Engine(), Silent())
     with pytest.raises(DataError, match="some row is far larger than the rest"):
         fit_rows(ArrayRows(X), cubic, Engine(), Silent())

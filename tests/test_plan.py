@@ -23,7 +23,7 @@ def rows(n, d=50, dtype=np.float32):
 
 
 def model(size=100, components=10, d=50, dtype=np.float32):
-    features = KernelRows(Gaussian(1.0), np.zeros((size, d), dtype), np.zeros(d))
+    features = KernelRows(Gaussian(1.0), np.zeros(d), np.zeros((size, d), dtype))
     solution = solvers.Solution(np.zeros(size), np.zeros((size, components)), np.ones(components), 1.0)
     return Model(features, solution, None)
 

@@ -24,7 +24,7 @@ centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred"
 
 def nystroem_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X), in the dtype of the landmarks."""
-    features = KernelRows(kernel, landmarks, np.zeros(X.shape[1]))
+    features = KernelRows(kernel, np.zeros(X.shape[1]), landmarks)
     ((V, trace),) = features.tiles([X], len(X))
     V = V.copy()
     moments = block_moments([(V.copy(), trace)], V.mean(axis=0, dtype=np.float64))
@@ -296,7 +296,7 @@ def test_landmarks_without_a_positive_eigenvalue_span_nothing():
 
 def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten():
     X = rows(0)
-    features = KernelRows(Gaussian(1.0), X[:8], np.zeros(3))
+    features = KernelRows(Gaussian(1.0), np.zeros(3), X[:8])
     V = Gaussian(1.0)(X, X[:8])
     moments = Moments(40, *oracles.two_pass_moments(V), 40.0)
     W = np.asfortranarray(features.gram())  # the order that LAPACK would overwrite

@@ -22,8 +22,11 @@ def test_defaults():
         "method": "nystroem",
         "size": "auto",
         "landmarks": "auto",
+        "n_directions": "auto",
         "center": True,
+        "standardize": False,
         "dtype": None,
+        "solver": "auto",
         "seed": 0,
         "block_rows": None,
     }
@@ -123,7 +126,7 @@ def test_what_does_not_fit_is_refused_by_name(options, message):
 )
 def test_a_spec_goes_through_json_and_back(options):
     spec = FitSpec.checked(**options)
-    back = FitSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    back = FitSpec.from_dict(json.loads(json.dumps(spec.to_dict())), np.empty((0, 0)))
     assert back == spec
     assert back.to_dict() == spec.to_dict()
 
@@ -204,8 +207,8 @@ def test_a_kernel_without_a_length_of_its_own_has_no_distance(kernel):
     [
         ({}, landmarks.KMeans()),
         ({"kernel": "laplacian"}, landmarks.KMeans()),
-        ({"kernel": "poly"}, landmarks.Uniform()),
-        ({"kernel": np.dot}, landmarks.Uniform()),
+        ({"kernel": "poly"}, landmarks.RPCholesky()),
+        ({"kernel": np.dot}, landmarks.RPCholesky()),
         ({"kernel": "poly", "landmarks": "kmeans"}, landmarks.KMeans()),
         ({"landmarks": "uniform"}, landmarks.Uniform()),
         ({"landmarks": landmarks.KMeans(9, 3)}, landmarks.KMeans(9, 3)),
@@ -232,7 +235,7 @@ def test_landmarks_are_centres_where_the_kernel_is_radial(options, rule):
     ],
 )
 def test_the_number_of_landmarks(options, n, count):
-    assert FitSpec.checked(**options).landmark_count(n) == count
+    assert FitSpec.checked(**options).feature_count(n) == count
 
 
 @pytest.mark.parametrize(

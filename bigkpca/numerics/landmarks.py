@@ -1,33 +1,36 @@
-"""Which rows stand for all: rules that choose l landmarks from a sample of rows.
+"""Which rows stand for all: rules that choose l landmarks from a sample of rows, and landmarks of the caller's own.
 
 A rule is a small frozen value; a string names its default.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from bigkpca.errors import Array, SpecError, unknown_name
-from bigkpca.numerics.kernels import squared_norms
+from bigkpca.errors import Array, SpecError, check_finite, check_numeric, unknown_name
+from bigkpca.numerics import basic_patterns, cholesky, leverage
+from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map
 
 _TILE_ROWS = 1024
+_REFERENCE_ROWS = 2000  # over which kernel vectors of basic patterns are taken
 
 
 class LandmarkRule(Protocol):
-    """Chooses landmarks from sampled rows (m, d), m >= size."""
+    """Chooses landmarks from sampled rows (m, d)."""
 
     name: ClassVar[str]
 
     def most_rows(self, size: int) -> int:
         """How many sampled rows it makes use of for `size` landmarks."""
 
-    def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
-        """Landmarks (size, d) in the dtype of the sample; `in_order` may be a parallel map."""
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        """Landmarks (at most `size` <= m, d) in the dtype of the sample; `in_order` may be a parallel map."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Uniform:
     def most_rows(self, size: int) -> int:
         return size
 
-    def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[np.sort(rng.choice(len(sample), size, replace=False))]
 
 
@@ -68,7 +71,12 @@ class KMeans:
     def most_rows(self, size: int) -> int:
         return size * self.rows_per_landmark
 
-    def choose(self, sample: Array, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        if not kernel.on_vectors:
+            raise SpecError(
+                "landmarks='kmeans' takes averages of rows, which a kernel function need not be made for: use "
+                "'rpcholesky', 'uniform', 'leverage' or 'basic-patterns', or say kernels.Function(f, vectors=True)"
+            )
         m = min(len(sample), self.most_rows(size))
         rows = sample[rng.choice(len(sample), m, replace=False)]
         centres = rows[:size].copy()
@@ -96,24 +104,143 @@ def _lloyd(rows: Array, centres: Array, in_order: Map) -> Array:
     return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres).astype(rows.dtype)
 
 
-RULES: dict[str, type[LandmarkRule]] = {"kmeans": KMeans, "uniform": Uniform}
+@dataclass(frozen=True)
+class RPCholesky:
+    """Rows drawn in proportion to what the landmarks before leave unexplained (`numerics/cholesky.py`).
+
+    The choice for small clusters, fast spectra and data that are not vectors. `over="sample"` draws from the bounded
+    sample; `over="all"` from all rows, with the exact law: residual bounds are refreshed by a further pass over the
+    data whenever less than `least_accepted` of the proposals are accepted, about ln(1/eta) / ln(1/least_accepted)
+    passes for a relative residual trace eta, often none. `tol` stops when that eta is reached, with fewer landmarks
+    than asked for; over all rows it costs one pass more, which makes sure.
+    """
+
+    name: ClassVar[str] = "rpcholesky"
+    tol: float = 0.0
+    over: Literal["sample", "all"] = "sample"
+    least_accepted: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tol < 1 or not 0 < self.least_accepted < 1 or self.over not in ("sample", "all"):
+            raise SpecError(f"{self}: tol lies in [0, 1), least_accepted in (0, 1), over is 'sample' or 'all'")
+
+    def most_rows(self, size: int) -> int:
+        return max(20 * size, 20_000)
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        return sample[cholesky.choose_rows(sample, kernel, size, self.tol, rng, in_order)]
+
+
+@dataclass(frozen=True)
+class Leverage:
+    """Rows drawn by recursive ridge leverage scores (`numerics/leverage.py`): guarantees in the spectral norm."""
+
+    name: ClassVar[str] = "leverage"
+
+    def most_rows(self, size: int) -> int:
+        return max(20 * size, 20_000)
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        return sample[leverage.choose_rows(sample, kernel, size, rng, in_order)]
+
+
+@dataclass(frozen=True)
+class BasicPatterns:
+    """EKPCA: rows whose kernel vectors, over a part of the sample, have cosines below `threshold` with each other.
+
+    Without a threshold, the smallest one that finds as many as asked for; with one, at most as many.
+    `centred` takes cosines of centred kernel vectors, which tell rows apart where the kernel is wide.
+    """
+
+    name: ClassVar[str] = "basic-patterns"
+    threshold: float | None = None
+    centred: bool = True
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not -1 < self.threshold <= 1:
+            raise SpecError(f"{self}: the threshold is a cosine, above -1 and at most 1")
+
+    def most_rows(self, size: int) -> int:
+        return 10 * size
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        candidates = sample[rng.permutation(len(sample))]
+        directions = basic_patterns.kernel_directions(candidates, candidates[:_REFERENCE_ROWS], kernel, self.centred)
+        if self.threshold is None:
+            return candidates[basic_patterns.scan_for(directions, size)]
+        return candidates[basic_patterns.scan(directions, self.threshold, size)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The caller's own landmarks, (l, d), in the units of the data.
+
+    Raises SpecError unless they are a table of distinct rows, DataError for NaN and infinity.
+    """
+
+    name: ClassVar[str] = "rows"
+    values: Array
+
+    def __post_init__(self) -> None:
+        check_numeric(self.values.dtype, "the array of landmarks")
+        if self.values.ndim != 2 or 0 in self.values.shape:
+            raise SpecError(f"landmarks of shape {self.values.shape}: give rows like those of the data, (l, d)")
+        check_finite(self.values, 0, "the array of landmarks")
+        check_distinct(self.values)
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """The rows of the data with these numbers, counted from 0."""
+
+    name: ClassVar[str] = "row-numbers"
+    numbers: Array
+
+    def __post_init__(self) -> None:
+        if self.numbers.ndim != 1 or self.numbers.dtype.kind not in "iu" or not len(self.numbers):
+            raise SpecError("row numbers for landmarks must be a list of integers")
+        if len(np.unique(self.numbers)) < len(self.numbers) or self.numbers.min() < 0:
+            raise SpecError("row numbers for landmarks must be distinct and not negative")
+
+
+def check_distinct(landmarks: Array) -> None:
+    """Raise SpecError when two landmarks are the same."""
+    distinct, numbers = np.unique(landmarks, axis=0, return_inverse=True)
+    if len(distinct) < len(landmarks):
+        twice = np.flatnonzero(np.bincount(numbers.ravel()) > 1)[0]
+        first, second = np.flatnonzero(numbers.ravel() == twice)[:2]
+        raise SpecError(f"landmarks {first} and {second} are the same row: give each row once")
+
+
+RULES: dict[str, type[LandmarkRule]] = {
+    rule.name: rule for rule in (KMeans, Uniform, RPCholesky, Leverage, BasicPatterns)
+}
 
 
 def named(name: str) -> LandmarkRule:
     """The default value of a rule's name; SpecError suggests the nearest known name."""
-    key = name.lower().replace("k-means", "kmeans")
+    key = name.lower().replace("_", "-").replace("k-means", "kmeans")
     if key not in RULES:
         raise unknown_name("landmark rule", name, [*RULES, "auto"])
     return RULES[key]()
 
 
-def to_dict(rule: LandmarkRule) -> dict[str, Any]:
-    """The rule as JSON-ready values; `from_dict` reads it back."""
+def to_dict(rule: LandmarkRule | Rows | RowNumbers) -> dict[str, Any]:
+    """The rule as JSON-ready values. Rows of the caller's are told by their digest: a model holds them anyway."""
+    if isinstance(rule, Rows):
+        values = np.ascontiguousarray(rule.values, np.float64)
+        return {"name": rule.name, "sha256": hashlib.sha256(values.tobytes()).hexdigest(), "count": len(values)}
+    if isinstance(rule, RowNumbers):
+        return {"name": rule.name, "numbers": rule.numbers.tolist()}
     return {"name": rule.name, **asdict(rule)}  # type: ignore[call-overload]  # rules are dataclasses
 
 
-def from_dict(values: dict[str, Any]) -> LandmarkRule:
-    """The rule that `to_dict` described."""
+def from_dict(values: dict[str, Any], own: Array) -> LandmarkRule | Rows | RowNumbers:
+    """The rule that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
+    if values["name"] == Rows.name:
+        return Rows(own)
+    if values["name"] == RowNumbers.name:
+        return RowNumbers(np.array(values["numbers"]))
     if values["name"] not in RULES:
         raise unknown_name("landmark rule", values["name"], RULES)
     return RULES[values["name"]](**{key: value for key, value in values.items() if key != "name"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bigkpca.errors import Array
-from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
 
@@ -16,11 +16,11 @@ from bigkpca.numerics.solvers import Solution
 class Model:
     """scores(x) = (v(x) - mean) @ components, with v the feature map.
 
-    moments are kept so that more rows can be added later; an exact model has none. provenance holds what
-    the model was made from, as JSON-ready values (FitSpec, input, package version).
+    moments are kept so that more rows can be added later; exact models, and those of a randomized solver, have none.
+    provenance holds what the model was made from, as JSON-ready values (FitSpec, input, package version).
     """
 
-    features: KernelRows
+    features: FeatureMap
     solution: Solution
     moments: Moments | None
     provenance: Mapping[str, Any] = field(default_factory=dict)

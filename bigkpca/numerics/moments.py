@@ -1,4 +1,4 @@
-"""Count, mean, scatter and trace of feature rows: what one pass over the data leaves behind."""
+"""Count, mean, scatter and trace of feature rows, or of columns: what one pass over the data leaves behind."""
 
 from __future__ import annotations
 
@@ -32,6 +32,42 @@ class Moments:
         scatter += np.outer(delta * (self.count * other.count / count), delta)
         mean = self.mean + delta * (other.count / count)
         return Moments(count, mean, scatter, self.trace + other.trace)
+
+    @property
+    def squares(self) -> float:
+        """Σ |v_i|²."""
+        return float(np.trace(self.scatter) + self.count * self.mean @ self.mean)
+
+
+@dataclass(frozen=True)
+class ColumnMoments:
+    """Summary of n rows, column by column, in float64: mean (d,), and squares (d,) = Σ (x_i - mean)²."""
+
+    count: int
+    mean: Array
+    squares: Array
+
+    def __add__(self, other: ColumnMoments) -> ColumnMoments:
+        """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
+        count = self.count + other.count
+        delta = other.mean - self.mean
+        squares = self.squares + other.squares + delta**2 * (self.count * other.count / count)
+        return ColumnMoments(count, self.mean + delta * (other.count / count), squares)
+
+    @property
+    def scale(self) -> Array:
+        """Standard deviations (dividing by n), and 1 for constant columns, (d,)."""
+        deviations = np.sqrt(self.squares / self.count)
+        # What rounding leaves of a constant column must not be blown up to unit variance.
+        return np.where(deviations > 1e-14 * np.abs(self.mean), deviations, 1.0)
+
+
+def column_moments(X: Array) -> ColumnMoments:
+    """Moments of the columns of one tile X (b, d), b >= 1."""
+    rows = X.astype(np.float64)
+    mean = rows.mean(axis=0)
+    rows -= mean
+    return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
 
 
 def block_moments(tiles: Iterable[tuple[Array, float]], shift: Array) -> Moments:

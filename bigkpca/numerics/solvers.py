@@ -18,8 +18,10 @@ class Solution:
     """scores = (v(x) - mean) @ components, for every method; all float64.
 
     eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound on its
-    trace, exact where the whole Gram matrix was seen. negative is the most negative eigenvalue that was
-    dropped, as a share of the largest: 0 for positive semidefinite kernels up to rounding.
+    trace where landmarks give one, exact where the whole Gram matrix was seen, unbiased for random features.
+    negative is the most negative eigenvalue that was dropped, as a share of the largest: 0 for positive
+    semidefinite kernels up to rounding. unexplained is the share of Σ k(x_i, x_i) outside the span of the
+    landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks.
     """
 
     mean: Array  # (D,)
@@ -27,6 +29,7 @@ class Solution:
     eigenvalues: Array  # (r,)
     total_variance: float
     negative: float = 0.0
+    unexplained: float | None = None
 
     @property
     def explained_variance_ratio(self) -> Array:
@@ -46,33 +49,164 @@ def nystroem(moments: Moments, W: Array, components: int | float | None, *, cent
     W (l, l), float64. `components` is a number, a share of the total variance in (0, 1), or None for the
     numerical rank. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 1.
     """
+    span = _span(W, tolerance)
+    second, mean = _about_the_mean(moments, center)
+    M = span.P.T @ second @ span.P
+    most = components if isinstance(components, int) else None
+    values, V = eigh_descending((M + M.T) / 2, most)
+    variance = _at_least_its_parts(span.variance(moments, center), values)
+    r = _kept_components(values, components, variance, moments.trace, tolerance)
+    A = span.P @ V[:, :r]
+    A *= signs((W - mean) @ A)
+    return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
+
+
+def nystroem_map(W: Array, tolerance: float) -> Array:
+    """P (l, m) with C W⁺ C' = (C P)(C P)'."""
+    return _span(W, tolerance).P
+
+
+@dataclass(frozen=True)
+class _Span:
+    """What landmarks span in feature space: P = Q L^(-1/2) (l, m), P'k_S(x) coordinates in an orthonormal basis."""
+
+    P: Array
+    negative: float
+
+    def variance(self, moments: Moments, center: bool) -> float:
+        """Σ k(x_i, x_i), less n |P'm|² when centred: at least tr(Kc)."""
+        if not center:
+            return moments.trace
+        return moments.trace - moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
+
+    def unexplained(self, moments: Moments) -> float:
+        """tr(K - C W⁺ C') / tr(K), from the moments alone."""
+        explained = float(np.einsum("ij,ij->", self.P, moments.scatter @ self.P))
+        explained += moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
+        return 1 - explained / moments.trace
+
+
+def _span(W: Array, tolerance: float) -> _Span:
     L, Q = eigh_descending(W.copy())
     kept = numerical_rank(L, tolerance)
     if not kept:
         raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
-    P = Q[:, :kept] / np.sqrt(L[:kept])
-    second = moments.scatter
-    mean, variance = moments.mean, moments.trace
+    return _Span(Q[:, :kept] / np.sqrt(L[:kept]), _negative_share(L))
+
+
+def _about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
+    """(second moments (D, D), what scores subtract (D,)): about the mean when centred, else about zero."""
     if center:
-        variance -= moments.count * float(np.sum((P.T @ moments.mean) ** 2))
-    else:
-        second = second + moments.count * np.outer(moments.mean, moments.mean)
-        mean = np.zeros_like(moments.mean)
-    M = P.T @ second @ P
-    most = components if isinstance(components, int) else None
-    values, V = eigh_descending((M + M.T) / 2, most)
-    variance = _at_least_its_parts(variance, values)
-    r = _kept_components(values, components, variance, moments.trace, tolerance)
-    A = P @ V[:, :r]
+        return moments.scatter, moments.mean
+    return moments.scatter + moments.count * np.outer(moments.mean, moments.mean), np.zeros_like(moments.mean)
+
+
+def _centred_landmarks(A: Array, center: bool) -> Array:
+    """H A H with H = I - 11'/l, symmetric: the landmarks stand for all rows, as uniform ones may."""
+    if center:
+        A = A - A.mean(axis=0)
+        A -= A.mean(axis=1)[:, None]
+    return (A + A.T) / 2
+
+
+def columns(moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+    """Column sampling: singular values of the sampled columns C, scaled up by sqrt(n / l); uniform landmarks only.
+
+        H_l (C'C - n m m') H_l = V D² V',  eigenvalues = sqrt(n / l) D,  components = H_l V sqrt(eigenvalues) / D,
+
+    H_l = I - 11'/l, without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
+    Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
+    """
+    n, l = moments.count, len(W)  # noqa: E741
+    second, mean = _about_the_mean(moments, center)
+    squares, V = eigh_descending(_centred_landmarks(second, center))
+    D = np.sqrt(np.maximum(squares, 0))
+    # D is seen through D², so its floor is the square root of the one for eigenvalues.
+    D = D[: numerical_rank(squares, tolerance)]
+    values = np.sqrt(n / l) * D
+    span = _span(W, tolerance)
+    variance = _at_least_its_parts(span.variance(moments, center), values)
+    r = _kept_components(values, components, variance, moments.trace, 0.0)
+    A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])
+    if center:
+        A -= A.mean(axis=0)
     A *= signs((W - mean) @ A)
-    return Solution(mean, A, values[:r].copy(), variance, _negative_share(L))
+    return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
 
 
-def aligned(solution: Solution, previous: Solution, W: Array) -> Solution:
-    """The solution with the signs under which its scores at the landmarks go along with those of `previous`."""
+def columns_map(moments: Moments, tolerance: float) -> Array:
+    """P (l, m) with sqrt(n / l) C ((C'C)^(1/2))⁺ C' = (C P)(C P)': (n / l)^(1/4) V D^(-1/2)."""
+    squares, V = eigh_descending(_about_the_mean(moments, center=False)[0])
+    kept = numerical_rank(squares, tolerance)
+    return (moments.count / len(V)) ** 0.25 * V[:, :kept] / squares[:kept] ** 0.25
+
+
+def nystroem_thesis(
+    moments: Moments,
+    W: Array,
+    components: int | float | None,
+    *,
+    rank: int | None,
+    center: bool,
+    tolerance: float,
+) -> Solution:
+    """Nyström as Williams and Seeger extend it, columns not orthogonalised, W cut to its `rank` first.
+
+        H_l W H_l = B diag(a) B',  eigenvalues = (n / l) a,  u(x) = sqrt(l / n) k_S(x)' B / a,
+
+    scores sqrt(eigenvalues) u(x); H_l = I - 11'/l, or I when not centred. For replication: the score columns are not
+    orthogonal, and `nystroem` has smaller errors at the same cost. Source: `docs/numerics.md`, section 8.
+    """
+    n, l = moments.count, len(W)  # noqa: E741
+    a, B = eigh_descending(_centred_landmarks(W, center), rank)
+    a = a[: numerical_rank(a, tolerance)]
+    values = n / l * a
+    span = _span(W, tolerance)
+    variance = _at_least_its_parts(span.variance(moments, center), values)
+    r = _kept_components(values, components, variance, moments.trace, 0.0)
+    A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
+    A *= signs(W @ A)
+    return Solution(np.zeros(l), A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
+
+
+def plain(
+    moments: Moments, components: int | float | None, *, unexplained: float = 0.0, center: bool, tolerance: float
+) -> Solution:
+    """Kernel PCA as plain PCA of random features v, with K ≈ ZZ' + unexplained · I:
+
+        scatter = V Λ V',  components = V,  eigenvalues = Λ + unexplained.
+
+    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError when no direction varies.
+    """
+    second, mean = _about_the_mean(moments, center)
+    most = components if isinstance(components, int) else None
+    values, V = eigh_descending(second.copy(), most)
+    return spectrum(values, V, mean, moments.count, moments.trace, components, unexplained, tolerance)
+
+
+def spectrum(
+    values: Array,
+    V: Array,
+    mean: Array,
+    count: int,
+    trace: float,
+    components: int | float | None,
+    unexplained: float,
+    tolerance: float,
+) -> Solution:
+    """The solution of leading eigenpairs (values, V) of the scatter of random features."""
+    positive = values[values > 0] + unexplained
+    variance = _at_least_its_parts(trace - count * float(mean @ mean), positive)
+    kept = values[: numerical_rank(values, tolerance)] + unexplained
+    r = _kept_components(kept, components, variance, trace, 0.0)
+    return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
+
+
+def aligned(solution: Solution, previous: Solution, probes: Array) -> Solution:
+    """The solution with the signs under which its scores of probes (p, D), rows of features, follow the previous."""
     r = min(solution.components.shape[1], previous.components.shape[1])
-    now = (W - solution.mean) @ solution.components[:, :r]
-    before = (W - previous.mean) @ previous.components[:, :r]
+    now = (probes - solution.mean) @ solution.components[:, :r]
+    before = (probes - previous.mean) @ previous.components[:, :r]
     flips = np.ones(solution.components.shape[1])
     flips[:r] = np.where(np.einsum("ij,ij->j", now, before) < 0, -1.0, 1.0)
     return replace(solution, components=solution.components * flips)

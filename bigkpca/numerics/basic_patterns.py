@@ -1,0 +1,57 @@
+"""Basic patterns of EKPCA: rows whose kernel vectors point in different directions (Fan, Wang, Xu and Tang 2014)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigkpca.errors import Array, check_overflow
+from bigkpca.numerics.kernels import Kernel, squared_norms
+
+_BISECTIONS = 12
+_PIECE_ROWS = 256
+
+
+def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool) -> Array:
+    """Unit kernel vectors k(x_i, R) of rows X over reference rows R, (m, |R|); zero where the vector is."""
+    V = kernel(X, reference)
+    check_overflow(V, "the sampled rows")
+    if centred:
+        V -= V.mean(axis=0, dtype=np.float64).astype(V.dtype)
+    norms = np.sqrt(squared_norms(V))
+    V /= np.where(norms > 0, norms, 1)[:, None]
+    return V
+
+
+def scan(directions: Array, threshold: float, most: int) -> Array:
+    """The first `most` rows, in order, whose cosine with every one kept before is below the threshold."""
+    kept = np.empty((most, directions.shape[1]), directions.dtype)
+    numbers: list[int] = []
+    for start in range(0, len(directions), _PIECE_ROWS):
+        piece = directions[start : start + _PIECE_ROWS]
+        closest = (piece @ kept[: len(numbers)].T).max(axis=1, initial=-np.inf)
+        among = piece @ piece.T
+        for i in np.flatnonzero(closest < threshold):
+            if closest[i] < threshold:
+                kept[len(numbers)] = piece[i]
+                numbers.append(start + int(i))
+                np.maximum(closest, among[i], out=closest)
+                if len(numbers) == most:
+                    return np.array(numbers, np.intp)
+    return np.array(numbers, np.intp)
+
+
+def scan_for(directions: Array, count: int) -> Array:
+    """`count` rows by the smallest threshold that finds as many, by bisection: as different as they can be.
+
+    Fewer where rows repeat.
+    """
+    low, high = -1.0, 1.0 + 1e-6
+    found = scan(directions, high, count)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        numbers = scan(directions, middle, count)
+        if len(numbers) == count:
+            high, found = middle, numbers
+        else:
+            low = middle
+    return found

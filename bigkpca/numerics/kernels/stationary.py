@@ -1,0 +1,197 @@
+"""Kernels of x - y: Gaussian, Laplacian, Matérn, rational quadratic. All have k(x, x) = 1 and a spectral density."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import gamma, gammaincinv, kv, ndtr
+
+from bigkpca.errors import Array
+from bigkpca.numerics.kernels.base import (
+    Distance,
+    Draws,
+    Evaluate,
+    Leaf,
+    cached_pieces,
+    require_positive,
+    squared_norms,
+)
+
+
+@dataclass(frozen=True)
+class _Stationary(Leaf):
+    """A kernel of (x - y) / sigma, 1 on the diagonal; sigma in the units of the columns."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        require_positive(self, sigma=self.sigma)
+
+    @property
+    def spectral(self) -> bool:
+        return True
+
+    def diagonal(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+
+def _radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], object]) -> Evaluate:
+    """A kernel of |x - y|: `profile` turns t = -|x - y|² / (2 sigma²) into kernel values, in place."""
+    # The whole of t is one matrix product: [x/σ, 1, -|x/σ|²/2] · [y/σ; -|y/σ|²/2; 1]. Dividing by
+    # σ costs nothing, since rows are copied beside their two extra columns anyway, and it keeps
+    # float32 far from overflow whatever the units of the data.
+    d = Y.shape[1]
+    scaled = Y.astype(np.float64) / sigma
+    right = np.empty((d + 2, len(Y)), Y.dtype)
+    right[:d] = scaled.T
+    right[d] = -0.5 * squared_norms(scaled)
+    right[d + 1] = 1
+    work = np.empty((most_rows, d + 2), Y.dtype)
+    work[:, d] = 1
+    inverse = Y.dtype.type(1 / sigma)
+
+    def evaluate(X: Array, out: Array) -> None:
+        left = work[: len(X)]
+        for piece in cached_pieces(len(X)):
+            rows = left[piece, :d]
+            np.multiply(X[piece], inverse, out=rows)
+            np.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
+        np.matmul(left, right, out=out)
+        for piece in cached_pieces(len(X)):
+            values = out[piece]
+            np.minimum(values, 0, out=values)  # rounding may leave a squared distance a little below zero
+            profile(values)
+
+    return evaluate
+
+
+@dataclass(frozen=True)
+class Gaussian(_Stationary):
+    """k(x, y) = exp(-|x - y|^2 / (2 sigma^2)); sigma in the units of the columns."""
+
+    name: ClassVar[str] = "gaussian"
+    distance: ClassVar[Distance] = "sqeuclidean"
+
+    @property
+    def gamma(self) -> float:
+        """1 / (2 sigma^2)."""
+        return 0.5 / self.sigma**2
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        return _radial(Y, self.sigma, most_rows, lambda values: np.exp(values, out=values))
+
+    def frequencies(self, draws: Draws) -> Array:
+        """w ~ N(0, I / sigma^2)."""
+        return draws.normals() / self.sigma
+
+
+@dataclass(frozen=True)
+class Laplacian(_Stationary):
+    """k(x, y) = exp(-|x - y|_1 / sigma); sigma in the units of the columns, gamma = 1 / sigma."""
+
+    name: ClassVar[str] = "laplacian"
+    distance: ClassVar[Distance] = "cityblock"
+
+    @property
+    def gamma(self) -> float:
+        """1 / sigma."""
+        return 1 / self.sigma
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        work = np.empty((most_rows, len(Y)))
+        fixed = Y.astype(np.float64)
+
+        def evaluate(X: Array, out: Array) -> None:
+            distances = work[: len(X)]
+            cdist(X, fixed, "cityblock", out=distances)
+            distances *= -1 / self.sigma
+            np.exp(distances, out=out, casting="same_kind")
+
+        return evaluate
+
+    def frequencies(self, draws: Draws) -> Array:
+        """w has independent Cauchy entries of scale 1 / sigma: quantiles of normal ones."""
+        return np.tan(np.pi * (ndtr(draws.normals()) - 0.5)) / self.sigma
+
+
+@dataclass(frozen=True)
+class Matern(_Stationary):
+    """k(x, y) = 2^(1-nu) / Γ(nu) · s^nu K_nu(s), s = sqrt(2 nu) |x - y| / sigma; K_nu the modified Bessel function.
+
+    nu = 0.5 is exp(-|x - y| / sigma), nu -> ∞ the Gaussian of the same sigma.
+    """
+
+    name: ClassVar[str] = "matern"
+    distance: ClassVar[Distance] = "sqeuclidean"
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        require_positive(self, sigma=self.sigma, nu=self.nu)
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        polynomial = {0.5: _matern_12, 1.5: _matern_32, 2.5: _matern_52}.get(self.nu, self._bessel)
+
+        def profile(values: Array) -> None:
+            values *= -4 * self.nu
+            np.sqrt(values, out=values)  # s = sqrt(-4 nu t)
+            polynomial(values)
+
+        return _radial(Y, self.sigma, most_rows, profile)
+
+    def _bessel(self, s: Array) -> None:
+        exact = s.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            values = 2 ** (1 - self.nu) / gamma(self.nu) * exact**self.nu * kv(self.nu, exact)
+        s[:] = np.where(exact > 0, values, 1)
+
+    def frequencies(self, draws: Draws) -> Array:
+        """w = z / sigma · sqrt(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
+        chi_squared = 2 * gammaincinv(self.nu, draws.uniforms())
+        return draws.normals() * (np.sqrt(2 * self.nu / chi_squared) / self.sigma)[:, None]
+
+
+def _matern_12(s: Array) -> None:
+    np.negative(s, out=s)
+    np.exp(s, out=s)
+
+
+def _matern_32(s: Array) -> None:
+    factor = 1 + s
+    _matern_12(s)
+    s *= factor
+
+
+def _matern_52(s: Array) -> None:
+    factor = 1 + s + s**2 / 3
+    _matern_12(s)
+    s *= factor
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(_Stationary):
+    """k(x, y) = (1 + |x - y|^2 / (2 alpha sigma^2))^(-alpha), a mixture of Gaussians of many lengths."""
+
+    name: ClassVar[str] = "rational-quadratic"
+    distance: ClassVar[Distance] = "sqeuclidean"
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_positive(self, sigma=self.sigma, alpha=self.alpha)
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        def profile(values: Array) -> None:
+            values *= -1 / self.alpha
+            np.log1p(values, out=values)
+            values *= -self.alpha
+            np.exp(values, out=values)
+
+        return _radial(Y, self.sigma, most_rows, profile)
+
+    def frequencies(self, draws: Draws) -> Array:
+        """w = sqrt(tau) z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""
+        tau = gammaincinv(self.alpha, draws.uniforms()) / self.alpha
+        return draws.normals() * (np.sqrt(tau) / self.sigma)[:, None]

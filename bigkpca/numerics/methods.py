@@ -1,0 +1,231 @@
+"""Methods as values: a feature map, and the solver that goes with it. A string names a method's default."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+from bigkpca.errors import Array, SpecError, unknown_name
+from bigkpca.numerics import solvers
+from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
+from bigkpca.numerics.frequencies import Coupling
+from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
+from bigkpca.numerics.kernels.base import no_spectrum
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.solvers import Solution
+
+Form = Literal["orthogonal", "iid", "qmc", "phase"]
+Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
+
+
+class Method(Protocol):
+    """From moments of its features to a solution."""
+
+    name: ClassVar[str]
+    landmarks: ClassVar[bool]  # whether features are kernel rows, else random
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Raise SpecError unless this kernel, and this many landmarks or features, will do."""
+
+    def solve(
+        self, moments: Moments, features: Any, components: int | float | None, center: bool, tolerance: float
+    ) -> Solution:
+        """Mean, components and eigenvalues. Raises DataError when no direction varies."""
+
+    def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
+        """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
+
+
+@dataclass(frozen=True)
+class Nystroem:
+    """Nyström: exact kernel PCA in the span of the landmarks.
+
+    form="thesis" does not orthogonalise, and cuts W to its `rank` first, for replication.
+    """
+
+    name: ClassVar[str] = "nystroem"
+    landmarks: ClassVar[bool] = True
+    form: Literal["orthogonal", "thesis"] = "orthogonal"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice(self, "form", self.form, ("orthogonal", "thesis"))
+        if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
+            raise SpecError(f"{self}: rank is a positive number, for form='thesis' alone; components cut the other")
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Every kernel and every size will do."""
+
+    def solve(
+        self, moments: Moments, features: KernelRows, components: int | float | None, center: bool, tolerance: float
+    ) -> Solution:
+        W = features.gram()
+        if self.form == "orthogonal":
+            return solvers.nystroem(moments, W, components, center=center, tolerance=tolerance)
+        return solvers.nystroem_thesis(moments, W, components, rank=self.rank, center=center, tolerance=tolerance)
+
+    def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
+        return solvers.nystroem_map(features.gram(), tolerance)[:, : self.rank]
+
+
+@dataclass(frozen=True)
+class ColumnSampling:
+    """Column sampling: singular values of sampled columns of K, for uniform landmarks."""
+
+    name: ClassVar[str] = "columns"
+    landmarks: ClassVar[bool] = True
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Every kernel and every size will do."""
+
+    def solve(
+        self, moments: Moments, features: KernelRows, components: int | float | None, center: bool, tolerance: float
+    ) -> Solution:
+        return solvers.columns(moments, features.gram(), components, center=center, tolerance=tolerance)
+
+    def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
+        assert moments is not None  # kept with every model of this method
+        return solvers.columns_map(moments, tolerance)
+
+
+@dataclass(frozen=True)
+class RandomFeatures:
+    """Random Fourier features, or a tensor sketch for polynomial kernels.
+
+    form: "orthogonal" frequencies in sine and cosine pairs, "iid" ones, "qmc" for scrambled Sobol points on the
+    principal axes, or "phase" for the single cosines sqrt(2) cos(w'x + b) of Rahimi and Recht, with independent w.
+    """
+
+    name: ClassVar[str] = "rff"
+    landmarks: ClassVar[bool] = False
+    form: Form = "orthogonal"
+
+    def __post_init__(self) -> None:
+        _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    @property
+    def coupling(self) -> Coupling:
+        """How frequencies are drawn."""
+        return "iid" if self.form == "phase" else self.form
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        if isinstance(kernel, Polynomial):
+            if self != RandomFeatures():
+                raise SpecError(f"{self}: a polynomial kernel has a tensor sketch, which has no form; leave form out")
+            check_sketchable(kernel)
+        elif not kernel.spectral:
+            raise no_spectrum(kernel)
+        else:
+            _check_pairs(self.form, size)
+
+    def solve(
+        self, moments: Moments, features: FeatureMap, components: int | float | None, center: bool, tolerance: float
+    ) -> Solution:
+        return solvers.plain(moments, components, center=center, tolerance=tolerance)
+
+    def factor(self, moments: Moments | None, features: FeatureMap, tolerance: float) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class PrincipalFeatures:
+    """RFF-PCA: random Fourier features of the leading principal axes of the rows, Gaussian kernel only.
+
+    correction: what makes up for the axes left out. "pointwise" multiplies features by exp(-rho² / (2 sigma²)) of the
+    row's own residual; "alpha" by one number for all rows, exp(-tr(Sigma_res) / (2 sigma²)); "sampled-alpha" is the
+    thesis's estimate of it from 101 rows; "none" leaves k(x, y) too large. form as for RandomFeatures.
+    """
+
+    name: ClassVar[str] = "rff-pca"
+    landmarks: ClassVar[bool] = False
+    correction: Correction = "pointwise"
+    form: Form = "orthogonal"
+
+    def __post_init__(self) -> None:
+        _check_choice(self, "correction", self.correction, ("pointwise", "alpha", "sampled-alpha", "none"))
+        _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    @property
+    def coupling(self) -> Coupling:
+        """How frequencies are drawn."""
+        return "iid" if self.form == "phase" else self.form
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        if not isinstance(kernel, Gaussian):
+            raise SpecError(
+                f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other is the product of what its "
+                "leading axes and the rest say; use method='rff' or 'nystroem'"
+            )
+        _check_pairs(self.form, size)
+
+    def solve(
+        self,
+        moments: Moments,
+        features: PrincipalFourierRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+    ) -> Solution:
+        unexplained = features.unexplained(moments.squares, moments.count)
+        return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
+
+    def factor(self, moments: Moments | None, features: PrincipalFourierRows, tolerance: float) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The whole Gram matrix: every row is a landmark, and W is K."""
+
+    name: ClassVar[str] = "exact"
+    landmarks: ClassVar[bool] = True
+
+    def check(self, kernel: Kernel, size: int | None) -> None:
+        """Every kernel and every size will do."""
+
+    def solve(
+        self,
+        moments: Moments | None,
+        features: KernelRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+    ) -> Solution:
+        positive = features.kernel.positive
+        return solvers.gram(features.gram(), components, center=center, tolerance=tolerance, positive=positive)
+
+    def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
+        return solvers.nystroem_map(features.gram(), tolerance)
+
+
+def _check_pairs(form: Form, size: int | None) -> None:
+    if size is not None and size % 2 and form != "phase":
+        raise SpecError(f"size={size}: sines and cosines come in pairs, so the number of random features must be even")
+
+
+def _check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise unknown_name(f"{key} of {type(method).__name__}", str(value), known)
+
+
+METHODS: dict[str, type[Any]] = {
+    method.name: method for method in (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact)
+}
+
+
+def named(name: str) -> Method:
+    """The default value of a method's name; SpecError suggests the nearest known name."""
+    key = name.lower().replace("nystrom", "nystroem").replace("nyström", "nystroem")
+    if key not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[key]()
+
+
+def to_dict(method: Method) -> dict[str, Any]:
+    """The method as JSON-ready values; `from_dict` reads it back."""
+    return {"name": method.name, **asdict(method)}  # type: ignore[call-overload]  # methods are dataclasses
+
+
+def from_dict(values: dict[str, Any]) -> Method:
+    """The method that `to_dict` described."""
+    return METHODS[values["name"]](**{key: value for key, value in values.items() if key != "name"})

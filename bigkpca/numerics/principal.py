@@ -1,0 +1,44 @@
+"""Principal axes of the rows themselves, and how many of them RFF-PCA needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.linalg import eigh_descending, signs
+
+BIAS = 0.02  # root mean square of the relative bias of k(x, y) that leaving axes out may cause
+
+
+@dataclass(frozen=True)
+class PrincipalAxes:
+    """Mean (d,), leading axes (d, q) in orthonormal columns, variances (q,) along them, and the sum of all d variances.
+
+    Variances divide by n.
+    """
+
+    mean: Array
+    axes: Array
+    variances: Array
+    total: float
+
+    def residual(self, kept: int) -> float:
+        """tr(Sigma_res): the variance outside the `kept` leading axes."""
+        return max(self.total - float(self.variances[:kept].sum()), 0.0)
+
+    def directions(self, sigma: float) -> int:
+        """The smallest d* for which |Sigma_res|_F / sigma² <= 0.02, at most q.
+
+        Of axes that are not known, no variance exceeds the last that is, which bounds their part.
+        """
+        unknown = self.residual(len(self.variances)) * self.variances[-1]
+        tails = np.sqrt(np.cumsum(self.variances[::-1] ** 2)[::-1] + unknown) / sigma**2
+        return int(np.count_nonzero(tails > BIAS)) or 1
+
+
+def axes_of_covariance(mean: Array, scatter: Array, count: int) -> PrincipalAxes:
+    """All principal axes, from the scatter matrix (d, d) of `count` rows, float64. Signs: largest entries positive."""
+    variances, axes = eigh_descending(scatter / count)
+    return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / count)

@@ -1,0 +1,232 @@
+"""Passes over all rows: lists of block tasks, whose results are kept in order or added up over a fixed tree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
+from bigkpca.engine import Engine, Progress, Task, shared
+from bigkpca.errors import Array, SpecError, check_overflow
+from bigkpca.numerics.cholesky import Factor
+from bigkpca.numerics.features import Columns, FeatureMap
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
+from bigkpca.numerics.sketch import Action, block_action
+from bigkpca.sources import Rows, take, tiles
+
+
+def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
+    """The blocks of a reduction over all rows."""
+    n = rows.shape[0]
+    return split(n, fit_block_rows(n, rows.grain, block_rows))
+
+
+def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) -> Array:
+    """Rows of the given ascending numbers, (m, d), in the dtype of the data.
+
+    Reads each storage chunk that holds one of them once.
+    """
+    tasks = []
+    for block in fit_blocks(rows, None):
+        inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
+        if len(inside):
+            tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside)))
+    return np.concatenate(engine.each("sampling rows", tasks, progress))
+
+
+def columns_of(rows: Rows, block_rows: int | None, engine: Engine, progress: Progress) -> ColumnMoments:
+    """Means and deviations of the columns: one pass."""
+    tasks = [Task(_column_moments, (rows.part(b.start, b.stop), b), len(b)) for b in fit_blocks(rows, block_rows)]
+    found: ColumnMoments = engine.total("standardising", tasks, progress)
+    return found
+
+
+def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
+    height = tile_rows(rows.shape[1], rows.shape[1], 8)
+    return reduce(add, map(column_moments, tiles(rows, block.start, block.stop, height)))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a pass leaves: sums over the features, and the SHA-256 of each block's values, in block order."""
+
+    sums: Any  # Moments, or Action
+    digests: tuple[str, ...]
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(self.sums + other.sums, self.digests + other.digests)
+
+    @property
+    def content(self) -> str:
+        """One digest of all rows."""
+        return hashlib.sha256("".join(self.digests).encode()).hexdigest()
+
+
+def moments_of(
+    rows: Rows,
+    features: FeatureMap,
+    shift: Array,
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+    title: str = "fitting",
+) -> tuple[Moments, str]:
+    """Moments of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean."""
+    given = shared(features), shared(shift)
+    summary = _summed(title, _moments, rows, given, block_rows, engine, progress)
+    return summary.sums, summary.content
+
+
+def action_of(
+    rows: Rows,
+    features: FeatureMap,
+    shift: Array,
+    Q: Array,
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+    title: str = "fitting",
+) -> tuple[Action, str]:
+    """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
+    given = shared(features), shared(shift), shared(Q)
+    summary = _summed(title, _action, rows, given, block_rows, engine, progress)
+    return summary.sums, summary.content
+
+
+def _summed(
+    title: str,
+    function: Any,
+    rows: Rows,
+    given: tuple[Any, ...],
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+) -> Summary:
+    blocks = fit_blocks(rows, block_rows)
+    tasks = [Task(function, (rows.part(b.start, b.stop), b, *given), len(b)) for b in blocks]
+    summary: Summary = engine.total(title, tasks, progress)
+    return summary
+
+
+def _moments(rows: Rows, block: Block, features: FeatureMap, shift: Array) -> Summary:
+    digest = hashlib.sha256()
+    X_tiles, most_rows = block_tiles(rows, block, features, digest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = block_moments(features.tiles(X_tiles, most_rows), shift)
+    check_overflow(moments.scatter, _named(rows, block))
+    return Summary(moments, (digest.hexdigest(),))
+
+
+def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> Summary:
+    digest = hashlib.sha256()
+    X_tiles, most_rows = block_tiles(rows, block, features, digest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        action = block_action(features.tiles(X_tiles, most_rows), shift, Q)
+    check_overflow(action.products, _named(rows, block))
+    return Summary(action, (digest.hexdigest(),))
+
+
+def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
+    """The tiles of a block, and the most rows that one of them has."""
+    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
+    return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
+
+
+def mean_features(features: FeatureMap, X: Array) -> Array:
+    """Mean of v over rows X (m, d) in memory, (D,), float64."""
+    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
+    pieces = (X[start : start + height] for start in range(0, len(X), height))
+    return np.add.reduce([V.sum(axis=0, dtype=np.float64) for V, _ in features.tiles(pieces, height)]) / len(X)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Rows of one block drawn in proportion to their residuals, with replacement, shifted as landmarks are."""
+
+    rows: Array  # (c, d)
+    residuals: Array  # (c,)
+    total: float  # of all residuals in the block
+    trace: float  # Σ k(x, x) in the block
+
+
+def draws_by_residual(
+    rows: Rows,
+    columns: Columns,
+    factor: Factor,
+    count: int,
+    seed: np.random.SeedSequence,
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+) -> list[Draws]:
+    """For each block, `count` rows drawn in proportion to what the landmarks of `factor` leave of them: one pass."""
+    blocks, given = fit_blocks(rows, block_rows), (shared(columns), shared(factor))
+    seeds = seed.spawn(len(blocks))
+    tasks = [
+        Task(_draws, (rows.part(b.start, b.stop), b, *given, count, own), len(b))
+        for b, own in zip(blocks, seeds, strict=True)
+    ]
+    return engine.each("refreshing residuals", tasks, progress)
+
+
+def _draws(
+    rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seed: np.random.SeedSequence
+) -> Draws:
+    # Each slot is a reservoir of one: a tile takes it over with its share of the residuals seen so far.
+    rng = np.random.default_rng(seed)
+    drawn, residuals = np.empty((count, rows.shape[1]), columns.dtype), np.zeros(count)
+    total, trace = 0.0, 0.0
+    height = tile_rows(columns.columns, max(columns.columns, len(factor.landmarks)), 8)
+    X_tiles = tiles(rows, block.start, block.stop, height)
+    for X, tile_trace in columns.tiles(X_tiles, min(height, len(block))):
+        left = factor.residual_diagonal(X)
+        share = float(left.sum())
+        total, trace = total + share, trace + tile_trace
+        if share > 0:
+            slots = np.flatnonzero(rng.random(count) * total < share)
+            picks = rng.choice(len(X), len(slots), p=left / share)
+            drawn[slots], residuals[slots] = X[picks], left[picks]
+    return Draws(drawn, residuals, total, trace)
+
+
+def block_scores(rows: Rows, block: Block, model: Model) -> Array:
+    """Scores (rows of the block, r) in the dtype of block work."""
+    X_tiles, most_rows = block_tiles(rows, block, model.features)
+    scores = np.empty((len(block), model.components), model.features.dtype)
+    done = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for tile in model.project(X_tiles, most_rows):
+            scores[done : done + len(tile)] = tile
+            done += len(tile)
+    check_overflow(scores, _named(rows, block))
+    return scores
+
+
+def _named(rows: Rows, block: Block) -> str:
+    return f"{rows.where}, rows {block.start} to {block.stop - 1}"
+
+
+def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+    """Scores (n, r) of all rows, in memory."""
+    check_columns(rows, model)
+    fitted = shared(model)
+    tasks = [
+        Task(block_scores, (rows.part(b.start, b.stop), b, fitted), len(b)) for b in fit_blocks(rows, model.block_rows)
+    ]
+    return np.concatenate(engine.each("projecting", tasks, progress))
+
+
+def check_columns(rows: Rows, model: Model) -> None:
+    """Raise SpecError unless the rows are as wide as those the model was fitted on."""
+    if rows.shape[1] != model.columns:
+        raise SpecError(
+            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "
+            "give it rows with the same columns in the same order"
+        )
