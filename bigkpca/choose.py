@@ -281,7 +281,9 @@ def _principal_features(
     if spec.n_directions != "auto" and spec.n_directions > d:
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     principal = _principal_axes(rows, columns, spec, engine, progress)
-    kept = principal.directions(kernel.sigma) if spec.n_directions == "auto" else spec.n_directions
+    kept = spec.n_directions
+    if kept == "auto":
+        kept = principal.directions(kernel.sigma, spec.components if isinstance(spec.components, int) else 1)
     # The mean of all rows, not of the sample: residuals and principal axes start there.
     moved = principal.mean if columns.scale is None else principal.mean * columns.scale
     columns = replace(columns, offset=_rounded(columns.offset + moved, rows))

@@ -110,7 +110,7 @@ def fit_rows(
     `standardize` and rff-pca make one pass more each, the randomized solver as many as `sketch.PASSES` in all, and
     RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
     must know them again. Raises DataError for NaN, infinity (row and column named) and constant data. Warns
-    IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped, and NarrowKernelWarning when the
+    IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the
     Gram matrix is close to the identity.
     """
     _note_lowered(spec, rows.shape[0], progress)
@@ -299,12 +299,12 @@ def _warn_if_indefinite(solution: Solution) -> None:
 
 
 def _warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:
-    """Warn when neither 512 sampled landmarks nor those of the fit explain half of Σ k(x, x): K is close to the identity."""
+    """Warn where K is close to the identity: neither 512 sampled landmarks nor those of the fit explain half of it."""
     shares = [share for share in (by_sample, by_landmarks) if share is not None]
     if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
         warnings.warn(
             f"{kernel} is narrow for these rows: landmarks leave {min(shares):.0%} of Σ k(x, x) unexplained, and above "
-            "50 % the Gram matrix is close to the identity, which no approximation can compress; `bigkpca sigma` prints "
+            "50 % the Gram matrix is close to the identity, which nothing can compress; `bigkpca sigma` prints "
             "lengths that suit the data",
             NarrowKernelWarning,
             stacklevel=3,

@@ -61,18 +61,18 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     blocks = ceil(n / block)
     m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
     sample = m * d * rows.dtype.itemsize
-    held = D * d * itemsize  # landmarks, or frequencies
+    held = _map_bytes(spec, d, D, itemsize)
     stages = [sample + _choosing_bytes(spec, m, d, D, itemsize)]
     passes = 0
     if spec.exact:
         stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
-        passes, working = _pass(rows, D, itemsize, threads, partial, _sketch_width(spec, D))
+        passes, working = _pass(rows, D, held, itemsize, threads, partial, _sketch_width(spec, D))
         stages.append(held + working)
     if isinstance(spec.method_value, PrincipalFeatures):
         wide = d > DENSE_MOST_FEATURES
-        more, working = _pass(rows, d, itemsize, threads, partial, _AXES_WIDTH if wide else None)
+        more, working = _pass(rows, d, 0, itemsize, threads, partial, _AXES_WIDTH if wide else None)
         passes += more
         stages.append(sample + working)
     passes += spec.standardize
@@ -87,6 +87,12 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         peak_bytes=_resident(max(stages)),
         result_bytes=held + 8 * D * _components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
     )
+
+
+def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:
+    """Landmarks, or frequencies (of which pairs need half as many as features)."""
+    pairs = not spec.method_value.landmarks and getattr(spec.method_value, "form", "") != "phase"
+    return (D // 2 if pairs else D) * d * itemsize
 
 
 def _choosing_bytes(spec: FitSpec, m: int, d: int, D: int, itemsize: int) -> int:
@@ -110,9 +116,14 @@ def _sketch_width(spec: FitSpec, D: int) -> int | None:
     return _components(spec, D) + OVERSAMPLING if spec.randomized(D) else None
 
 
-def _pass(rows: Rows, D: int, itemsize: int, threads: int, partial: int, width: int | None) -> tuple[int, int]:
-    """(passes, bytes) of adding up features, and of the eigenproblem that follows; `partial` sums are alive at once."""
-    streaming = _streaming_bytes(rows, D, itemsize)
+def _pass(
+    rows: Rows, D: int, held: int, itemsize: int, threads: int, partial: int, width: int | None
+) -> tuple[int, int]:
+    """(passes, bytes) of adding up features of a map of `held` bytes, and of the eigenproblem that follows.
+
+    `partial` sums are alive at once. `width` is that of a sketch, None where D x D is held.
+    """
+    streaming = _streaming_bytes(rows, D, held, itemsize)
     if width is None:
         # Products, and a sum with its correction; the eigenproblem holds six squares.
         square = 8 * D * D
@@ -129,9 +140,10 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     row_bytes = model.components * itemsize
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     D = model.features.size
-    fixed = sum(array.nbytes for array in model.features.arrays().values()) * 2 + model.solution.components.nbytes
+    held = sum(array.nbytes for array in model.features.arrays().values())
+    fixed = 2 * held + model.solution.components.nbytes
     fixed += 8 * D * D if model.moments else 0
-    one = _streaming_bytes(rows, D, itemsize) + 4 * block * row_bytes
+    one = _streaming_bytes(rows, D, held, itemsize) + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=d,
@@ -164,12 +176,12 @@ def _resident(working: int) -> int:
     return INTERPRETER_BYTES + round(working * _KEPT_BY_ALLOCATOR)
 
 
-def _streaming_bytes(rows: Rows, D: int, itemsize: int) -> int:
+def _streaming_bytes(rows: Rows, D: int, held: int, itemsize: int) -> int:
     """Work space of one thread that turns rows into features: a read, its decoded chunks, and the tiles."""
     d = rows.shape[1]
     piece = max(READ_BYTES, rows.grain * d * rows.dtype.itemsize)
     tile = tile_rows(d, D, itemsize)
-    return 3 * piece + tile * itemsize * (2 * (d + 2) + D) + 2 * D * d * itemsize
+    return 3 * piece + tile * itemsize * (2 * (d + 2) + 2 * D) + 2 * held
 
 
 def _components(spec: FitSpec, D: int) -> int:
