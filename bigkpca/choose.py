@@ -101,27 +101,34 @@ def _landmark_count(spec: FitSpec, n: int) -> int:
 def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
     """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
     sample, _ = draw_sample(rows, spec, engine, progress)
-    distance = spec.distance
-    distances = bandwidth.pair_distances(sample, distance, random_stream(spec.seed, _PAIRS), engine.in_order)
-    return bandwidth.candidate_lengths(distances, distance)
+    shift = _shift(rows, sample, spec, engine, progress)
+    return bandwidth.candidate_lengths(_distances(sample, shift, spec, engine), spec.distance)
+
+
+def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
+    """Distances of sampled pairs, in units of the standardised columns where there are such."""
+    scaled = sample if columns.scale is None else columns.shifted(sample)
+    return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, _PAIRS), engine.in_order)
 
 
 def _columns(rows: Rows, sample: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:
     """Rows shifted and scaled as the kernel will see them, and the kernel."""
-    dtype = spec.block_dtype(rows.dtype)
+    columns = _shift(rows, sample, spec, engine, progress)
+    if not spec.needs_median:
+        return columns
+    median = bandwidth.median_sigma(_distances(sample, columns, spec, engine), spec.distance)
+    return replace(columns, kernel=spec.kernel_value(rows.shape[1], median))
+
+
+def _shift(rows: Rows, sample: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:
+    """The offset and scale of a fit, with a kernel of any length."""
     offset, scale = np.zeros(rows.shape[1]), None
     if spec.standardize:
         found = columns_of(rows, spec.block_rows, engine, progress)
         offset, scale = _rounded(found.mean, rows), found.scale
     elif spec.stationary:
         offset = _rounded(sample.mean(axis=0, dtype=np.float64), rows)
-    plain = Columns(spec.kernel_value(rows.shape[1], 1.0), offset, dtype, scale=scale)
-    if not spec.needs_median:
-        return plain
-    rng = random_stream(spec.seed, _PAIRS)
-    scaled = sample if scale is None else plain.shifted(sample)
-    distances = bandwidth.pair_distances(scaled, spec.distance, rng, engine.in_order)
-    return replace(plain, kernel=spec.kernel_value(rows.shape[1], bandwidth.median_sigma(distances, spec.distance)))
+    return Columns(spec.kernel_value(rows.shape[1], 1.0), offset, spec.block_dtype(rows.dtype), scale=scale)
 
 
 def _rounded(mean: Array, rows: Rows) -> Array:

@@ -237,15 +237,16 @@ def info(path: str, array: str | None, as_json: bool) -> None:
 @click.argument("data")
 @click.option("--kernel", default="gaussian", show_default=True, help="The kernel whose length is asked for.")
 @click.option("--seed", default="0", show_default=True, help="Seed of the sample.")
+@click.option("--standardize", is_flag=True, help="Lengths for columns brought to mean 0 and deviation 1.")
 @_json
 @_running
-def sigma(data: str, kernel: str, seed: str, as_json: bool, quiet: bool, **run: Any) -> None:
+def sigma(data: str, kernel: str, seed: str, standardize: bool, as_json: bool, quiet: bool, **run: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.choose import sample_lengths
     from bigkpca.engine import open_engine
     from bigkpca.sources import open_rows
 
-    spec = FitSpec.checked(kernel=kernel, seed=seed)
+    spec = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize)
     with open_engine(run["scheduler"], run["workers"]) as engine:
         lengths = sample_lengths(open_rows(data, run["array"]), spec, engine, Report(quiet))
     if as_json:

@@ -98,12 +98,13 @@ def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:
 def _choosing_bytes(spec: FitSpec, m: int, d: int, D: int, itemsize: int) -> int:
     """Work space of choosing landmarks or frequencies, beside the sample."""
     if not spec.method_value.landmarks:
-        return (D * d + 1024 * (d + 1024)) * 8
+        of_qmc = 4 * m * d + 2 * d * d if getattr(spec.method_value, "form", "") == "qmc" else 0
+        return (D * d + 1024 * (d + 1024) + of_qmc) * 8
     rule = spec.landmark_rule()
     candidates = m if spec.own_landmarks is not None else min(m, rule.most_rows(D))
     rows = candidates * d * itemsize
     if isinstance(rule, RPCholesky):  # its factor, in float64
-        return rows + 8 * D * (candidates if rule.over == "sample" else 3 * D)
+        return rows + 8 * D * candidates if rule.over == "sample" else 3 * rows + 24 * D * D
     if isinstance(rule, BasicPatterns):
         return rows + (candidates + D) * 2000 * itemsize * 2
     if isinstance(rule, Leverage):

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels import Draws, Kernel
@@ -75,6 +74,8 @@ class _QuasiRandom:
         return self._points(1)[:, 0]
 
     def _points(self, d: int) -> Array:
+        from scipy.stats import qmc  # here, because scipy.stats takes 30 MB and half a second that only this form needs
+
         sequence = qmc.Sobol(d, scramble=True, rng=self.rng)
         points = sequence.random_base2(max(0, self.count - 1).bit_length())[: self.count]
         self.rng.shuffle(points)
