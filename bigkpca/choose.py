@@ -163,7 +163,10 @@ def _landmarks(
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
         return _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
     with np.errstate(over="ignore", invalid="ignore"):
-        return rule.choose(few, columns.kernel, size, rng, engine.in_order)
+        chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
+    if len(chosen) < size:
+        progress.note(f"{rule.name}: {len(chosen)} landmarks, beyond which {len(few)} sampled rows have nothing to add")
+    return chosen
 
 
 def _own_landmarks(rows: Rows, own: Array, columns: Columns, spec: FitSpec) -> Array:

@@ -9,7 +9,7 @@ from math import ceil, log2
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
-from bigkpca.numerics.methods import PrincipalFeatures
+from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.sources import Rows
@@ -91,15 +91,14 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
 
 def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:
     """Landmarks, or frequencies (of which pairs need half as many as features)."""
-    pairs = not spec.method_value.landmarks and getattr(spec.method_value, "form", "") != "phase"
-    return (D // 2 if pairs else D) * d * itemsize
+    return (D // 2 if spec.method_value.pairs else D) * d * itemsize
 
 
 def _choosing_bytes(spec: FitSpec, m: int, d: int, D: int, itemsize: int) -> int:
     """Work space of choosing landmarks or frequencies, beside the sample."""
     if not spec.method_value.landmarks:
-        of_qmc = 4 * m * d + 2 * d * d if getattr(spec.method_value, "form", "") == "qmc" else 0
-        return (D * d + 1024 * (d + 1024) + of_qmc) * 8
+        axes = 4 * m * d + 2 * d * d if spec.method_value == RandomFeatures("qmc") else 0
+        return (D * d + 1024 * (d + 1024) + axes) * 8
     rule = spec.landmark_rule()
     candidates = m if spec.own_landmarks is not None else min(m, rule.most_rows(D))
     rows = candidates * d * itemsize

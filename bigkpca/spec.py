@@ -160,12 +160,16 @@ class FitSpec(BaseModel):
             raise SpecError(f"solver='randomized' is for random features: method={method.name!r} holds its W anyway")
         if not method.landmarks and self.landmarks != "auto":
             raise SpecError(f"method={method.name!r} draws random features and has no landmarks: leave landmarks out")
-        if isinstance(method, methods.ColumnSampling) and self._rule_name not in ("auto", "uniform"):
+        if method.uniform and self._rule_name not in ("auto", "uniform"):
             raise SpecError(
-                f"method='columns' takes uniform landmarks only, not {self._rule_name!r}: its factor sqrt(n / l) and "
-                "its centring hold for columns drawn uniformly; use method='nystroem' with other landmarks"
+                f"method={method.name!r} takes uniform landmarks only, not {self._rule_name!r}: its factor n / l and "
+                "its centring hold for rows drawn uniformly; use methods.Nystroem() with other landmarks"
             )
         own = self.own_landmarks
+        if own is not None and self.exact:
+            raise SpecError(
+                "method='exact' takes every row for a landmark: leave landmarks out, or use method='nystroem'"
+            )
         if own is not None and self.size not in ("auto", own):
             raise SpecError(f"size={self.size}, but {own} landmarks are given: leave size out")
         method.check(self.kernel_value(1, 1.0), None if self.size == "auto" else self.size)
@@ -234,13 +238,13 @@ class FitSpec(BaseModel):
         return len(self.landmarks.numbers) if isinstance(self.landmarks, landmarks.RowNumbers) else None
 
     def landmark_rule(self) -> LandmarkRule:
-        """The rule that chooses: by default uniform for columns, k-means for kernels of x - y, else RPCholesky."""
+        """The rule that chooses: by default uniform where the method asks for it, k-means for stationary kernels, or RPCholesky."""
         if not isinstance(self.landmarks, str):
             rule: LandmarkRule = self.landmarks
             return rule
         if self.landmarks != "auto":
             return landmarks.named(self.landmarks)
-        if isinstance(self.method_value, methods.ColumnSampling):
+        if self.method_value.uniform:
             return landmarks.Uniform()
         if self.stationary:
             return landmarks.KMeans()

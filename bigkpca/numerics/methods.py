@@ -24,6 +24,14 @@ class Method(Protocol):
     name: ClassVar[str]
     landmarks: ClassVar[bool]  # whether features are kernel rows, else random
 
+    @property
+    def uniform(self) -> bool:
+        """Whether its formulas hold for landmarks drawn uniformly alone."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether features are pairs of a sine and a cosine."""
+
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Raise SpecError unless this kernel, and this many landmarks or features, will do."""
 
@@ -45,6 +53,7 @@ class Nystroem:
 
     name: ClassVar[str] = "nystroem"
     landmarks: ClassVar[bool] = True
+    pairs: ClassVar[bool] = False
     form: Literal["orthogonal", "thesis"] = "orthogonal"
     rank: int | None = None
 
@@ -52,6 +61,10 @@ class Nystroem:
         _check_choice(self, "form", self.form, ("orthogonal", "thesis"))
         if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
             raise SpecError(f"{self}: rank is a positive number, for form='thesis' alone; components cut the other")
+
+    @property
+    def uniform(self) -> bool:
+        return self.form == "thesis"
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Every kernel and every size will do."""
@@ -74,6 +87,8 @@ class ColumnSampling:
 
     name: ClassVar[str] = "columns"
     landmarks: ClassVar[bool] = True
+    uniform: ClassVar[bool] = True
+    pairs: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Every kernel and every size will do."""
@@ -98,10 +113,15 @@ class RandomFeatures:
 
     name: ClassVar[str] = "rff"
     landmarks: ClassVar[bool] = False
+    uniform: ClassVar[bool] = False
     form: Form = "orthogonal"
 
     def __post_init__(self) -> None:
         _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    @property
+    def pairs(self) -> bool:
+        return self.form != "phase"
 
     @property
     def coupling(self) -> Coupling:
@@ -116,7 +136,7 @@ class RandomFeatures:
         elif not kernel.spectral:
             raise no_spectrum(kernel)
         else:
-            _check_pairs(self.form, size)
+            _check_pairs(self, size)
 
     def solve(
         self, moments: Moments, features: FeatureMap, components: int | float | None, center: bool, tolerance: float
@@ -138,12 +158,17 @@ class PrincipalFeatures:
 
     name: ClassVar[str] = "rff-pca"
     landmarks: ClassVar[bool] = False
+    uniform: ClassVar[bool] = False
     correction: Correction = "pointwise"
     form: Form = "orthogonal"
 
     def __post_init__(self) -> None:
         _check_choice(self, "correction", self.correction, ("pointwise", "alpha", "sampled-alpha", "none"))
         _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    @property
+    def pairs(self) -> bool:
+        return self.form != "phase"
 
     @property
     def coupling(self) -> Coupling:
@@ -156,7 +181,7 @@ class PrincipalFeatures:
                 f"method='rff-pca' needs the gaussian kernel, not {kernel.name!r}: no other is the product of what its "
                 "leading axes and the rest say; use method='rff' or 'nystroem'"
             )
-        _check_pairs(self.form, size)
+        _check_pairs(self, size)
 
     def solve(
         self,
@@ -179,6 +204,8 @@ class Exact:
 
     name: ClassVar[str] = "exact"
     landmarks: ClassVar[bool] = True
+    uniform: ClassVar[bool] = False
+    pairs: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Every kernel and every size will do."""
@@ -198,8 +225,8 @@ class Exact:
         return solvers.nystroem_map(features.gram(), tolerance)
 
 
-def _check_pairs(form: Form, size: int | None) -> None:
-    if size is not None and size % 2 and form != "phase":
+def _check_pairs(method: Method, size: int | None) -> None:
+    if method.pairs and size is not None and size % 2:
         raise SpecError(f"size={size}: sines and cosines come in pairs, so the number of random features must be even")
 
 
