@@ -46,11 +46,13 @@ def repeated_dataset(folder: Path, rows: int) -> str:
     return str(target)
 
 
-def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: int = 5) -> argparse.Namespace:
+def arguments(
+    description: str, argv: Sequence[str] | None, rows: int, repeats: int = 5, size: int = 1000
+) -> argparse.Namespace:
     """The options every benchmark has."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=rows)
-    parser.add_argument("--size", type=int, default=1000, help="landmarks")
+    parser.add_argument("--size", type=int, default=size, help="landmarks or random features")
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--folder", type=Path, default=Path("build") / "benchmarks", help="where data are made")
     return parser.parse_args(argv)

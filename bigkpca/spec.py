@@ -238,7 +238,7 @@ class FitSpec(BaseModel):
         return len(self.landmarks.numbers) if isinstance(self.landmarks, landmarks.RowNumbers) else None
 
     def landmark_rule(self) -> LandmarkRule:
-        """The rule that chooses: by default uniform where the method asks for it, k-means for stationary kernels, or RPCholesky."""
+        """The rule that chooses: by default what the method needs, k-means for stationary kernels, else RPCholesky."""
         if not isinstance(self.landmarks, str):
             rule: LandmarkRule = self.landmarks
             return rule
