@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import eigsh
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, table
+from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenvalues, mnist, some_rows, table
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import Array
-from bigkpca.numerics.kernels import Gaussian
 from bigkpca.pipeline import fit_rows
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50
-
-
-def exact_eigenvalues(X: Array, folder: Path) -> Array:
-    """The leading eigenvalues of the centred Gram matrix, by Lanczos in float64 on the full matrix; kept on disk."""
-    kept = folder / f"exact-{len(X)}.npy"
-    if not kept.exists():
-        rows = X.astype(np.float64) - X.mean(axis=0)
-        K = Gaussian(MEDIAN_DISTANCE)(rows, rows)
-        means = K.mean(axis=0)
-        K -= means
-        K -= (means - means.mean())[:, None]
-        folder.mkdir(parents=True, exist_ok=True)
-        np.save(kept, eigsh(K, k=COMPONENTS, which="LA", tol=1e-8)[0][::-1])
-    return np.load(kept)
 
 
 def fitted(X: Array, **options: Any) -> Array:
@@ -41,9 +24,8 @@ def fitted(X: Array, **options: Any) -> Array:
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=20_000, repeats=3)
-    rng = np.random.default_rng(0)
-    X = mnist()[np.sort(rng.choice(60_000, given.rows, replace=False))]
-    exact = exact_eigenvalues(X, given.folder)
+    X = some_rows(mnist(), given.rows)
+    exact = exact_eigenvalues(X, MEDIAN_DISTANCE, COMPONENTS, given.folder / f"exact-{given.rows}.npy")
     lines = []
     for rule in ("kmeans", "uniform"):
         for size in (given.size // 2, given.size):

@@ -8,11 +8,29 @@ from pathlib import Path
 import pytest
 from conftest import shared_file
 
+SIZES = {  # rows, landmarks or features
+    "accuracy": (3000, 120),
+    "against_sklearn": (3000, 120),
+    "fit_pass": (3000, 120),
+    "landmarks": (500, 100),
+    "memory": (3000, 120),
+    "random_features": (500, 2000),
+    "thesis_example1": (400, 120),
+}
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["accuracy", "against_sklearn", "fit_pass", "memory"])
+@pytest.mark.parametrize("name", SIZES)
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shared_file("mnist", "train-images-idx3-ubyte.gz")
-    toy = ["--rows", "3000", "--size", "120", "--repeats", "1", "--folder", str(tmp_path)]
+    if name != "thesis_example1":
+        shared_file("mnist", "train-images-idx3-ubyte.gz")
+    if name in ("landmarks", "random_features"):
+        shared_file("usps", "usps_int16.npz")
+    if name == "landmarks":
+        shared_file("covertype", "covtype_93k.npz")
+    rows, size = SIZES[name]
+    toy = ["--rows", str(rows), "--size", str(size), "--repeats", "1", "--folder", str(tmp_path)]
     import_module(f"benchmarks.{name}").main(toy)
-    assert "MNIST" in (printed := capsys.readouterr().out) or "rows" in printed
+    printed = capsys.readouterr().out
+    assert str(rows) in printed
+    assert "nan" not in printed
