@@ -15,6 +15,19 @@ def laplacian(x, y, sigma):
     return math.exp(-sum(abs(a - b) for a, b in zip(x, y, strict=True)) / sigma)
 
 
+def matern(x, y, sigma, nu):
+    """With K_nu(s) as the integral of exp(-s cosh t) cosh(nu t) over t > 0."""
+    s = math.sqrt(2 * nu * sum((a - b) ** 2 for a, b in zip(x, y, strict=True))) / sigma
+    if s == 0:
+        return 1.0
+    t = np.linspace(0, 30, 3001)
+    return 2 ** (1 - nu) / math.gamma(nu) * s**nu * np.trapezoid(np.exp(-s * np.cosh(t)) * np.cosh(nu * t), t)
+
+
+def rational_quadratic(x, y, sigma, alpha):
+    return (1 + sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) / (2 * alpha * sigma**2)) ** -alpha
+
+
 def linear(x, y):
     return sum(a * b for a, b in zip(x, y, strict=True))
 
@@ -59,6 +72,22 @@ def nystroem_gram(C, W, cutoff):
 def nystroem_kpca(C, W, r, center=True, cutoff=1e-12):
     """Kernel PCA of the n x n approximation."""
     return gram_kpca(nystroem_gram(C, W, cutoff), r, center)
+
+
+def columns_gram(C, cutoff=1e-12):
+    """sqrt(n/l) C ((C'C)^(1/2))+ C', the n x n approximation of column sampling."""
+    n, l = C.shape  # noqa: E741
+    U, D, _ = np.linalg.svd(C, full_matrices=False)
+    D *= np.square(D) > cutoff * D[0] ** 2
+    return math.sqrt(n / l) * (U * D) @ U.T
+
+
+def rpcholesky_pivot_law(K):
+    """P (n, n): how likely simple RPCholesky is to draw row i first and row j second."""
+    d = np.diag(K)
+    left = np.maximum(d - K**2 / d[:, None], 0)
+    np.fill_diagonal(left, 0)
+    return (d / d.sum())[:, None] * left / left.sum(axis=1, keepdims=True)
 
 
 def two_pass_moments(V):

@@ -12,7 +12,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels
-from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Laplacian, Linear, Polynomial, Scaled, Sigmoid
+from bigkpca.numerics.frequencies import draw_frequencies
+from bigkpca.numerics.kernels import (
+    Cosine,
+    Function,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+    Scaled,
+    Sigmoid,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=20, deadline=None)
@@ -30,6 +42,10 @@ def naive_inverse_quadratic(x, y):
 SIMPLE = {
     "gaussian": (Gaussian(1.3), partial(oracles.gaussian, sigma=1.3)),
     "laplacian": (Laplacian(2.0), partial(oracles.laplacian, sigma=2.0)),
+    "matern of nu 1.5": (Matern(1.3), partial(oracles.matern, sigma=1.3, nu=1.5)),
+    "matern of nu 2.5": (Matern(1.3, 2.5), partial(oracles.matern, sigma=1.3, nu=2.5)),
+    "matern of nu 2.2": (Matern(1.3, 2.2), partial(oracles.matern, sigma=1.3, nu=2.2)),
+    "rational-quadratic": (RationalQuadratic(1.3, 0.7), partial(oracles.rational_quadratic, sigma=1.3, alpha=0.7)),
     "linear": (Linear(), oracles.linear),
     "polynomial": (Polynomial(0.4, 3, 0.7), partial(oracles.polynomial, gamma=0.4, degree=3, coef0=0.7)),
     "polynomial of degree 1": (Polynomial(0.4, 1, 0.0), partial(oracles.polynomial, gamma=0.4, degree=1, coef0=0.0)),
@@ -153,6 +169,8 @@ def test_scaling_rows_and_length_together_changes_nothing(factor, dtype, rtol):
     pairs = {
         Gaussian(1.3): Gaussian(1.3 * factor),
         Laplacian(1.3): Laplacian(1.3 * factor),
+        Matern(1.3, 2.5): Matern(1.3 * factor, 2.5),
+        RationalQuadratic(1.3, 0.7): RationalQuadratic(1.3 * factor, 0.7),
         Polynomial(0.4): Polynomial(0.4 / factor**2),
         Sigmoid(0.4): Sigmoid(0.4 / factor**2),
         Cosine(): Cosine(),
@@ -275,6 +293,11 @@ def test_an_unknown_name_comes_with_the_nearest(name, nearest):
         (lambda: Gaussian(np.nan), "Gaussian: sigma must be a positive number, not nan"),
         (lambda: Gaussian(np.inf), "Gaussian: sigma must be a positive number, not inf"),
         (lambda: Laplacian(0.0), "Laplacian: sigma must be a positive number"),
+        (lambda: Matern(0.0), "Matern: sigma must be a positive number, not 0.0"),
+        (lambda: Matern(1.0, 0.0), "Matern: nu must be a positive number, not 0.0"),
+        (lambda: Matern(1.0, np.inf), "Matern: nu must be a positive number, not inf"),
+        (lambda: RationalQuadratic(np.nan), "RationalQuadratic: sigma must be a positive number, not nan"),
+        (lambda: RationalQuadratic(1.0, -1.0), "RationalQuadratic: alpha must be a positive number, not -1.0"),
         (lambda: Polynomial(0.0), "Polynomial: gamma must be a positive number"),
         (lambda: Polynomial(1.0, 0), "Polynomial: degree must be a positive integer, not 0"),
         (lambda: Polynomial(1.0, 2.5), "Polynomial: degree must be a positive integer, not 2.5"),
@@ -308,7 +331,9 @@ def test_sigmoid_refuses_a_coef0_that_is_not_finite():
         Sigmoid(1.0, float("nan"))
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(np.float32(1.5)), Polynomial(1.0, np.int64(2))], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(np.float32(1.5)), Polynomial(1.0, np.int64(2)), Matern(1.0, np.float64(2))], ids=str
+)
 def test_numpy_numbers_are_json_ready(kernel):
     assert kernels.from_dict(json.loads(json.dumps(kernel.to_dict()))) == kernel
 
@@ -316,3 +341,108 @@ def test_numpy_numbers_are_json_ready(kernel):
 def test_only_kernels_are_added():
     with pytest.raises(TypeError):
         Gaussian(1.0) + 1
+
+
+@pytest.mark.parametrize("nu", [0.5, 0.8])
+@pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-5)])
+def test_rough_matern_kernels_equal_a_double_loop(nu, dtype, atol):
+    # Their slope at zero is infinite or not zero, so that rounding shows for rows that nearly coincide: not here.
+    X, Y = (10 * np.arange(8.0)[:, None] + rows(1, 8, 3)).astype(dtype), rows(2, 5, 3, dtype)
+    expected = oracles.matrix(partial(oracles.matern, sigma=9.0, nu=nu), X, Y)
+    assert_allclose(Matern(9.0, nu)(X, Y), expected, atol=atol)
+
+
+@pytest.mark.parametrize("sigma", [0.7, 3.0])
+def test_closed_forms_of_matern_kernels(sigma):
+    X, Y = rows(1, 9, 4), rows(2, 5, 4)
+    r = np.linalg.norm(X[:, None] - Y[None], axis=2) / sigma
+    assert_allclose(Matern(sigma, 0.5)(X, Y), np.exp(-r), rtol=1e-12)
+    assert_allclose(Matern(sigma, 1.5)(X, Y), (1 + 3**0.5 * r) * np.exp(-(3**0.5) * r), rtol=1e-12)
+    assert_allclose(Matern(sigma, 2.5)(X, Y), (1 + 5**0.5 * r + 5 * r**2 / 3) * np.exp(-(5**0.5) * r), rtol=1e-12)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_the_closed_forms_and_the_bessel_function_agree(nu):
+    X, Y = rows(1, 9, 4), rows(2, 5, 4)
+    assert_allclose(Matern(1.3, nu)(X, Y), Matern(1.3, nu * (1 + 1e-12))(X, Y), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.5, 30.0), RationalQuadratic(1.5, 1e4)], ids=str)
+def test_smooth_limits_are_gaussian(kernel):
+    X = rows(1, 9, 4)
+    assert_allclose(kernel(X, X), Gaussian(1.5)(X, X), atol=0.01)
+    assert np.abs(type(kernel)(1.5, 2.2)(X, X) - Gaussian(1.5)(X, X)).max() > 0.02
+
+
+@pytest.mark.parametrize(("nu", "dtype", "atol"), [(0.5, np.float64, 1e-7), (0.5, np.float32, 3e-3)])
+def test_rounding_at_distance_zero_costs_a_rough_kernel_half_the_digits_and_its_gram_matrix_none(nu, dtype, atol):
+    X = rows(0, 50, 8, dtype)
+    kernel = Matern(2.0, nu)
+    assert_allclose(kernel(X, X).diagonal(), 1, atol=atol)
+    assert_array_equal(kernel.gram(X).diagonal(), np.ones(50))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [Matern(1.0, 0.5), Matern(1.0, 1.5), Matern(1.0, 2.5), Matern(1.0, 0.8), RationalQuadratic(1.0, 0.5)],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_radial_kernels_lie_between_zero_and_one_to_rounding_whatever_the_size_of_the_rows(kernel, dtype):
+    for size in range(-15, 16, 3):
+        K = kernel((rows(0, 6, 3) * 10.0**size).astype(dtype), (rows(1, 5, 3) * 10.0**size).astype(dtype))
+        assert K.min() >= 0
+        assert K.max() <= 1 + 10 * np.finfo(dtype).eps
+
+
+@every_kernel
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_gram_matrices_are_symmetric_in_double_precision_with_the_exact_diagonal(kernel, formula, dtype):
+    X = (10 * rows(0, 9, 4)).round().astype(dtype) if dtype == np.int16 else rows(0, 9, 4, dtype)
+    X.flags.writeable = False
+    K = kernel.gram(X)
+    assert K.dtype == np.float64
+    assert_array_equal(K, K.T)
+    assert_array_equal(K.diagonal(), kernel.diagonal(X.astype(np.float64)))
+    assert_allclose(K, oracles.matrix(formula, X, X), rtol=1e-9, atol=1e-12)
+
+
+def test_exactly_the_kernels_with_a_spectral_density_say_so():
+    spectral = {name for name, (kernel, _) in ALL.items() if kernel.spectral}
+    stationary = {name for name, (kernel, _) in SIMPLE.items() if kernel.stationary}
+    assert spectral == {*stationary, "scaled"}
+    assert len(stationary) == 6
+    rng = np.random.default_rng(0)
+    for kernel, _ in ALL.values():
+        if kernel.spectral:
+            assert draw_frequencies(kernel, "iid", 5, 3, rng).shape == (5, 3)
+        else:
+            with pytest.raises(SpecError, match=f"the {kernel.name} kernel has no spectral density"):
+                draw_frequencies(kernel, "iid", 5, 3, rng)
+
+
+def test_products_have_a_density_when_both_factors_do_and_sums_have_none():
+    assert (Gaussian(1) * Laplacian(1)).spectral
+    assert (2 * (Gaussian(1) * Matern(1))).spectral
+    assert not (Gaussian(1) * Linear()).spectral
+    assert not (Linear() * Gaussian(1)).spectral
+    assert not (Gaussian(1) + Gaussian(2)).spectral
+    assert not (2 * Linear()).spectral
+
+
+def test_averages_make_sense_for_all_kernels_but_functions_that_do_not_say_so():
+    codes, vectors = Function(inverse_quadratic), Function(inverse_quadratic, vectors=True)
+    assert all(kernel.on_vectors for kernel, _ in (SIMPLE | COMBINED).values())
+    assert not codes.on_vectors
+    assert vectors.on_vectors
+    assert (2 * vectors * Gaussian(1)).on_vectors
+    for combined in (2 * codes, codes + Gaussian(1), Gaussian(1) + codes, codes * Linear(), Linear() * codes):
+        assert not combined.on_vectors
+
+
+def test_names_and_fields_are_what_a_file_holds():
+    assert Matern(2, 0.5).to_dict() == {"name": "matern", "sigma": 2, "nu": 0.5}
+    assert RationalQuadratic(2.0, 3.0).to_dict() == {"name": "rational-quadratic", "sigma": 2.0, "alpha": 3.0}
+    assert kernels.kernel_class("Rational-Quadratic") is RationalQuadratic
+    with pytest.raises(SpecError, match="unknown kernel 'mattern': did you mean 'matern'"):
+        kernels.kernel_class("mattern")

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.moments import Moments, block_moments, column_moments
 
 
 def moments_of(V, shift=None):
@@ -126,3 +126,56 @@ def test_the_shift_keeps_single_precision_safe_for_a_wide_kernel(wide_features):
     assert_allclose(leading_eigenvalues(single, near_mean), exact, rtol=1e-4)  # 6e-6 measured
     unshifted = leading_eigenvalues(single, np.zeros(100))
     assert np.abs(unshifted / exact - 1).max() > 1  # 7 to 8 measured: useless
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), dtype=st.sampled_from([np.float32, np.float64]))
+def test_squares_are_the_sum_of_squared_norms(seed, dtype):
+    rng = np.random.default_rng(seed)
+    V = (rng.normal(size=(12, 3)) + 5).astype(dtype)
+    expected = sum(float(v) ** 2 for v in V.ravel())
+    total = moments_of(V[:5], np.full(3, 4.0)) + moments_of(V[5:], np.full(3, 4.0))
+    assert_allclose(total.squares, expected, rtol=1e-12 if dtype == np.float64 else 1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 40),
+    d=st.integers(1, 4),
+    cuts=st.lists(st.integers(1, 39), max_size=6),
+    dtype=st.sampled_from([np.uint8, np.float32, np.float64]),
+    offset=st.sampled_from([0.0, 1e6]),
+)
+def test_moments_of_columns_are_those_of_two_passes_in_any_split(seed, n, d, cuts, dtype, offset):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * 20 + 100 + (offset if dtype != np.uint8 else 0)).astype(dtype)
+    parts = [column_moments(part) for part in np.split(X, sorted(set(cuts))) if len(part)]
+    total = added_in_some_order(parts, rng)
+    exact = X.astype(np.longdouble)
+    assert total.count == n
+    assert total.mean.dtype == total.squares.dtype == np.float64
+    assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=1e-14)
+    assert_allclose(total.squares, ((exact - exact.mean(axis=0)) ** 2).sum(axis=0).astype(float), rtol=1e-8, atol=1e-5)
+    assert (total.squares >= 0).all()
+
+
+def test_moments_of_columns_are_the_diagonal_of_their_scatter():
+    X = np.random.default_rng(0).normal(size=(30, 4)) * [1, 10, 100, 1000] + 7
+    columns, rows = column_moments(X), moments_of(X)
+    assert_allclose(columns.mean, rows.mean, rtol=1e-12)
+    assert_allclose(columns.squares, np.diag(rows.scatter), rtol=1e-12)
+    assert_allclose(columns.scale, X.std(axis=0), rtol=1e-12)
+
+
+def test_constant_columns_have_scale_one():
+    X = np.column_stack([np.full(6, 0.1), np.full(6, 1e9 / 3), np.arange(6) * 1e-9, np.zeros(6)])
+    scale = (column_moments(X[:4]) + column_moments(X[4:])).scale
+    assert_array_equal(scale[[0, 1, 3]], 1)
+    assert_allclose(scale[2], np.arange(6).std() * 1e-9)
+
+
+def test_moments_of_columns_leave_rows_alone():
+    X = np.arange(6.0).reshape(3, 2)
+    X.flags.writeable = False
+    assert_array_equal(column_moments(X).mean, [2, 3])
