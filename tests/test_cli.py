@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from conftest import shared_file
 
 from bigkpca.cli import main
+from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
 
 
@@ -130,6 +131,55 @@ def test_options_reach_the_spec(dataset: Path, tmp_path: Path) -> None:
     assert (spec["components"], spec["size"], spec["block_rows"], spec["seed"]) == (None, 30, 512, 0)
 
 
+ROUTES: dict[str, tuple[tuple[object, ...], str, str, int]] = {
+    "nystroem": (("--method", "nystroem"), "nystroem", "kernel-rows", 1),
+    "columns": (("--method", "columns"), "columns", "kernel-rows", 1),
+    "rff": (("--method", "rff"), "rff", "fourier", 1),
+    "rff-pca": (("--method", "rff-pca", "--n-directions", 9), "rff-pca", "principal-fourier", 2),
+    "tensor sketch": (("--method", "rff", "--kernel", "poly", "--degree", 2), "rff", "tensor-sketch", 1),
+    "exact": (("--method", "exact"), "exact", "kernel-rows", 0),
+    "randomized": (("--method", "rff", "--solver", "randomized"), "rff", "fourier", 4),
+    "standardize": (("--standardize",), "nystroem", "kernel-rows", 2),
+    **{rule: (("--landmarks", rule), "nystroem", "kernel-rows", 1) for rule in RULES},
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_method_and_rule_can_be_typed(route: str, tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+    typed, method, features, passes = ROUTES[route]
+    options = (*typed, "--components", 4, "--size", 40)
+    rows, model, scores = tmp_path / "few.npy", tmp_path / "model.zarr", tmp_path / "scores.zarr"
+    np.save(rows, digits[:400])
+    plan = json.loads(run("plan", rows, *options, "--json").stdout)
+    assert plan["passes"] == passes
+    shown = run("fit", rows, model, *options, "-q")
+    assert shown.exit_code == 0, shown.output
+    assert re.search(rf"^method +{method}$", shown.stdout, re.M)
+    facts = json.loads(run("info", model, "--json").stdout)
+    assert (facts["method"], facts["features"], facts["components"]) == (method, features, 4)
+    count = 400 if method == "exact" else 40
+    assert facts["random_features" if method.startswith("rff") else "landmarks"] == count == plan["size"]
+    assert re.search(rf"^method +{method}$", run("info", model).stdout, re.M)
+    assert run("transform", model, rows, scores, "-q").exit_code == 0
+    squares = (zarr.open_group(str(scores), mode="r")["scores"][:].astype(float) ** 2).sum(axis=0)  # type: ignore[index, call-overload, union-attr]
+    np.testing.assert_allclose(squares, facts["eigenvalues"], rtol=0.02 if method == "rff-pca" else 1e-4)
+
+
+def test_landmarks_of_a_file(tmp_path: Path, rows: Path, digits: np.ndarray[Any, Any]) -> None:
+    np.save(tmp_path / "own.npy", digits[5:600:20] + 0.5)
+    np.save(tmp_path / "numbers.npy", np.arange(5, 600, 20))
+    for name in ("own.npy", "numbers.npy"):
+        model = tmp_path / f"{name}.zarr"
+        for note in ("", "nothing to do"):  # the same file again is the same request
+            shown = run("fit", rows, model, "--landmarks", tmp_path / name, "--components", 4)
+            assert shown.exit_code == 0, shown.output
+            assert note in shown.stderr
+        facts = json.loads(run("info", model, "--json").stdout)
+        assert facts["landmarks"] == 30
+    np.save(tmp_path / "own.npy", digits[6:600:20])
+    assert run("fit", rows, model.with_name("own.npy.zarr"), "--landmarks", tmp_path / "own.npy").exit_code == 2
+
+
 @pytest.mark.cluster
 def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path) -> None:
     two = command("fit", dataset, tmp_path / "two.zarr", "--components", 12, "--size", 80, "--workers", 2)
@@ -155,6 +205,21 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (["fit", "NAN", "m.zarr"], 3, "row 4, column 1 is NaN"),
         (["fit", "CONSTANT", "m.zarr"], 3, "constant data"),
         (["fit", "ONE", "m.zarr"], 3, "two-dimensional"),
+        (["fit", "DATA", "m.zarr", "--method", "rff-pcb"], 2, "did you mean 'rff-pca'"),
+        (["fit", "DATA", "m.zarr", "--method", "rff", "--size", "61"], 2, "must be even"),
+        (["fit", "DATA", "m.zarr", "--method", "rff", "--kernel", "linear"], 2, "method='nystroem' works with every"),
+        (["fit", "DATA", "m.zarr", "--method", "rff", "--landmarks", "kmeans"], 2, "has no landmarks"),
+        (["fit", "DATA", "m.zarr", "--n-directions", "5"], 2, "belongs to method='rff-pca'"),
+        (["fit", "DATA", "m.zarr", "--method", "rff-pca", "--n-directions", "65"], 2, "has only 64 columns"),
+        (["fit", "DATA", "m.zarr", "--solver", "randomized"], 2, "is for random features"),
+        (["fit", "DATA", "m.zarr", "--solver", "quick"], 2, "solver='quick'"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "gone.npy"], 2, "landmarks cannot be read from gone.npy"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "broken.npy"], 2, "landmarks cannot be read from broken.npy"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "objects.npy"], 2, "landmarks cannot be read from objects.npy"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "nan.npy"], 2, "array of landmarks: row 4, column 1 is NaN"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "constant.npy"], 2, "landmarks 0 and 1 are the same row"),
+        (["fit", "DATA", "m.zarr", "--landmarks", "narrow.npy"], 2, "landmarks have 2 columns"),
+        (["plan", "DATA", "--method", "rff", "--size", "61"], 2, "must be even"),
         (["fit", "TEXT", "m.zarr"], 3, "must be real numbers"),
         (["info", "HALF", "--json"], 0, '"finished": false'),
         (["fit", "HALF", "m.zarr"], 6, "its ingest did not finish"),
@@ -169,6 +234,9 @@ def test_what_goes_wrong_is_said_in_a_line_with_a_code(
     bad[4, 1] = np.nan
     np.save("nan.npy", bad)
     np.save("one.npy", np.ones(4))
+    Path("broken.npy").write_bytes(b"\x93NUMPY\x01\x00 and no more")
+    np.save("objects.npy", np.array([None, "a"]), allow_pickle=True)
+    np.save("narrow.npy", np.eye(2))
     zarr.create_array("text.zarr", data=np.array([["a", "b"]], dtype="<U1"), fill_value="", zarr_format=2)
     zarr.create_group("half.zarr", attributes={"bigkpca": {"format": "dataset", "format_version": 1}})
     names = {"DATA": rows, "NAN": "nan.npy", "CONSTANT": "constant.npy", "ONE": "one.npy"}

@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.decomposition import KernelPCA as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, kernels, landmarks
+from bigkpca import KernelPCA, kernels, landmarks, methods
 from bigkpca.engine import open_engine
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
 
@@ -32,7 +33,14 @@ def small() -> KernelPCA:
     return KernelPCA(6, size=60, random_state=0)
 
 
-@parametrize_with_checks([KernelPCA(n_components=2, random_state=0)])
+@parametrize_with_checks(
+    [
+        KernelPCA(n_components=2, random_state=0),
+        KernelPCA(n_components=2, method="columns", standardize=True, random_state=0),
+        KernelPCA(n_components=2, method="rff", size=30, random_state=0),
+        KernelPCA(n_components=2, method="rff-pca", size=30, random_state=0),
+    ]
+)
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -72,6 +80,18 @@ def test_every_kind_of_input_gives_the_same_model(X: np.ndarray[Any, Any], small
         assert lazy.shape == (500, 6)
         np.testing.assert_array_equal(lazy.compute(scheduler="threads"), expected)
     np.testing.assert_array_equal(small.fit(pd.DataFrame(X)).transform(pd.DataFrame(X)), expected)
+
+
+@pytest.mark.parametrize("options", [{"method": "rff-pca"}, {"standardize": True}], ids=str)
+def test_further_passes_take_every_kind_of_input_too(
+    options: dict[str, Any], X: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", X)
+    array = zarr.create_array(str(tmp_path / "rows.zarr"), data=X, chunks=(50, 64))
+    kpca = KernelPCA(4, size=40, random_state=0, **options)
+    expected = kpca.fit_transform(X)
+    for data in (da.from_array(X, chunks=(77, 20)), array, tmp_path / "rows.npy"):
+        np.testing.assert_array_equal(kpca.fit(data).transform(data).compute(scheduler="threads"), expected)
 
 
 def refuse(*_: Any, **__: Any) -> None:
@@ -129,6 +149,49 @@ def test_save_and_load(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
     with pytest.raises(SpecError, match="is in the way"):
         fitted.save(tmp_path / "model.zarr")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"landmarks": np.arange(128.0).reshape(2, 64)},
+        {"landmarks": [4, 2]},
+        {"landmarks": landmarks.BasicPatterns(threshold=0.5)},
+        {"method": methods.Nystroem("thesis", rank=1), "size": 20},
+        {"method": methods.PrincipalFeatures("alpha"), "n_directions": 7, "size": 20},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(
+    options: dict[str, Any], X: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    kpca = clone(KernelPCA(1, sigma=100.0, random_state=0, **options)).fit(X)
+    expected = kpca.transform(X)
+    kpca.save(tmp_path / "model.zarr")
+    loaded = KernelPCA.load(tmp_path / "model.zarr")
+    for same in (pickle.loads(pickle.dumps(kpca)), loaded, clone(loaded).fit(X)):
+        assert "KernelPCA(" in repr(same)
+        np.testing.assert_allclose(same.transform(X), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_random_features_have_no_landmarks(X: np.ndarray[Any, Any]) -> None:
+    for method in ("rff", "rff-pca"):
+        kpca = KernelPCA(3, method=method, size=40, random_state=0).fit(X)
+        assert kpca.landmarks_ is None
+        assert kpca.model_.features.size == 40
+        assert kpca.kernel_ == kernels.Gaussian(kpca.sigma_)
+        assert 0 < kpca.explained_variance_ratio_.sum() <= 1
+
+
+def test_n_directions_are_the_axes_kept(X: np.ndarray[Any, Any]) -> None:
+    kpca = KernelPCA(3, method="rff-pca", size=40, n_directions=7, random_state=0).fit(X)
+    assert kpca.model_.features.axes.shape == (64, 7)
+
+
+def test_a_share_of_variance_works_with_every_method(X: np.ndarray[Any, Any]) -> None:
+    for method in ("nystroem", "columns", "rff", "rff-pca", "exact"):
+        ratios = KernelPCA(0.5, method=method, size=100, random_state=0).fit(X[:200]).explained_variance_ratio_
+        assert ratios[:-1].sum() < 0.5 <= ratios.sum()
 
 
 def test_pickles_hold_no_training_data(digits: np.ndarray[Any, Any], small: KernelPCA) -> None:

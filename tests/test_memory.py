@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bigkpca import landmarks
 from bigkpca.plan import plan_fit, plan_transform
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
@@ -46,3 +47,41 @@ def test_peaks_stay_below_the_plan_and_do_not_grow_with_the_rows(tmp_path: Path)
         assert 0.6 * transform < peaks[n, "transform"] <= transform
     for command in ("ingest", "fit", "transform"):
         assert peaks[MORE, command] < 1.1 * peaks[ROWS, command], peaks
+
+
+_FIT = """
+import sys
+from bigkpca import KernelPCA, landmarks
+options = eval(sys.argv[2])
+KernelPCA(random_state=0, **options).fit(sys.argv[1])
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@pytest.mark.parametrize(
+    "options",
+    [
+        "dict(method='columns', size=500)",
+        "dict(method='rff', size=2000)",
+        "dict(method='rff-pca', size=2000)",
+        "dict(method='rff', size=6000, solver='randomized')",
+        "dict(method='rff-pca', size=6000, solver='randomized')",
+        "dict(landmarks='rpcholesky', size=1000)",
+        "dict(landmarks=landmarks.RPCholesky(over='all'), size=1000)",
+        "dict(landmarks='leverage', size=1000)",
+        "dict(landmarks='basic-patterns', size=1000)",
+        "dict(method='rff', kernel='polynomial', size=2000)",
+    ],
+)
+def test_peaks_of_every_method_stay_below_their_plan(options: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    # Of ten strong directions, as data are: of pure noise a Gram matrix is close to the identity.
+    X = rng.normal(size=(ROWS, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS, 300))
+    np.save(tmp_path / "rows.npy", X.astype(np.float32))
+    command = [sys.executable, "-c", _FIT, str(tmp_path / "rows.npy"), options]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True).stdout
+    parameters = eval(options, {"dict": dict, "landmarks": landmarks})
+    plan = plan_fit(open_rows(tmp_path / "rows.npy"), FitSpec.checked(**parameters), 2)
+    assert int(found) * 1024 <= plan.peak_bytes

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.numerics import solvers
+from bigkpca.numerics import landmarks, methods, solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.plan import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
 from bigkpca.sources import ArrayRows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
@@ -118,3 +119,76 @@ def test_the_exact_method_plans_for_its_gram_matrix():
 def test_the_exact_method_reads_every_row_once():
     plan = plan_fit(ArrayRows(np.zeros((1000, 5))), FitSpec.checked(method="exact"), 1)
     assert (plan.passes, plan.bytes_read) == (0, 1000 * 5 * 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "d", "passes"),
+    [
+        ({"method": "columns"}, 50, 1),
+        ({"method": "rff"}, 50, 1),
+        ({"method": "rff-pca"}, 50, 2),
+        ({"method": "rff-pca"}, 8193, 1 + PASSES),
+        ({"method": "rff-pca", "standardize": True}, 50, 3),
+        ({"standardize": True}, 50, 2),
+        ({"method": "rff", "solver": "randomized"}, 50, PASSES),
+        ({"method": "rff", "size": 8194}, 50, PASSES),
+        ({"method": "rff", "size": 8194, "solver": "dense"}, 50, 1),
+        ({"method": "rff-pca", "size": 8194}, 50, 1 + PASSES),
+        ({"landmarks": "rpcholesky"}, 50, 1),
+    ],
+)
+def test_every_pass_is_planned_and_its_bytes_are(options, d, passes):
+    plan = plan_fit(rows(10**6, d), FitSpec.checked(**options), threads=2)
+    assert plan.passes == passes
+    assert 0 <= plan.bytes_read - passes * 10**6 * d * 4 <= 64_000_000  # the sample
+
+
+def test_a_sketch_never_holds_the_square_of_the_features():
+    options = {"method": "rff", "size": 8000}
+    dense, sketch = (fit_bytes(**options, solver=solver) for solver in ("dense", "randomized"))
+    assert sketch < dense / 3
+    assert dense > INTERPRETER_BYTES + 6 * 8 * 8000**2
+    assert fit_bytes(method="rff", size=100_000) < INTERPRETER_BYTES + 3 * 10**9
+    result = plan_fit(rows(10**6), FitSpec.checked(**options, solver="randomized"), 2).result_bytes
+    assert result < 8 * 8000 * (50 + 50 + OVERSAMPLING)
+
+
+@pytest.mark.parametrize("method", ["rff", "rff-pca", "columns"])
+def test_peak_memory_of_every_method_grows_with_its_size(method):
+    peaks = [fit_bytes(method=method, size=size) for size in (500, 1000, 2000, 4000)]
+    assert peaks == sorted(set(peaks))
+
+
+@pytest.mark.parametrize("rule", [*landmarks.RULES, landmarks.RPCholesky(over="all")], ids=str)
+def test_the_choice_of_landmarks_is_planned_for(rule):
+    peaks = [fit_bytes(landmarks=rule, size=size) for size in (500, 1000, 2000, 4000)]
+    assert peaks == sorted(set(peaks))
+    assert fit_bytes(landmarks=rule, size=2000) >= fit_bytes(landmarks="uniform", size=2000)
+
+
+def test_the_factor_of_rpcholesky_is_planned_for():
+    assert fit_bytes(landmarks="rpcholesky", size=1000, threads=1) > INTERPRETER_BYTES + 1.4 * 8 * 1000 * 20_000
+
+
+def test_landmarks_and_features_are_counted_as_they_are():
+    own = plan_fit(rows(10**6), FitSpec.checked(landmarks=np.eye(30, 50)), 2)
+    assert own.size == 30
+    pairs, phases = (
+        plan_fit(rows(10**6), FitSpec.checked(method=methods.RandomFeatures(form), size=100), 2)
+        for form in ("orthogonal", "phase")
+    )
+    assert pairs.size == phases.size == 100
+    assert phases.result_bytes - pairs.result_bytes == 50 * 50 * 4  # frequencies
+
+
+@pytest.mark.parametrize("method", ["columns", "rff", "rff-pca"])
+def test_the_suggested_size_of_every_method_fits(method):
+    spec, limit = FitSpec.checked(method=method, size=8000), 10**9
+    size = largest_size_that_fits(rows(10**6), spec, 2, limit)
+    assert size is not None
+    assert fit_bytes(method=method, size=size) <= limit < fit_bytes(method=method, size=8000)
+
+
+def test_a_sketch_without_a_number_of_components_is_refused_before_anything_is_read():
+    with pytest.raises(SpecError, match=r"components=None: .*needs a number of components"):
+        plan_fit(rows(10**6), FitSpec.checked(method="rff", size=8194, components=None), 1)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics import kernels, landmarks
+from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.spec import FitSpec
 
 
@@ -106,6 +106,37 @@ def test_options_are_read_as_people_type_them(option, typed, value):
         ({"dtype": "float16"}, "dtype='float16': .*'float32' or 'float64'"),
         ({"seed": -1}, "seed=-1: .*greater than or equal to 0"),
         ({"block_rows": 0}, "block_rows=0: .*greater than or equal to 1"),
+        ({"method": "rffpca"}, "unknown method 'rffpca': did you mean 'rff-pca'"),
+        ({"method": 3}, "method=3: give a name or a value of bigkpca.methods"),
+        ({"method": methods.Nystroem}, "method=.*Nystroem.*: give a name or a value of bigkpca.methods"),
+        ({"n_directions": 4}, "n_directions=4 belongs to method='rff-pca', not to 'nystroem'"),
+        ({"n_directions": 4, "method": "rff"}, "n_directions=4 belongs to method='rff-pca', not to 'rff'"),
+        ({"n_directions": 0, "method": "rff-pca"}, "n_directions=0: at least one principal axis"),
+        ({"solver": "fast"}, "solver='fast': .*'auto', 'dense' or 'randomized'"),
+        ({"solver": "randomized"}, "solver='randomized' is for random features: method='nystroem'"),
+        ({"solver": "randomized", "method": "columns"}, "solver='randomized' is for random features: method='columns'"),
+        ({"solver": "randomized", "method": "exact"}, "solver='randomized' is for random features: method='exact'"),
+        ({"method": "rff", "size": 7}, "size=7: sines and cosines come in pairs"),
+        ({"method": "rff", "landmarks": "kmeans"}, "'rff' draws random features and has no landmarks"),
+        ({"method": "rff-pca", "landmarks": [1, 2]}, "'rff-pca' draws random features and has no landmarks"),
+        ({"method": "rff", "kernel": "poly", "degree": 1}, "a tensor sketch is for polynomial kernels of degree 2"),
+        ({"method": methods.RandomFeatures("iid"), "kernel": "poly"}, "a tensor sketch, which has no form; leave form"),
+        ({"method": "rff", "kernel": "cosine"}, "the cosine kernel has no spectral density"),
+        ({"method": "rff-pca", "kernel": kernels.Laplacian(2.0)}, "needs the gaussian kernel, not 'laplacian'"),
+        ({"method": "columns", "landmarks": "kmeans"}, "takes uniform landmarks only, not 'kmeans'"),
+        ({"method": methods.Nystroem("thesis"), "landmarks": "kmeans"}, "takes uniform landmarks only, not 'kmeans'"),
+        ({"method": "columns", "landmarks": [1, 2]}, "takes uniform landmarks only, not 'row-numbers'"),
+        ({"method": "columns", "landmarks": np.eye(3)}, "takes uniform landmarks only, not 'rows'"),
+        (
+            {"method": "exact", "landmarks": [1, 2]},
+            "method='exact' takes every row for a landmark: leave landmarks out",
+        ),
+        ({"method": "exact", "landmarks": np.eye(3)}, "method='exact' takes every row for a landmark"),
+        ({"landmarks": np.eye(3), "size": 4}, "size=4, but 3 landmarks are given: leave size out"),
+        ({"landmarks": [3, 3]}, "row numbers for landmarks must be distinct and not negative"),
+        ({"landmarks": [-3]}, "row numbers for landmarks must be distinct and not negative"),
+        ({"landmarks": [0.5]}, "row numbers for landmarks must be a list of integers"),
+        ({"landmarks": [[1.0, 2.0], [1.0, 2.0]]}, "landmarks 0 and 1 are the same row"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(options, message):
@@ -121,8 +152,26 @@ def test_what_does_not_fit_is_refused_by_name(options, message):
         {"components": 0.9, "kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 0.5, "method": "exact"},
         {"kernel": 2 * kernels.Gaussian(3.0) + kernels.Linear(), "landmarks": landmarks.KMeans(5, 20)},
         {"kernel": "cosine", "landmarks": "uniform", "seed": 12},
+        {"method": methods.Nystroem("thesis", rank=5), "landmarks": "uniform"},
+        {"landmarks": landmarks.RPCholesky(0.1, "all", 0.3)},
+        {"method": methods.RandomFeatures("phase"), "size": 31, "solver": "randomized"},
+        {"method": methods.PrincipalFeatures("alpha", "qmc"), "n_directions": 3, "standardize": True},
+        {"method": methods.ColumnSampling(), "landmarks": landmarks.Uniform()},
+        {"landmarks": landmarks.BasicPatterns(threshold=0.25, centred=False)},
     ],
-    ids=["defaults", "numbers", "polynomial", "values", "names"],
+    ids=[
+        "defaults",
+        "numbers",
+        "polynomial",
+        "values",
+        "names",
+        "thesis",
+        "all",
+        "phase",
+        "rff-pca",
+        "columns",
+        "patterns",
+    ],
 )
 def test_a_spec_goes_through_json_and_back(options):
     spec = FitSpec.checked(**options)
@@ -212,6 +261,12 @@ def test_a_kernel_without_a_length_of_its_own_has_no_distance(kernel):
         ({"kernel": "poly", "landmarks": "kmeans"}, landmarks.KMeans()),
         ({"landmarks": "uniform"}, landmarks.Uniform()),
         ({"landmarks": landmarks.KMeans(9, 3)}, landmarks.KMeans(9, 3)),
+        ({"landmarks": "rpcholesky"}, landmarks.RPCholesky()),
+        ({"landmarks": "basic_patterns"}, landmarks.BasicPatterns()),
+        ({"method": "columns"}, landmarks.Uniform()),
+        ({"method": "columns", "kernel": "poly"}, landmarks.Uniform()),
+        ({"method": methods.Nystroem("thesis")}, landmarks.Uniform()),
+        ({"kernel": "sigmoid"}, landmarks.Uniform()),
     ],
 )
 def test_landmarks_are_centres_where_the_kernel_is_radial(options, rule):
@@ -232,6 +287,12 @@ def test_landmarks_are_centres_where_the_kernel_is_radial(options, rule):
         ({"size": 64}, 10**6, 64),
         ({"size": 64}, 10, 10),
         ({"method": "exact", "size": 64}, 777, 777),
+        ({"method": "columns"}, 10**6, 1000),
+        ({"method": "rff"}, 10**6, 2048),
+        ({"method": "rff"}, 70, 2048),
+        ({"method": "rff-pca", "size": 64}, 10, 64),
+        ({"landmarks": [7, 3, 5]}, 10**6, 3),
+        ({"landmarks": np.eye(4)}, 10**6, 4),
     ],
 )
 def test_the_number_of_landmarks(options, n, count):
@@ -272,3 +333,91 @@ def test_a_kernel_class_is_not_a_function():
 def test_an_error_of_sigma_names_sigma():
     with pytest.raises(SpecError, match="sigma=-1"):
         FitSpec.checked(sigma=-1)
+
+
+def test_landmarks_of_the_caller_go_through_json_and_back():
+    by_number = FitSpec.checked(landmarks=np.array([7, 3, 5]))
+    back = FitSpec.from_dict(json.loads(json.dumps(by_number.to_dict())), np.empty((0, 0)))
+    assert back.landmarks.numbers.tolist() == [7, 3, 5]
+    assert back.to_dict() == by_number.to_dict()
+    own = np.array([[1.5, 2.0], [3.0, -4.0]])
+    by_rows = FitSpec.checked(landmarks=own)
+    back = FitSpec.from_dict(json.loads(json.dumps(by_rows.to_dict())), own)
+    assert back.to_dict() == by_rows.to_dict()
+    assert "1.5" not in json.dumps(by_rows.to_dict())  # a digest stands for them
+    assert by_rows.to_dict() != FitSpec.checked(landmarks=own + 1).to_dict()
+
+
+def test_lists_and_arrays_of_landmarks_are_the_same_request():
+    numbers = [FitSpec.checked(landmarks=own).to_dict() for own in ([1, 2], (1, 2), np.array([1, 2], np.uint8))]
+    rows = [
+        FitSpec.checked(landmarks=own).to_dict()
+        for own in ([[1, 2]], np.array([[1.0, 2.0]]), np.array([[1, 2]], np.uint8))
+    ]
+    assert numbers[0] == numbers[1] == numbers[2]
+    assert rows[0] == rows[1] == rows[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "D", "randomized"),
+    [
+        ({"method": "rff"}, 8192, False),
+        ({"method": "rff"}, 8194, True),
+        ({"method": "rff-pca"}, 8194, True),
+        ({"method": "rff", "solver": "dense"}, 8194, False),
+        ({"method": "rff", "solver": "randomized"}, 10, True),
+        ({"method": "nystroem"}, 8194, False),
+        ({"method": "columns"}, 8194, False),
+        ({"method": "rff", "components": None}, 8192, False),
+    ],
+)
+def test_eigenpairs_come_from_a_sketch_above_8192_random_features(options, D, randomized):
+    assert FitSpec.checked(**options).randomized(D) == randomized
+
+
+@pytest.mark.parametrize("components", [None, 0.9])
+@pytest.mark.parametrize(("solver", "D"), [("auto", 8194), ("randomized", 100)])
+def test_a_sketch_needs_a_number_of_components(components, solver, D):
+    spec = FitSpec.checked(method="rff", components=components, solver=solver)
+    with pytest.raises(SpecError, match=f"components={components}: .*needs a number of components; give one"):
+        spec.randomized(D)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"form": "orthogonalised"}, "unknown form of Nystroem 'orthogonalised': did you mean 'orthogonal'"),
+        ({"rank": 3}, "rank is a positive number, for form='thesis' alone"),
+        ({"form": "thesis", "rank": 0}, "rank is a positive number, for form='thesis' alone"),
+    ],
+)
+def test_options_of_nystroem_that_do_not_fit(values, message):
+    with pytest.raises(SpecError, match=message):
+        methods.Nystroem(**values)
+
+
+def test_options_of_random_features_that_do_not_fit():
+    with pytest.raises(SpecError, match="unknown form of RandomFeatures 'phases': did you mean 'phase'"):
+        methods.RandomFeatures("phases")
+    with pytest.raises(SpecError, match="unknown form of PrincipalFeatures 'pairs'"):
+        methods.PrincipalFeatures(form="pairs")
+    with pytest.raises(
+        SpecError, match="unknown correction of PrincipalFeatures 'pointwize': did you mean 'pointwise'"
+    ):
+        methods.PrincipalFeatures("pointwize")
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "message"),
+    [
+        (landmarks.RPCholesky, {"tol": 1.0}, r"tol lies in \[0, 1\)"),
+        (landmarks.RPCholesky, {"tol": -0.1}, r"tol lies in \[0, 1\)"),
+        (landmarks.RPCholesky, {"least_accepted": 0.0}, r"least_accepted in \(0, 1\)"),
+        (landmarks.RPCholesky, {"over": "everything"}, "over is 'sample' or 'all'"),
+        (landmarks.BasicPatterns, {"threshold": -1.0}, "the threshold is a cosine"),
+        (landmarks.BasicPatterns, {"threshold": 1.5}, "the threshold is a cosine"),
+    ],
+)
+def test_options_of_landmark_rules_that_do_not_fit(rule, values, message):
+    with pytest.raises(SpecError, match=message):
+        rule(**values)

@@ -1,0 +1,149 @@
+"""Passes, counted: how often each stored chunk is read by a fit, and that its plan says the same."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from bigkpca import arrays, landmarks, methods
+from bigkpca.engine import Engine, Silent
+from bigkpca.passes import score_rows
+from bigkpca.pipeline import extend, fit_rows
+from bigkpca.plan import plan_fit
+from bigkpca.sources import ZarrRows, open_rows
+from bigkpca.spec import FitSpec
+
+OPTIONS: dict[str, Any] = {"components": 5, "size": 80, "seed": 3}
+CHUNK = 100
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        object.__setattr__(self, "notes", [])
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory, digits: np.ndarray[Any, Any]) -> str:
+    """900 digits in nine chunks."""
+    path = str(tmp_path_factory.mktemp("rows") / "digits.zarr")
+    zarr.create_array(path, shape=(900, 64), dtype=np.uint8, chunks=(CHUNK, 64))[:] = digits[:900]
+    return path
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
+    """How often each of the nine chunks was read."""
+    counts, block = np.zeros(9, int), ZarrRows.block
+
+    def counting(self: ZarrRows, start: int, stop: int) -> Any:
+        counts[start // CHUNK : (stop - 1) // CHUNK + 1] += 1
+        return block(self, start, stop)
+
+    monkeypatch.setattr(ZarrRows, "block", counting)
+    return counts
+
+
+def fit(dataset: str, progress: Any = None, **options: Any) -> Any:
+    spec = FitSpec.checked(**OPTIONS | options)
+    return fit_rows(open_rows(dataset), spec, Engine(threads=1), progress or Silent())
+
+
+def planned(dataset: str, **options: Any) -> int:
+    return plan_fit(open_rows(dataset), FitSpec.checked(**OPTIONS | options), 1).passes
+
+
+@pytest.mark.parametrize("block_rows", [None, 300])
+@pytest.mark.parametrize(
+    ("options", "passes"),
+    [
+        ({}, 1),
+        ({"method": "columns"}, 1),
+        ({"method": "rff"}, 1),
+        ({"method": methods.RandomFeatures("qmc")}, 1),
+        ({"method": "rff", "kernel": "polynomial"}, 1),
+        *[({"landmarks": rule}, 1) for rule in landmarks.RULES],
+        ({"landmarks": np.eye(40, 64) * 9, "size": "auto"}, 1),
+        ({"landmarks": [5, 899, 431], "size": "auto"}, 1),
+        ({"method": "rff-pca"}, 2),
+        ({"method": methods.PrincipalFeatures("sampled-alpha")}, 2),
+        ({"standardize": True}, 2),
+        ({"standardize": True, "method": "rff"}, 2),
+        ({"standardize": True, "method": "rff-pca"}, 3),
+        ({"method": "rff", "solver": "randomized"}, 4),
+        ({"method": "rff-pca", "solver": "randomized"}, 5),
+        ({"method": "rff", "solver": "randomized", "standardize": True}, 5),
+        ({"method": "exact"}, 0),
+        ({"method": "exact", "standardize": True}, 1),
+    ],
+    ids=str,
+)
+def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(
+    options: dict[str, Any], passes: int, block_rows: int | None, dataset: str, reads: np.ndarray[Any, Any]
+) -> None:
+    fit(dataset, **options, block_rows=block_rows)
+    np.testing.assert_array_equal(reads, 1 + passes)
+    assert planned(dataset, **options, block_rows=block_rows) == passes
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "polynomial"}, {"block_rows": 300}], ids=str)
+@pytest.mark.parametrize("tol", [0.0, 0.1])
+def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
+    options: dict[str, Any], tol: float, dataset: str, reads: np.ndarray[Any, Any]
+) -> None:
+    notes = Notes()
+    fit(dataset, notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **options)
+    (said,) = (re.search(r"landmarks from all rows after (\d+) refreshing passes", note) for note in notes.notes)  # type: ignore[attr-defined]
+    assert said is not None
+    np.testing.assert_array_equal(reads, 2 + int(said[1]))
+    if tol or "kernel" in options:  # making sure of the tolerance, or weights that the sample does not have
+        assert int(said[1]) >= 1
+
+
+def test_landmarks_by_number_are_read_with_the_sample(
+    dataset: str, reads: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.choose.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
+    fit(dataset, kernel="linear", landmarks="uniform", size=3)
+    without = reads - 1
+    assert set(without) == {0, 1}
+    reads[:] = 0
+    numbers = np.flatnonzero(without == 0)[:2] * CHUNK + 7
+    fit(dataset, kernel="linear", landmarks=numbers, size="auto")
+    expected = without.copy()
+    expected[numbers // CHUNK] = 1
+    np.testing.assert_array_equal(reads, 1 + expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "rff"}, {"method": "rff-pca"}, {"standardize": True}], ids=str)
+def test_adding_rows_and_projecting_read_each_chunk_once(
+    options: dict[str, Any], dataset: str, reads: np.ndarray[Any, Any]
+) -> None:
+    model = fit(dataset, **options)
+    spec = FitSpec.checked(**OPTIONS | options)
+    for work in (
+        lambda: extend(model, open_rows(dataset), spec, Engine(threads=1), Silent()),
+        lambda: score_rows(open_rows(dataset), model, Engine(threads=1), Silent()),
+        lambda: arrays.scores(model, dataset).compute(scheduler="synchronous"),
+        lambda: arrays.feature_map(model, dataset).compute(scheduler="synchronous"),
+        lambda: arrays.leverage(model, dataset).compute(scheduler="synchronous"),
+    ):
+        reads[:] = 0
+        work()
+        np.testing.assert_array_equal(reads, 1)
+
+
+def test_views_read_nothing_before_they_are_computed(dataset: str, reads: np.ndarray[Any, Any]) -> None:
+    model = fit(dataset)
+    reads[:] = 0
+    views = [view(model, dataset) for view in (arrays.scores, arrays.feature_map, arrays.leverage)]
+    views.append(arrays.random_features(dataset, 20, model.features.kernel))
+    views.append(arrays.kernel_blocks(dataset, np.eye(3, 64), model.features.kernel)[0])
+    assert reads.sum() == 0
+    assert [len(view) for view in views] == [900] * 5
