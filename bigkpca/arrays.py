@@ -11,8 +11,8 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.base import optimize
 from dask.delayed import delayed
-from dask.graph_manipulation import bind
 
 from bigkpca.blocks import Block, fit_block_rows, split
 from bigkpca.choose import random_stream
@@ -89,7 +89,8 @@ def scores(model: Model, X: Any) -> da.Array:
 def leverage(model: Model, X: Any) -> da.Array:
     """Leverage of each row (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
 
-    Its largest over its mean is the coherence (`measures.coherence`). One pass over X when it is computed.
+    Its largest over its mean is the coherence (`measures.coherence`). Over the fitted rows it adds up to r for Nyström,
+    columns and rff, to a little less for rff-pca. One pass over X when it is computed.
     """
 
     def of_block(values: Array) -> Array:
@@ -103,31 +104,47 @@ def randomized_svd(
 ) -> tuple[da.Array, da.Array, da.Array]:
     """The k leading singular triplets of Z (n, D), lazy: U (n, k), s (k,), Vt (k, D).
 
-    Block Krylov on Z'Z, which is never formed: `passes` passes over Z, and one more where U is computed. Chunks of Z
-    are computed afresh in every pass, so that memory holds a few of them and D x k blocks, however tall Z is.
+    Block Krylov on Z'Z, which is never formed: `passes` passes over Z, and one more where U is computed. Every pass
+    computes chunks of Z afresh and lets go of them, so that memory holds a few of them and D x k blocks, however tall Z
+    is; so Z should not be a persisted collection. Raises SpecError for k out of range.
     """
     D = Z.shape[1]
     if not 0 < k <= min(Z.shape):
         raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(Z.shape)} singular values")
     tall = Z.rechunk({1: -1})
-    width = min(D, k + sketch.OVERSAMPLING)
+    chunks = [_Chunk(chunk) for chunk in tall.to_delayed().ravel()]
     basis: list[Any] = []
     images: list[Any] = []
-    Q = delayed(_start, pure=False)(D, width, seed)
-    for number in range(passes):
+    Q = delayed(_start, pure=False)(D, min(D, k + sketch.OVERSAMPLING), seed)
+    for _ in range(passes):
         basis.append(Q)
-        # Bound to Q: Dask would otherwise keep the chunks of one pass in memory for the next.
-        images.append(_summed(bind(tall, Q) if number else tall, Q))
-        Q = delayed(_next_block, pure=False)(basis, images, D)
-    found = delayed(_ritz, pure=False, nout=2)(basis, images, k)
-    V = da.from_delayed(found[1], (D, k), dtype=np.float64)
-    s = da.sqrt(da.maximum(da.from_delayed(found[0], (k,), dtype=np.float64), 0))
-    return bind(tall, found) @ (V / s), s, V.T
+        images.append(_summed([delayed(_product, pure=False)(chunk, Q) for chunk in chunks]))
+        Q = delayed(_next_block, pure=False)(basis, images)
+    s, V = delayed(_ritz, pure=False, nout=2)(basis, images, k)
+    left = [
+        da.from_delayed(delayed(_left, pure=False)(chunk, s, V), (rows, k), dtype=np.float64)
+        for chunk, rows in zip(chunks, tall.chunks[0], strict=True)
+    ]
+    return (
+        da.concatenate(left),
+        da.from_delayed(s, (k,), dtype=np.float64),
+        da.from_delayed(V, (D, k), dtype=np.float64).T,
+    )
 
 
-def _summed(Z: da.Array, Q: Any) -> Any:
-    """Z'(Z Q) as a sum over row chunks, a binary tree."""
-    parts = [delayed(_product, pure=False)(block, Q) for block in Z.to_delayed().ravel()]
+class _Chunk:
+    """A chunk that each task computes for itself, its graph hidden from the scheduler, which would otherwise keep the
+    chunks of one pass in memory for the next."""
+
+    def __init__(self, chunk: Any) -> None:
+        (self._culled,) = optimize(chunk)
+
+    def values(self) -> Array:
+        return np.asarray(self._culled.compute(scheduler="synchronous"))
+
+
+def _summed(parts: list[Any]) -> Any:
+    """The sum of the parts over a binary tree."""
     while len(parts) > 1:
         sums = [delayed(np.add, pure=False)(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = sums + parts[len(sums) * 2 :]
@@ -139,19 +156,27 @@ def _start(D: int, width: int, seed: int) -> Array:
         return sketch.starting_block(D, width, random_stream(seed, _FREQUENCIES))
 
 
-def _product(Z: Array, Q: Array) -> Array:
+def _product(chunk: _Chunk, Q: Array) -> Array:
+    Z = chunk.values()
     with single_threaded_blas:
         return np.asarray(Z.T @ (Z @ Q), np.float64)
 
 
-def _next_block(basis: list[Array], images: list[Array], D: int) -> Array:
+def _next_block(basis: list[Array], images: list[Array]) -> Array:
     with single_threaded_blas:
         return sketch.next_block(np.hstack(basis), images[-1])
 
 
 def _ritz(basis: list[Array], images: list[Array], k: int) -> tuple[Array, Array]:
     with single_threaded_blas:
-        return sketch.rayleigh_ritz(np.hstack(basis), np.hstack(images), k)
+        values, V = sketch.rayleigh_ritz(np.hstack(basis), np.hstack(images), k)
+    return np.sqrt(np.maximum(values, 0)), V
+
+
+def _left(chunk: _Chunk, s: Array, V: Array) -> Array:
+    Z = chunk.values()
+    with single_threaded_blas:
+        return np.asarray(Z @ (V / np.where(s > 0, s, 1)))
 
 
 def _view(rows: Rows, features: FeatureMap, P: Array | None, block_rows: int | None = None) -> da.Array:

@@ -13,7 +13,7 @@ from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth, landmarks, solvers
 from bigkpca.numerics.bandwidth import Length
-from bigkpca.numerics.cholesky import Factor, Proposals, grown
+from bigkpca.numerics.cholesky import Factor, Proposals, check_diagonal, grown
 from bigkpca.numerics.features import (
     Columns,
     FeatureMap,
@@ -65,6 +65,7 @@ def choose(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Cho
     features = _features(rows, sample, own, columns, spec, engine, progress)
     few = sample[:: max(1, len(sample) // _SHIFT_ROWS)]
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
+    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # what is subtracted from tiles is the rounded one
     share = _unexplained(columns.kernel, columns.shifted(few)) if columns.kernel.stationary else None
     return Chosen(features, near_mean, share)
 
@@ -81,9 +82,10 @@ def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -
     numbers = np.sort(random_stream(spec.seed, _SAMPLE).choice(n, m, replace=False))
     given = np.empty(0, np.intp)
     if isinstance(spec.landmarks, landmarks.RowNumbers):
-        given = spec.landmarks.numbers.astype(np.intp)
+        given = spec.landmarks.numbers
         if given.max() >= n:
             raise SpecError(f"landmark {given.max()} is not a row of {rows.where}, whose {n} rows are counted from 0")
+        given = given.astype(np.intp)
     wanted = np.union1d(numbers, given)
     found = read_rows(rows, wanted, engine, progress)
     sample = found if len(wanted) == m else found[np.searchsorted(wanted, numbers)]
@@ -164,6 +166,10 @@ def _landmarks(
         return _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
     with np.errstate(over="ignore", invalid="ignore"):
         chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
+    if not len(chosen):
+        raise DataError(
+            f"{rows.where}: k(x, x) is zero for all sampled rows, so there is nothing to choose landmarks by"
+        )
     if len(chosen) < size:
         progress.note(f"{rule.name}: {len(chosen)} landmarks, beyond which {len(few)} sampled rows have nothing to add")
     return chosen
@@ -193,6 +199,7 @@ def _landmarks_of_all_rows(
     Bounds stay valid because residuals never grow; a pass leaves as many draws as the sample has rows.
     """
     kernel, rng = columns.kernel, random_stream(spec.seed, _PROPOSALS)
+    check_diagonal(kernel.diagonal(sample))
     factor = Factor.empty(kernel, sample)
     proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
     if kernel.stationary:  # rows of the sample are draws in proportion to k(x, x), which is the same for all
@@ -291,9 +298,7 @@ def _principal_features(
     if spec.n_directions != "auto" and spec.n_directions > d:
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     principal = _principal_axes(rows, columns, spec, engine, progress)
-    kept = spec.n_directions
-    if kept == "auto":
-        kept = principal.directions(kernel.sigma, spec.components if isinstance(spec.components, int) else 1)
+    kept = _directions(principal, kernel, spec)
     # The mean of all rows, not of the sample: residuals and principal axes start there.
     moved = principal.mean if columns.scale is None else principal.mean * columns.scale
     columns = replace(columns, offset=_rounded(columns.offset + moved, rows))
@@ -311,6 +316,13 @@ def _principal_features(
     factor = _correction(method, kernel, principal, axes, columns, sample, spec.seed)
     progress.note(f"rff-pca: {kept} of {d} principal axes")
     return PrincipalFourierRows(kernel, columns.offset, frequencies, axes, phases, factor, scale=columns.scale)
+
+
+def _directions(principal: PrincipalAxes, kernel: Gaussian, spec: FitSpec) -> int:
+    if spec.n_directions != "auto":
+        return spec.n_directions
+    components = spec.components if isinstance(spec.components, int) else 1
+    return principal.directions(kernel.sigma, components, spec.feature_count(0) // 2)
 
 
 def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:

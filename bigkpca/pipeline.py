@@ -185,9 +185,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + more
     with single_threaded_blas:
-        before = model.solution
-        probes = features.gram() if isinstance(features, KernelRows) else before.mean + before.components.T
-        solution = solvers.aligned(solve(moments, features, spec), before, probes)
+        W = features.gram() if isinstance(features, KernelRows) else None
+        solution = solvers.aligned(solve(moments, features, spec), model.solution, W)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
     return Model(features, solution, moments, {**model.provenance, "added": added})
 

@@ -62,7 +62,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
     sample = m * d * rows.dtype.itemsize
     held = _map_bytes(spec, d, D, itemsize)
-    stages = [sample + _choosing_bytes(spec, m, d, D, itemsize)]
+    stages = [sample + _choosing_bytes(spec, m, d, D, itemsize) + (m * d * itemsize if spec.standardize else 0)]
     passes = 0
     if spec.exact:
         stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
@@ -130,7 +130,7 @@ def _pass(
         accumulators = 3 * square + D * D * itemsize
         return 1, max(threads * (streaming + accumulators) + partial * square, 6 * square)
     thin = 8 * D * width
-    return PASSES, threads * (streaming + 3 * thin) + partial * thin + (2 * PASSES + 4) * thin
+    return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial * thin + (2 * PASSES + 4) * thin
 
 
 def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from bigkpca.errors import Array, SpecError, unknown_name
+from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
@@ -68,7 +68,7 @@ class FitSpec(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             context = first.get("ctx", {}).get("error")
-            if isinstance(context, SpecError):
+            if isinstance(context, BigKPCAError):
                 raise context from None
             key = first["loc"][0] if first["loc"] else "options"
             raise SpecError(f"{key}={values.get(str(key))!r}: {first['msg']}") from None
@@ -117,7 +117,10 @@ class FitSpec(BaseModel):
             raise SpecError(
                 f"landmarks={value!r}: give a name or a value of bigkpca.landmarks, rows (l, d), or row numbers (l,)"
             )
-        given = np.asarray(value)
+        try:
+            given = np.asarray(value)
+        except ValueError:
+            raise SpecError("landmarks: rows of different lengths; give a table (l, d)") from None
         return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.Rows(given)
 
     @field_validator("size", "n_directions")
@@ -162,11 +165,11 @@ class FitSpec(BaseModel):
             raise SpecError(f"method={method.name!r} draws random features and has no landmarks: leave landmarks out")
         if method.uniform and self._rule_name not in ("auto", "uniform"):
             raise SpecError(
-                f"method={method.name!r} takes uniform landmarks only, not {self._rule_name!r}: its factor n / l and "
-                "its centring hold for rows drawn uniformly; use methods.Nystroem() with other landmarks"
+                f"{method} takes uniform landmarks only, not {self._rule_name!r}: its scaling from l to n and its "
+                "centring hold for rows drawn uniformly; use method='nystroem' with other landmarks"
             )
         own = self.own_landmarks
-        if own is not None and self.exact:
+        if self.exact and self.landmarks != "auto":
             raise SpecError(
                 "method='exact' takes every row for a landmark: leave landmarks out, or use method='nystroem'"
             )
@@ -271,8 +274,8 @@ class FitSpec(BaseModel):
         )
         if chosen and not isinstance(self.components, int):
             raise SpecError(
-                f"components={self.components}: above {DENSE_MOST_FEATURES} random features the solver is randomized "
-                "and needs a number of components; give one, or solver='dense'"
+                f"the randomized solver, used above {DENSE_MOST_FEATURES} random features or when asked for, needs a "
+                f"number of components, not {self.components}: give one, or solver='dense'"
             )
         return chosen
 
@@ -298,7 +301,10 @@ class FitSpec(BaseModel):
         """The spec that a model was fitted with."""
         features = model.features
         own = features.landmarks_in_user_units() if isinstance(features, KernelRows) else np.empty((0, 0))
-        return cls.from_dict(model.provenance["spec"], own)
+        values = dict(model.provenance["spec"])
+        if not features.kernel.savable:
+            values["kernel"] = features.kernel
+        return cls.from_dict(values, own)
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from bigkpca.errors import Array, check_overflow
 from bigkpca.numerics.kernels import Kernel, squared_norms
+from bigkpca.numerics.linalg import rank_tolerance
 
 _BISECTIONS = 12
 _PIECE_ROWS = 256
@@ -13,7 +14,8 @@ _PIECE_ROWS = 256
 
 def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool) -> Array:
     """Unit kernel vectors k(x_i, R) of rows X over reference rows R, (m, |R|); zero where the vector is."""
-    V = kernel(X, reference)
+    with np.errstate(over="ignore", invalid="ignore"):
+        V = kernel(X, reference)
     check_overflow(V, "the sampled rows")
     if centred:
         V -= V.mean(axis=0, dtype=np.float64).astype(V.dtype)
@@ -45,7 +47,7 @@ def scan_for(directions: Array, count: int) -> Array:
 
     Fewer where rows repeat.
     """
-    low, high = -1.0, 1.0 + 1e-6
+    low, high = -1.0, 1 - 10 * rank_tolerance(directions.dtype)  # above it, equal rows would pass by rounding
     found = scan(directions, high, count)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

@@ -18,24 +18,34 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import Map, rank_tolerance
 
 _TILE_ROWS = 1024
+_ROUNDING = 10  # rank tolerances of k(x, x) below which a residual is rounding
 
 
-def thinned(residual: Array, bound: Array, rounding: float, rng: np.random.Generator) -> tuple[Array, Array]:
+def thinned(residual: Array, bound: Array, least: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Which of b proposals to keep (positions, ascending), and the Cholesky factor of their residual Gram matrix.
 
     residual (b, b) is what the landmarks so far leave of the proposals' Gram matrix, bound (b,) the weights
     they were drawn by, at least its diagonal. Proposal j is kept with probability d_j / bound_j, d_j being what
-    the kept ones before it leave, and never if that is below `rounding` times its bound. The residual is overwritten.
+    the kept ones before it leave, and never if that is below least_j. The residual is overwritten.
     """
     kept: list[int] = []
     columns = np.zeros_like(residual)
     for j, chance in enumerate(rng.random(len(bound))):
         left = residual[j, j]
-        if left > max(rounding, chance) * bound[j]:
+        if left > max(least[j], chance * bound[j]):
             columns[j:, len(kept)] = residual[j:, j] / np.sqrt(left)
             residual[j:, j:] -= np.outer(columns[j:, len(kept)], columns[j:, len(kept)])
             kept.append(j)
     return np.array(kept, np.intp), columns[kept, : len(kept)]
+
+
+def check_diagonal(diagonal: Array) -> None:
+    """Raise SpecError where k(x, x) < 0."""
+    if diagonal.min() < 0:
+        raise SpecError(
+            f"rpcholesky needs a positive semidefinite kernel, but k(x, x) = {diagonal.min():.3g} for a sampled "
+            "row: use landmarks='uniform'"
+        )
 
 
 def choose_rows(
@@ -46,13 +56,9 @@ def choose_rows(
     Stops early when the residual trace is at most `tolerance` times the trace, or nothing but rounding is left.
     m · size kernel evaluations; the factor F (size, m) is held in float64. Raises SpecError where k(x, x) < 0.
     """
-    rounding = rank_tolerance(X.dtype)
+    rounding = _ROUNDING * rank_tolerance(X.dtype)
     diagonal = kernel.diagonal(X)
-    if diagonal.min() < 0:
-        raise SpecError(
-            f"rpcholesky needs a positive semidefinite kernel, but k(x, x) = {diagonal.min():.3g} for a sampled "
-            "row: use landmarks='uniform'"
-        )
+    check_diagonal(diagonal)
     left, total = diagonal.copy(), float(diagonal.sum())
     F, chosen = np.empty((size, len(X))), np.empty(0, np.intp)
     while len(chosen) < size and left.sum() > max(tolerance, rounding) * total:
@@ -61,7 +67,7 @@ def choose_rows(
         residual = kernel.gram(X[proposals]) - F[:count, proposals].T @ F[:count, proposals]
         bound = left[proposals]
         left[proposals] = np.maximum(np.diag(residual), 0)  # so that what is rounding alone is not drawn for ever
-        kept, L = thinned(residual, bound, rounding, rng)
+        kept, L = thinned(residual, bound, rounding * diagonal[proposals], rng)
         if not len(kept):
             continue
         new = proposals[kept]
@@ -151,9 +157,10 @@ def grown(
     for rows, bound in proposals.blocks(max(10, size // 10)):
         residual = factor.residual(rows)
         explained = float(np.mean(np.diag(residual) / bound))  # before this block: unbiased for trace / total
-        if explained * proposals.total <= least_trace:
+        if explained * proposals.total < least_trace:
             break
-        kept, L = thinned(residual, bound, rank_tolerance(rows.dtype), rng)
+        least = _ROUNDING * rank_tolerance(rows.dtype) * factor.kernel.diagonal(rows)
+        kept, L = thinned(residual, bound, least, rng)
         missing = size - len(factor.landmarks)
         if len(kept):
             factor = factor.extended(rows[kept[:missing]], L[:missing, :missing])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
-from bigkpca.errors import Array, check_overflow
+from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import Map
 
@@ -38,7 +38,13 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
     """Approximate ridge leverage scores of rows X (m, d) from weighted rows S, in (0, 1]."""
     W = kernel.gram(S)
     lam = _ridge(W, weights, size)
-    factor = cho_factor(W + np.diag(lam / weights**2), lower=True)
+    try:
+        factor = cho_factor(W + np.diag(lam / weights**2), lower=True)
+    except np.linalg.LinAlgError:
+        raise SpecError(
+            "leverage scores need a positive semidefinite kernel, which this one is not on the sampled rows: use "
+            "landmarks='uniform'"
+        ) from None
 
     def of_tile(start: int) -> Array:
         rows = X[start : start + _TILE_ROWS]
@@ -56,4 +62,4 @@ def _ridge(W: Array, weights: Array, size: int) -> float:
     """The mean of the eigenvalues of the weighted Gram matrix beyond the k largest, times their number over k."""
     k = max(1, int(size / (4 * np.log(max(size, 3)))))
     values = eigvalsh(weights[:, None] * W * weights)
-    return float(max(values[:-k].sum() / k, 1e-12 * values[-1]))
+    return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any will do when all kernels are zero

@@ -26,13 +26,14 @@ def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
 def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     """The `count` largest eigenvalues (all by default), descending, and their eigenvectors in columns.
 
-    A is (m, m), symmetric, float64, and is overwritten.
+    A is (m, m), symmetric, float64, and may be overwritten.
     """
     m = len(A)
-    if count is None or count >= m:
+    if count is not None and count < m:
+        values, vectors = scipy.linalg.eigh(A, subset_by_index=[m - count, m - 1], check_finite=False)
+    if count is None or count >= m or len(values) < count:  # LAPACK loses some when all are nearly equal
         values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
-    else:
-        values, vectors = scipy.linalg.eigh(A, subset_by_index=[m - count, m - 1], overwrite_a=True, check_finite=False)
+        values, vectors = values[m - min(count or m, m) :], vectors[:, m - min(count or m, m) :]
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 

@@ -16,6 +16,7 @@ from bigkpca.numerics.linalg import eigh_descending
 
 OVERSAMPLING = 10
 PASSES = 4
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,12 @@ def starting_block(D: int, width: int, rng: np.random.Generator) -> Array:
 
 def next_block(basis: Array, image: Array) -> Array:
     """Orthonormal columns that span what the image adds to the basis, at most as many as R^D has room for."""
+    floor = _ROUNDING * float(np.linalg.norm(image))
     for _ in range(2):  # once leaves rounding errors
         image = image - basis @ (basis.T @ image)
-        image, _, _ = scipy.linalg.qr(image, mode="economic", pivoting=True, check_finite=False)
+        image, R, _ = scipy.linalg.qr(image, mode="economic", pivoting=True, check_finite=False)
+        image = image[:, np.abs(np.diag(R)) > floor]
+        floor = _ROUNDING  # of columns that have unit length now
     return image[:, : max(0, len(basis) - basis.shape[1])]
 
 

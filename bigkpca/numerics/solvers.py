@@ -114,7 +114,7 @@ def columns(moments: Moments, W: Array, components: int | float | None, *, cente
 
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = sqrt(n / l) D,  components = H_l V sqrt(eigenvalues) / D,
 
-    H_l = I - 11'/l, without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
+    H_l = I - 11'/l; without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
     Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
     """
     n, l = moments.count, len(W)  # noqa: E741
@@ -127,9 +127,7 @@ def columns(moments: Moments, W: Array, components: int | float | None, *, cente
     span = _span(W, tolerance)
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, 0.0)
-    A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])
-    if center:
-        A -= A.mean(axis=0)
+    A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])  # H_l V = V, since V belongs to positive eigenvalues
     A *= signs((W - mean) @ A)
     return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
 
@@ -152,10 +150,11 @@ def nystroem_thesis(
 ) -> Solution:
     """Nyström as Williams and Seeger extend it, columns not orthogonalised, W cut to its `rank` first.
 
-        H_l W H_l = B diag(a) B',  eigenvalues = (n / l) a,  u(x) = sqrt(l / n) k_S(x)' B / a,
+        H_l W H_l = B diag(a) B',  eigenvalues = (n / l) a,  u(x) = sqrt(l / n) (k_S(x) - w)' B / a,
 
-    scores sqrt(eigenvalues) u(x); H_l = I - 11'/l, or I when not centred. For replication: the score columns are not
-    orthogonal, and `nystroem` has smaller errors at the same cost. Source: `docs/numerics.md`, section 8.
+    scores sqrt(eigenvalues) u(x); H_l = I - 11'/l and w = W 1 / l, or I and 0 when not centred. For replication: the
+    score columns are not orthogonal, and `nystroem` has smaller errors at the same cost.
+    Source: `docs/numerics.md`, section 8.
     """
     n, l = moments.count, len(W)  # noqa: E741
     a, B = eigh_descending(_centred_landmarks(W, center), rank)
@@ -165,8 +164,9 @@ def nystroem_thesis(
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, 0.0)
     A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
-    A *= signs(W @ A)
-    return Solution(np.zeros(l), A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
+    mean = W.mean(axis=0) if center else np.zeros(l)
+    A *= signs((W - mean) @ A)
+    return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
 
 
 def plain(
@@ -202,11 +202,13 @@ def spectrum(
     return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
 
 
-def aligned(solution: Solution, previous: Solution, probes: Array) -> Solution:
-    """The solution with the signs under which its scores of probes (p, D), rows of features, follow the previous."""
+def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution:
+    """The solution with the signs under which it goes along with the previous one: by the scores at the landmarks, or
+    by the components themselves, which are orthonormal, where there are no landmarks (W None)."""
     r = min(solution.components.shape[1], previous.components.shape[1])
-    now = (probes - solution.mean) @ solution.components[:, :r]
-    before = (probes - previous.mean) @ previous.components[:, :r]
+    now, before = solution.components[:, :r], previous.components[:, :r]
+    if W is not None:
+        now, before = (W - solution.mean) @ now, (W - previous.mean) @ before
     flips = np.ones(solution.components.shape[1])
     flips[:r] = np.where(np.einsum("ij,ij->j", now, before) < 0, -1.0, 1.0)
     return replace(solution, components=solution.components * flips)
@@ -253,8 +255,8 @@ def _kept_components(
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
         raise DataError(
-            "no direction varies in feature space: the rows are constant data to this kernel, which have no principal "
-            "components"
+            "no direction varies in feature space: the rows are constant data to this kernel, or far from all "
+            "landmarks, and have no principal components"
         )
     if isinstance(components, float):
         explained = np.cumsum(values[:r]) / variance

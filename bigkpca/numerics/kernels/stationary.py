@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.special import gamma, gammaincinv, kv, ndtr
+from scipy.special import gammaincinv, gammaln, kve, ndtr
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels.base import (
@@ -143,14 +143,15 @@ class Matern(_Stationary):
         return _radial(Y, self.sigma, most_rows, profile)
 
     def _bessel(self, s: Array) -> None:
-        exact = s.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            values = 2 ** (1 - self.nu) / gamma(self.nu) * exact**self.nu * kv(self.nu, exact)
-        s[:] = np.where(exact > 0, values, 1)
+        # In logarithms, since s^nu underflows where K_nu overflows; where even its logarithm does, s is as good as 0.
+        exact, nu = s.astype(np.float64), self.nu
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            logarithm = (1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(exact) + np.log(kve(nu, exact)) - exact
+        s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
     def frequencies(self, draws: Draws) -> Array:
         """w = z / sigma · sqrt(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
-        chi_squared = 2 * gammaincinv(self.nu, draws.uniforms())
+        chi_squared = np.maximum(2 * gammaincinv(self.nu, draws.uniforms()), 1e-30)  # may underflow when nu is tiny
         return draws.normals() * (np.sqrt(2 * self.nu / chi_squared) / self.sigma)[:, None]
 
 
