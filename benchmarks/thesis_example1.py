@@ -34,7 +34,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "n_components": AXES,
     },
     f"RFF-PCA, pointwise, {AXES} axes": {"method": methods.PrincipalFeatures(), "n_directions": AXES},
-    "RFF-PCA (default)": {"method": methods.PrincipalFeatures()},
 }
 HEADER = ["matrix error", "relative accuracy", "u1", "u2", "misclassified", "err lambda_1", "err lambda_2"]
 
