@@ -159,7 +159,7 @@ def test_random_features_that_cannot_be(options: dict[str, Any], message: str, X
     "method", ["nystroem", "columns", methods.Nystroem("thesis"), methods.Nystroem("thesis", rank=7), "exact"], ids=str
 )
 def test_the_feature_map_is_the_approximation_of_the_gram_matrix(method: Any, X: np.ndarray[Any, Any]) -> None:
-    model = fitted(X, method=method, landmarks="auto" if method == "columns" else "uniform")
+    model = fitted(X, method=method, landmarks="auto" if method in ("columns", "exact") else "uniform")
     Z = arrays.feature_map(model, X).compute()
     S = model.features.landmarks_in_user_units()  # type: ignore[attr-defined]
     C, W = GAUSSIAN(X, S), GAUSSIAN(S, S)
@@ -299,9 +299,40 @@ def test_randomized_svd_has_no_more_triplets_than_columns(tall: np.ndarray[Any, 
 
 def test_randomized_svd_of_a_feature_map_is_kernel_pca_without_centring(X: np.ndarray[Any, Any]) -> None:
     model = fitted(X, center=False, size=60)
-    Z = da.from_array(arrays.feature_map(model, X).compute(), chunks=(100, -1))
-    _, s, _ = arrays.randomized_svd(Z, 5)
+    _, s, _ = arrays.randomized_svd(arrays.feature_map(model, X), 5)
     np.testing.assert_allclose(s.compute() ** 2, model.solution.eigenvalues, rtol=1e-6)
+
+
+@pytest.mark.parametrize("view", ["feature_map", "random_features", "kernel_blocks", "scores"])
+def test_randomized_svd_takes_views(view: str, X: np.ndarray[Any, Any]) -> None:
+    Z = VIEWS[view](fitted(X, block_rows=60), X)
+    U, s, Vt = dask.compute(*arrays.randomized_svd(Z, 4))
+    expected = np.linalg.svd(Z.compute(), full_matrices=False)
+    np.testing.assert_allclose(s, expected[1][:4], rtol=1e-6)
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-6)
+    np.testing.assert_allclose((U * s) @ Vt, (expected[0][:, :4] * expected[1][:4]) @ expected[2][:4], atol=1e-3 * s[0])
+
+
+def test_randomized_svd_of_zeros_is_zero() -> None:
+    U, s, Vt = dask.compute(*arrays.randomized_svd(da.zeros((50, 20), chunks=(10, 20)), 3))
+    np.testing.assert_array_equal(s, np.zeros(3))
+    np.testing.assert_array_equal(U, np.zeros((50, 3)))
+    np.testing.assert_allclose(Vt @ Vt.T, np.eye(3), atol=1e-12)
+
+
+def quadratic(A: Any, B: Any) -> Any:
+    return (1 + A @ B.T / 1000) ** 2
+
+
+@pytest.mark.parametrize("method", ["nystroem", "columns", "exact"])
+def test_views_of_a_model_whose_kernel_is_a_function(method: str, X: np.ndarray[Any, Any]) -> None:
+    model = fitted(X, kernel=quadratic, sigma="median", method=method, center=False)
+    Z = arrays.feature_map(model, X).compute()
+    np.testing.assert_allclose(np.linalg.eigvalsh(Z.T @ Z)[::-1][:5], model.solution.eigenvalues, rtol=1e-6)
+    if method == "exact":
+        np.testing.assert_allclose(Z @ Z.T, quadratic(X, X), rtol=1e-6)
+    expected = score_rows(ArrayRows(X), model, Engine(threads=1), Silent())
+    np.testing.assert_array_equal(arrays.scores(model, X).compute(), expected)
 
 
 def test_views_of_the_estimator_are_those_of_its_model(X: np.ndarray[Any, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 import zarr
@@ -79,6 +80,8 @@ def planned(dataset: str, **options: Any) -> int:
         ({"method": "rff", "solver": "randomized"}, 4),
         ({"method": "rff-pca", "solver": "randomized"}, 5),
         ({"method": "rff", "solver": "randomized", "standardize": True}, 5),
+        ({"method": "rff", "solver": "randomized", "size": 2 * (OPTIONS["components"] + 10)}, 2),
+        ({"method": "rff-pca", "solver": "randomized", "size": 2 * (OPTIONS["components"] + 10) + 2}, 1 + 3),
         ({"method": "exact"}, 0),
         ({"method": "exact", "standardize": True}, 1),
     ],
@@ -137,6 +140,16 @@ def test_adding_rows_and_projecting_read_each_chunk_once(
         reads[:] = 0
         work()
         np.testing.assert_array_equal(reads, 1)
+
+
+def test_randomized_svd_of_views_reads_each_chunk_once_a_pass(dataset: str, reads: np.ndarray[Any, Any]) -> None:
+    model = fit(dataset)
+    for Z in (arrays.feature_map(model, dataset), arrays.random_features(dataset, 40, model.features.kernel)):
+        U, s, _ = arrays.randomized_svd(Z, 3, passes=3)
+        for asked, passes in (((s,), 3), ((U, s), 4)):
+            reads[:] = 0
+            dask.compute(*asked, scheduler="synchronous")
+            np.testing.assert_array_equal(reads, passes)
 
 
 def test_views_read_nothing_before_they_are_computed(dataset: str, reads: np.ndarray[Any, Any]) -> None:

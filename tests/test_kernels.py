@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from math import comb, factorial
 
 import numpy as np
 import oracles
@@ -372,6 +373,25 @@ def test_smooth_limits_are_gaussian(kernel):
     X = rows(1, 9, 4)
     assert_allclose(kernel(X, X), Gaussian(1.5)(X, X), atol=0.01)
     assert np.abs(type(kernel)(1.5, 2.2)(X, X) - Gaussian(1.5)(X, X)).max() > 0.02
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("nu", [40.0, 200.0])
+def test_very_smooth_matern_kernels_fall_from_one_to_zero(nu, dtype):
+    r = np.concatenate([[0], np.logspace(-9, 1, 200)]).astype(dtype)
+    values = Matern(1.0, nu)(np.zeros((1, 1), dtype), r[:, None])[0]
+    assert values[0] == 1
+    assert ((values >= 0) & (values <= 1)).all()
+    assert (np.diff(values) <= 1e-6).all()
+    assert_allclose(values, Gaussian(1.0)(np.zeros((1, 1)), r[:, None].astype(float))[0], atol=6 / nu)
+
+
+def test_matern_kernels_of_half_a_whole_number_more_are_a_polynomial_times_an_exponential():
+    p, r = 40, np.logspace(-2, 1, 50)
+    s = np.sqrt(2 * p + 1) * r
+    weights = [factorial(p) * comb(p, i) * factorial(p + i) / factorial(2 * p) / factorial(p) for i in range(p + 1)]
+    expected = np.exp(-s) * sum(weight * (2 * s) ** (p - i) for i, weight in enumerate(weights))
+    assert_allclose(Matern(1.0, p + 0.5)(np.zeros((1, 1)), r[:, None])[0], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("nu", "dtype", "atol"), [(0.5, np.float64, 1e-7), (0.5, np.float32, 3e-3)])

@@ -1,6 +1,7 @@
 """Which rows stand for all: rules that choose landmarks from a sample."""
 
 import json
+from functools import cache
 
 import numpy as np
 import oracles
@@ -10,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics import basic_patterns, landmarks, leverage
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
-from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial
+from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.landmarks import BasicPatterns, KMeans, Leverage, RowNumbers, Rows, RPCholesky, Uniform
 
 KERNEL = Gaussian(1.0)
@@ -199,6 +200,11 @@ def test_other_rules_give_distinct_rows_of_the_sample_for_any_kernel(rule, seed)
         assert (chosen[:, None] == sample[None]).all(axis=2).any(axis=1).all()
 
 
+def test_kmeans_uses_ten_rows_for_a_landmark_but_no_fewer_than_10000():
+    assert KMeans().most_rows(50) == 10_000
+    assert KMeans().most_rows(2000) == 2000 * KMeans().rows_per_landmark > 10_000
+
+
 @pytest.mark.parametrize("rule", [RPCholesky(), Leverage()], ids=lambda rule: rule.name)
 def test_rules_that_look_at_the_kernel_use_twenty_rows_for_a_landmark_but_no_fewer_than_20000(rule):
     assert rule.most_rows(50) == 20_000
@@ -300,12 +306,42 @@ def test_tiles_of_rows_do_not_change_what_leverage_chooses(monkeypatch):
     assert_array_equal(leverage.choose_rows(X, KERNEL, 20, np.random.default_rng(0)), whole)
 
 
-@pytest.mark.parametrize("rule", [RPCholesky(), Leverage()], ids=lambda rule: rule.name)
+def test_leverage_of_an_indefinite_kernel_works_or_is_refused():
+    refused = 0
+    for seed in range(10):
+        try:
+            assert len(Leverage().choose(clustered(seed), Sigmoid(0.5, -0.5), 20, np.random.default_rng(seed))) == 20
+        except SpecError:
+            refused += 1
+    assert refused > 0
+    with pytest.raises(SpecError, match=r"leverage scores need a positive semidefinite kernel.*landmarks='uniform'"):
+        leverage._scores(np.eye(3), np.eye(3)[:2], np.ones(2), Sigmoid(1.0, -5.0), 2, map)
+    chosen = Leverage().choose(clustered(0), Sigmoid(0.02, 0.0), 20, np.random.default_rng(0))
+    assert len(np.unique(chosen, axis=0)) == 20
+
+
+def test_leverage_of_rows_that_are_all_zero_is_the_same_for_all():
+    X = np.zeros((50, 3))
+    scores = leverage._scores(X, X[:5], np.ones(5), Linear(), 5, map)
+    assert scores[0] > 0
+    assert_array_equal(scores, np.full(50, scores[0]))
+    assert len(set(leverage.choose_rows(X, Linear(), 5, np.random.default_rng(0)))) == 5
+
+
+@pytest.mark.parametrize("rule", [RPCholesky(), Leverage(), BasicPatterns()], ids=lambda rule: rule.name)
 def test_kernel_values_that_overflow_are_named(rule):
     X = clustered(0).astype(np.float32)
     X[7] = 1e20
     with pytest.raises(DataError, match="the sampled rows: kernel values overflow"):
         rule.choose(X, Polynomial(1.0, 2), 20, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_kernel_vectors_of_large_rows_overflow_without_a_warning(centred):
+    X = clustered(0).astype(np.float32)
+    X[7] = 1e20
+    with pytest.raises(DataError, match="the sampled rows: kernel values overflow"):
+        basic_patterns.kernel_directions(X, X[:20], Polynomial(1.0, 2), centred)
 
 
 def test_kernel_vectors_that_overflow_are_named():
@@ -318,8 +354,15 @@ def test_kernel_vectors_that_overflow_are_named():
 # Basic patterns
 
 
-def naive_directions(X, R, centred):
-    K = oracles.matrix(lambda x, y: oracles.gaussian(x, y, 1.0), X, R)
+@cache
+def naive_kernel(seed, n, m):
+    """Of n clustered rows and the first m of them."""
+    X = clustered(seed, n)
+    return oracles.matrix(lambda x, y: oracles.gaussian(x, y, 1.0), X, X[:m])
+
+
+def naive_directions(seed, n, m, centred):
+    K = naive_kernel(seed, n, m)
     if centred:
         K = K - K.mean(axis=0)
     return K / np.linalg.norm(K, axis=1, keepdims=True)
@@ -331,7 +374,7 @@ def test_directions_are_unit_kernel_vectors(centred, dtype):
     X = clustered(0, n=40).astype(dtype)
     found = basic_patterns.kernel_directions(X, X[:15], KERNEL, centred)
     assert found.dtype == dtype
-    assert_allclose(found, naive_directions(X, X[:15], centred), atol=1e-10 if dtype == np.float64 else 1e-4)
+    assert_allclose(found, naive_directions(0, 40, 15, centred), atol=1e-10 if dtype == np.float64 else 1e-4)
 
 
 def test_a_kernel_vector_of_zeros_has_no_direction():
@@ -343,8 +386,7 @@ def test_a_kernel_vector_of_zeros_has_no_direction():
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("threshold", [0.3, 0.8, 0.99])
 def test_patterns_differ_by_the_threshold_and_every_other_row_is_like_one_of_them(seed, centred, threshold):
-    X = clustered(seed, n=120)
-    directions = naive_directions(X, X, centred)
+    directions = naive_directions(seed, 120, 120, centred)
     numbers = basic_patterns.scan(directions, threshold, 120)
     cosines = directions @ directions.T
     among = cosines[np.ix_(numbers, numbers)]
@@ -358,8 +400,7 @@ def test_patterns_differ_by_the_threshold_and_every_other_row_is_like_one_of_the
 
 @ten_seeds
 def test_pieces_and_a_bound_do_not_change_the_order_of_patterns(seed, monkeypatch):
-    X = clustered(seed, n=300)
-    directions = naive_directions(X, X[:50], True)
+    directions = naive_directions(seed, 300, 50, True)
     whole = basic_patterns.scan(directions, 0.9, 300)
     monkeypatch.setattr(basic_patterns, "_PIECE_ROWS", 7)
     assert_array_equal(basic_patterns.scan(directions, 0.9, 300), whole)
@@ -370,8 +411,7 @@ def test_pieces_and_a_bound_do_not_change_the_order_of_patterns(seed, monkeypatc
 @ten_seeds
 @pytest.mark.parametrize("count", [1, 5, 30])
 def test_the_smallest_threshold_that_finds_enough_is_found(seed, count):
-    X = clustered(seed, n=150)
-    directions = naive_directions(X, X, True)
+    directions = naive_directions(seed, 150, 150, True)
     numbers = basic_patterns.scan_for(directions, count)
     assert len(set(numbers)) == len(numbers) == count
     cosines = (directions @ directions.T)[np.ix_(numbers, numbers)]
@@ -396,6 +436,18 @@ def test_a_threshold_keeps_every_distinct_row_once():
     sample = np.repeat(clustered(0, n=12), 5, axis=0)
     chosen = BasicPatterns(0.999).choose(sample, Gaussian(0.5), 40, np.random.default_rng(0))
     assert len(np.unique(chosen, axis=0)) == len(chosen) <= 12
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_pattern_is_found_twice_where_rows_repeat(centred, dtype):
+    for seed in range(10):
+        distinct = clustered(seed, n=12).astype(dtype)
+        for kernel in (Gaussian(0.5), Gaussian(3.0), Polynomial(0.1, 2)):
+            chosen = BasicPatterns(centred=centred).choose(
+                np.repeat(distinct, 5, axis=0), kernel, 40, np.random.default_rng(seed)
+            )
+            assert 1 < len(chosen) == len(np.unique(chosen, axis=0)) <= 12
 
 
 @pytest.mark.parametrize("threshold", [-1.0, 1.01, np.nan])
@@ -441,12 +493,15 @@ def test_rows_that_cannot_be_landmarks_are_named(values, error, message):
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        (np.array([0.0, 1.0]), "row numbers for landmarks must be a list of integers"),
-        (np.array([[0, 1]]), "row numbers for landmarks must be a list of integers"),
-        (np.array([], int), "row numbers for landmarks must be a list of integers"),
-        (np.array([True, False]), "row numbers for landmarks must be a list of integers"),
-        (np.array([3, 1, 3]), "row numbers for landmarks must be distinct and not negative"),
-        (np.array([3, -1]), "row numbers for landmarks must be distinct and not negative"),
+        (np.array([0.0, 1.0]), "row numbers for landmarks must be integers, not float64; rows are"),
+        (np.array([True, False]), "row numbers for landmarks must be integers, not bool; rows are"),
+        (np.array([[0, 1]]), r"landmarks of shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
+        (np.array([], int), r"landmarks of shape \(0,\): give at least one row"),
+        (np.array([]), r"landmarks of shape \(0,\): give at least one row"),
+        (np.array([3, 1, 3]), "landmark 3 is given 2 times: give each row once"),
+        (np.array([5, 1, 3, 3, 1, 3]), "landmark 3 is given 3 times: give each row once"),
+        (np.array([3, -1]), "landmark -1: row numbers are counted from 0"),
+        (np.array([-2, -7]), "landmark -7: row numbers are counted from 0"),
     ],
     ids=str,
 )

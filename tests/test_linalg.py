@@ -1,6 +1,7 @@
 """Symmetric eigenproblems: order, the rank rule, the sign rule."""
 
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +37,16 @@ def test_the_leading_part_equals_that_of_the_whole(count):
     assert_allclose(values, SPECTRUM[:kept], atol=1e-13)
     assert vectors.shape == (7, kept)
     assert_allclose(A @ vectors, vectors * values, atol=1e-13)
+
+
+def test_no_eigenvalue_is_lost_where_all_are_nearly_equal(digits):
+    X = digits[:300].astype(float)
+    K = oracles.centred(np.exp(-2 * ((X[:, None] - X[None]) ** 2).sum(axis=2)))
+    for A in (K, np.eye(300), np.eye(300) - 1 / 300):
+        values, vectors = eigh_descending(A.copy(), 5)
+        assert_allclose(values, 1, atol=1e-12)
+        assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-12)
+        assert_allclose(A @ vectors, vectors, atol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])

@@ -95,6 +95,7 @@ def bits(X: np.ndarray[Any, Any], engine: Engine, **options: Any) -> tuple[str, 
 
 
 @every_case
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.cluster)], indirect=True)
 def test_models_and_scores_are_the_same_bytes_everywhere(
     engine: Engine, case: str, digits: np.ndarray[Any, Any]
 ) -> None:
@@ -180,8 +181,6 @@ def test_with_every_row_a_landmark_methods_are_exact(
     full = fitted(X, method=method, kernel=kernel, center=center, size=200, landmarks="uniform", components=10)
     exact = fitted(X, method="exact", kernel=kernel, center=center, components=10)
     np.testing.assert_allclose(full.solution.eigenvalues, exact.solution.eigenvalues, rtol=1e-6)
-    if center and isinstance(method, methods.Nystroem):
-        return  # it extends eigenvectors of the centred W by kernel rows that are not centred
     theirs = scores(exact, X)
     ours = oracles.with_signs_of(scores(full, X), theirs)
     np.testing.assert_allclose(ours, theirs, atol=1e-6 * np.abs(theirs).max())
@@ -420,7 +419,9 @@ def test_adding_rows_is_fitting_all_with_the_same_features(case: str, X: np.ndar
     )
 
 
-@pytest.mark.parametrize("case", ["nystroem", "thesis", "columns", "rff orthogonal", "rff phase", "rff-pca pointwise"])
+@pytest.mark.parametrize(
+    "case", ["nystroem", "thesis", "columns", "rff orthogonal", "rff phase", "rff-pca pointwise", "tensor sketch"]
+)
 def test_signs_follow_those_of_the_model_before_rows_were_added(case: str, X: np.ndarray[Any, Any]) -> None:
     options = OPTIONS | CASES[case]
     half = fitted(X[:300], **options)
@@ -431,6 +432,14 @@ def test_signs_follow_those_of_the_model_before_rows_were_added(case: str, X: np
     followed = agreement[np.abs(agreement) > 0.5]  # a component that turned into another one has no sign to follow
     assert len(followed) >= 3
     assert (followed > 0).all()
+
+
+def test_signs_of_a_tensor_sketch_follow_through_partial_fit(digits: np.ndarray[Any, Any]) -> None:
+    X = digits[:600]
+    kpca = KernelPCA(6, method="rff", kernel="polynomial", degree=2, size=60, random_state=3).partial_fit(X[:300])
+    before = kpca.transform(X)
+    after = kpca.partial_fit(X[300:]).transform(X)
+    assert ((before * after).sum(axis=0) > 0).all()
 
 
 @pytest.mark.parametrize("method", ["columns", "rff", "rff-pca", "nystroem"])
@@ -503,16 +512,15 @@ NO_SPECTRUM = (
     [
         ({"landmarks": np.arange(15.0).reshape(5, 3)}, "landmarks have 3 columns, the array has 64"),
         ({"landmarks": np.zeros((5, 64))}, "landmarks 0 and 1 are the same row: give each row once"),
-        ({"landmarks": np.full((1, 64), np.nan)}, "array of landmarks: row 0, column 0 is NaN"),
-        ({"landmarks": np.full((1, 64), -np.inf)}, "array of landmarks: row 0, column 0 is infinity"),
-        ({"landmarks": np.array([["a"] * 64])}, "array of landmarks holds <U1 values: rows must be real numbers"),
         ({"landmarks": np.empty((0, 64))}, r"landmarks of shape \(0, 64\): give rows like those of the data"),
         ({"landmarks": np.zeros((2, 3, 4))}, r"landmarks of shape \(2, 3, 4\): give rows like those of the data"),
         ({"landmarks": [1, 600]}, "landmark 600 is not a row of the array, whose 600 rows are counted from 0"),
-        ({"landmarks": [4, 1, 4]}, "row numbers for landmarks must be distinct and not negative"),
-        ({"landmarks": [1, -2]}, "row numbers for landmarks must be distinct and not negative"),
-        ({"landmarks": [1.0, 2.0]}, "row numbers for landmarks must be a list of integers"),
-        ({"landmarks": []}, "row numbers for landmarks must be a list of integers"),
+        ({"landmarks": np.array([2**63], np.uint64)}, "landmark 9223372036854775808 is not a row of the array, whose"),
+        ({"landmarks": [4, 1, 4]}, "landmark 4 is given 2 times: give each row once"),
+        ({"landmarks": [1, -2]}, "landmark -2: row numbers are counted from 0"),
+        ({"landmarks": [1.0, 2.0]}, "row numbers for landmarks must be integers, not float64"),
+        ({"landmarks": []}, r"landmarks of shape \(0,\): give at least one row"),
+        ({"landmarks": [[1.0], [2.0, 3.0]]}, r"landmarks: rows of different lengths; give a table \(l, d\)"),
         ({"landmarks": [1, 2, 3], "size": 5}, "size=5, but 3 landmarks are given: leave size out"),
         ({"kernel": function, "landmarks": "kmeans"}, "landmarks='kmeans' takes averages of rows.*'uniform'"),
         ({"size": 0}, "size=0: at least one landmark or random feature is needed"),
@@ -528,19 +536,53 @@ NO_SPECTRUM = (
         ),
         ({"method": "rff", "landmarks": "uniform"}, "'rff' draws random features and has no landmarks: leave landm"),
         ({"method": "rff", "landmarks": OWN_ROWS}, "'rff' draws random features and has no landmarks: leave landmarks"),
-        ({"method": "columns", "landmarks": "kmeans"}, "'columns' takes uniform landmarks only, not 'kmeans'"),
+        (
+            {"method": "columns", "landmarks": "kmeans"},
+            r"^ColumnSampling\(\) takes uniform landmarks only, not 'kmeans'",
+        ),
+        (
+            {"method": methods.Nystroem("thesis", rank=5), "landmarks": "leverage"},
+            r"^Nystroem\(form='thesis', rank=5\) takes uniform landmarks only, not 'leverage'.*use method='nystroem'",
+        ),
+        ({"method": "columns", "landmarks": [1, 2]}, r"^ColumnSampling\(\) takes uniform landmarks only, not 'row-nu"),
+        *[
+            ({"method": "exact", "landmarks": given}, "^method='exact' takes every row for a landmark: leave landmar")
+            for given in ("uniform", "kmeans", landmarks.Uniform(), [1, 2, 3], OWN_ROWS)
+        ],
         *[({"method": "rff", "kernel": name}, NO_SPECTRUM.format(name)) for name in ("linear", "cosine", "sigmoid")],
         ({"method": "rff", "kernel": function}, NO_SPECTRUM.format("function")),
         ({"method": "rff", "kernel": 1 * kernels.Gaussian(1.0) + kernels.Linear()}, NO_SPECTRUM.format("sum")),
         ({"method": "rff-pca", "kernel": "laplacian"}, "'rff-pca' needs the gaussian kernel, not 'laplacian'"),
         ({"solver": "randomized"}, "solver='randomized' is for random features: method='nystroem'"),
-        ({"solver": "randomized", "method": "rff", "n_components": None}, "components=None.*needs a number of comp"),
+        (
+            {"solver": "randomized", "method": "rff", "n_components": None},
+            "the randomized solver, used above 8192 random features or when asked for, needs a number of components, "
+            "not None: give one",
+        ),
         ({"method": "rfff"}, "unknown method 'rfff': did you mean 'rff'"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str, X: np.ndarray[Any, Any]) -> None:
     with pytest.raises(SpecError, match=f"(?s){message}"):
         KernelPCA(**{"n_components": 5, **options}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.full((1, 64), np.nan), "array of landmarks: row 0, column 0 is NaN"),
+        (np.full((1, 64), -np.inf), "array of landmarks: row 0, column 0 is infinity"),
+        (np.array([["a"] * 64]), "array of landmarks holds <U1 values: rows must be real numbers"),
+    ],
+    ids=["NaN", "infinity", "text"],
+)
+def test_landmarks_that_are_not_numbers_are_an_error_of_the_data(
+    given: np.ndarray[Any, Any], message: str, X: np.ndarray[Any, Any]
+) -> None:
+    with pytest.raises(DataError, match=message):
+        FitSpec.checked(landmarks=given)
+    with pytest.raises(DataError, match=message):
+        KernelPCA(5, landmarks=given).fit(X)
 
 
 @pytest.mark.parametrize("method", [methods.RandomFeatures("phase"), methods.PrincipalFeatures(form="phase")], ids=str)
@@ -552,8 +594,9 @@ def test_a_tensor_sketch_may_have_any_number_of_features(X: np.ndarray[Any, Any]
     assert fitted(X, method="rff", kernel="polynomial", size=61).features.size == 61
 
 
-def test_a_kernel_that_rpcholesky_cannot_take_is_told(X: np.ndarray[Any, Any]) -> None:
-    options = {"kernel": "sigmoid", "gamma": 3e-4, "coef0": -1.0, "landmarks": "rpcholesky"}
+@pytest.mark.parametrize("over", ["sample", "all"])
+def test_a_kernel_that_rpcholesky_cannot_take_is_told(over: Any, X: np.ndarray[Any, Any]) -> None:
+    options = {"kernel": "sigmoid", "gamma": 3e-4, "coef0": -1.0, "landmarks": landmarks.RPCholesky(over=over)}
     with pytest.raises(SpecError, match=r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -0\.\d+"):
         fitted(X, **options)
 
@@ -571,6 +614,33 @@ def test_an_indefinite_kernel_says_how_negative_with_every_landmark_method(
 ) -> None:
     with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\d+(\.\d+)? of the largest"):
         fitted(X, method=method, kernel="sigmoid", gamma=3e-4, coef0=-1.0)
+
+
+def nothing(A: Any, B: Any) -> Any:
+    return np.zeros((len(A), len(B)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        *[(name, "matrix of the landmarks has no positive") for name in ("uniform", "leverage", "basic-patterns")],
+        ("rpcholesky", r"k\(x, x\) is zero for all sampled rows, so there is nothing to choose landmarks by"),
+        (landmarks.RPCholesky(over="all"), "matrix of the landmarks has no positive eigenvalue"),
+    ],
+    ids=str,
+)
+def test_a_kernel_that_is_zero_is_an_error_of_the_data(rule: Any, message: str, X: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(DataError, match=message):
+        fitted(X[:50], kernel=nothing, landmarks=rule, size=10, components=2)
+
+
+def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits: np.ndarray[Any, Any]) -> None:
+    kpca = KernelPCA(5, method="exact", sigma=0.5)
+    with pytest.warns(NarrowKernelWarning):
+        kpca.fit(digits[:300])
+    np.testing.assert_allclose(kpca.eigenvalues_, 1, rtol=1e-6)
+    training = kpca.transform(digits[:300])
+    np.testing.assert_allclose(training.T @ training, np.eye(5), atol=5e-3)  # kernel values in float32
 
 
 def test_rows_that_are_all_landmarks_elsewhere_are_refused(X: np.ndarray[Any, Any]) -> None:

@@ -132,6 +132,12 @@ def test_the_exact_method_reads_every_row_once():
         ({"standardize": True}, 50, 2),
         ({"method": "rff", "solver": "randomized"}, 50, PASSES),
         ({"method": "rff", "size": 8194}, 50, PASSES),
+        ({"method": "rff", "solver": "randomized", "size": 20, "components": 10}, 50, 1),
+        ({"method": "rff", "solver": "randomized", "size": 40, "components": 10}, 50, 2),
+        ({"method": "rff", "solver": "randomized", "size": 42, "components": 10}, 50, 3),
+        ({"method": "rff-pca", "solver": "randomized", "size": 60, "components": 10}, 50, 1 + 3),
+        ({"method": "rff", "solver": "randomized", "size": 62, "components": 10}, 50, 4),
+        ({"method": "rff", "solver": "randomized", "size": 82, "components": 10}, 50, 4),
         ({"method": "rff", "size": 8194, "solver": "dense"}, 50, 1),
         ({"method": "rff-pca", "size": 8194}, 50, 1 + PASSES),
         ({"landmarks": "rpcholesky"}, 50, 1),
@@ -166,6 +172,13 @@ def test_the_choice_of_landmarks_is_planned_for(rule):
     assert fit_bytes(landmarks=rule, size=2000) >= fit_bytes(landmarks="uniform", size=2000)
 
 
+def test_standardising_holds_a_scaled_copy_of_the_sample():
+    options = {"landmarks": "uniform", "size": 100, "threads": 1}
+    sample = 20_000 * 800 * 4
+    added = fit_bytes(d=800, **options, standardize=True) - fit_bytes(d=800, **options)
+    assert sample <= added <= 1.5 * sample
+
+
 def test_the_factor_of_rpcholesky_is_planned_for():
     assert fit_bytes(landmarks="rpcholesky", size=1000, threads=1) > INTERPRETER_BYTES + 1.4 * 8 * 1000 * 20_000
 
@@ -190,5 +203,5 @@ def test_the_suggested_size_of_every_method_fits(method):
 
 
 def test_a_sketch_without_a_number_of_components_is_refused_before_anything_is_read():
-    with pytest.raises(SpecError, match=r"components=None: .*needs a number of components"):
+    with pytest.raises(SpecError, match=r"randomized solver.* needs a number of components, not None"):
         plan_fit(rows(10**6), FitSpec.checked(method="rff", size=8194, components=None), 1)

@@ -9,6 +9,8 @@ from bigkpca.numerics.features import PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.principal import BIAS, PrincipalAxes, axes_of_covariance
 
+MANY = 10**6  # frequencies, more than axes
+
 
 def rows(seed, n=80, d=6):
     rng = np.random.default_rng(seed)
@@ -74,20 +76,26 @@ def test_axes_that_are_not_known_are_part_of_the_residual():
 def test_directions_are_the_fewest_whose_rest_biases_the_kernel_by_a_fiftieth(seed, sigma):
     variances = np.sort(np.random.default_rng(seed).exponential(size=30))[::-1] * 0.7 ** np.arange(30)
     enough = [k for k in range(31) if np.sqrt((variances[k:] ** 2).sum()) / sigma**2 <= BIAS]
-    assert known(variances).directions(sigma, 0) == enough[0]
+    assert known(variances).directions(sigma, 0, MANY) == enough[0]
     assert 0 < enough[0] < 30
 
 
 @pytest.mark.parametrize(("components", "expected"), [(1, 2), (2, 2), (3, 3), (4, 4), (9, 4)])
 def test_there_are_as_many_directions_as_components_where_there_are_axes(components, expected):
-    assert known([4, 1, 1e-4, 1e-4]).directions(1.0, components) == expected
+    assert known([4, 1, 1e-4, 1e-4]).directions(1.0, components, MANY) == expected
+
+
+@pytest.mark.parametrize(("frequencies", "expected"), [(1, 1), (3, 3), (4, 4), (5, 4)])
+def test_there_are_no_more_directions_than_frequencies(frequencies, expected):
+    assert known([4, 1, 0.5, 0.25]).directions(1.0, 1, frequencies) == expected  # by their bias
+    assert known([4, 1e-4, 1e-4, 1e-4]).directions(1.0, 9, frequencies) == expected  # by the components asked for
 
 
 def test_bias_counts_squares_of_variances_in_units_of_sigma_squared():
     axes = known([1.0, 0.012, 0.016])  # the last two together: exactly 0.02
-    assert axes.directions(1.001, 0) == 1
-    assert axes.directions(0.999, 0) == 2
-    assert known([100.0, 1.2, 1.6]).directions(10.01, 0) == 1
+    assert axes.directions(1.001, 0, MANY) == 1
+    assert axes.directions(0.999, 0, MANY) == 2
+    assert known([100.0, 1.2, 1.6]).directions(10.01, 0, MANY) == 1
 
 
 def test_variance_on_unknown_axes_counts_as_if_it_lay_on_axes_like_the_last():
@@ -96,7 +104,7 @@ def test_variance_on_unknown_axes_counts_as_if_it_lay_on_axes_like_the_last():
     seen = known([1.0] * 5 + [0.01], of=truth.total)
     for sigma in (1.0, 2.0, 2.2, 2.3, 3.0):
         tail = np.sqrt((truth.variances[5:] ** 2).sum()) / sigma**2
-        assert seen.directions(sigma, 0) == (5 if tail <= BIAS else 6)
+        assert seen.directions(sigma, 0, MANY) == (5 if tail <= BIAS else 6)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -104,8 +112,8 @@ def test_variance_on_unknown_axes_counts_as_if_it_lay_on_axes_like_the_last():
 def test_fewer_known_axes_never_lead_to_fewer_directions(seed, q):
     variances = np.sort(np.random.default_rng(seed).exponential(size=60))[::-1]
     for sigma in (1.0, 5.0, 12.0, 15.0):
-        needed = known(variances).directions(sigma, 0)
-        assert known(variances[:q], of=variances.sum()).directions(sigma, 0) >= min(needed, q)
+        needed = known(variances).directions(sigma, 0, MANY)
+        assert known(variances[:q], of=variances.sum()).directions(sigma, 0, MANY) >= min(needed, q)
 
 
 @pytest.mark.parametrize("seed", range(10))

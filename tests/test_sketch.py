@@ -121,6 +121,31 @@ def test_the_next_block_spans_what_the_image_adds(seed):
 
 
 @seeds
+def test_an_image_that_adds_nothing_gives_no_next_block(seed):
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.normal(size=(30, 8)))[0]
+    for image in (np.zeros((30, 8)), basis, basis @ rng.normal(size=(8, 8)), 1e-9 * basis):
+        assert next_block(basis, image).shape == (30, 0)
+    partly = next_block(basis, np.column_stack([basis, rng.normal(size=30)]))
+    assert partly.shape == (30, 1)
+    assert_allclose(basis.T @ partly, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("D", [5, 40])
+def test_the_zero_operator_has_orthonormal_eigenvectors_too(D):
+    widths = []
+
+    def apply(Q):
+        widths.append(Q.shape[1])
+        return 0 * Q
+
+    values, vectors = leading_eigenpairs(apply, D, 4, np.random.default_rng(0))
+    assert_array_equal(values, np.zeros(4))
+    assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-12)
+    assert len(widths) == 1
+
+
+@seeds
 def test_rayleigh_and_ritz_take_the_eigenpairs_of_the_compression(seed):
     A, _ = positive(seed, 30)
     basis = np.linalg.qr(np.random.default_rng(seed).normal(size=(30, 12)))[0]

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods
+from bigkpca.pipeline import fit_rows
+from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 
 
@@ -132,10 +135,12 @@ def test_options_are_read_as_people_type_them(option, typed, value):
             "method='exact' takes every row for a landmark: leave landmarks out",
         ),
         ({"method": "exact", "landmarks": np.eye(3)}, "method='exact' takes every row for a landmark"),
+        ({"method": "exact", "landmarks": "uniform"}, "method='exact' takes every row for a landmark"),
         ({"landmarks": np.eye(3), "size": 4}, "size=4, but 3 landmarks are given: leave size out"),
-        ({"landmarks": [3, 3]}, "row numbers for landmarks must be distinct and not negative"),
-        ({"landmarks": [-3]}, "row numbers for landmarks must be distinct and not negative"),
-        ({"landmarks": [0.5]}, "row numbers for landmarks must be a list of integers"),
+        ({"landmarks": [3, 3]}, "landmark 3 is given 2 times: give each row once"),
+        ({"landmarks": [-3]}, "landmark -3: row numbers are counted from 0"),
+        ({"landmarks": [0.5]}, "row numbers for landmarks must be integers, not float64"),
+        ({"landmarks": []}, "give at least one row"),
         ({"landmarks": [[1.0, 2.0], [1.0, 2.0]]}, "landmarks 0 and 1 are the same row"),
     ],
 )
@@ -348,6 +353,31 @@ def test_landmarks_of_the_caller_go_through_json_and_back():
     assert by_rows.to_dict() != FitSpec.checked(landmarks=own + 1).to_dict()
 
 
+def test_specs_with_landmarks_of_the_caller_are_equal_where_the_landmarks_are():
+    own, numbers = np.array([[1.5, 2.0], [3.0, -4.0]]), np.array([7, 3])
+    rows = FitSpec.checked(landmarks=own)
+    assert rows == FitSpec.checked(landmarks=own.copy()) == FitSpec.checked(landmarks=own.tolist())
+    assert hash(rows.landmarks) == hash(FitSpec.checked(landmarks=own.copy()).landmarks)
+    assert FitSpec.checked(landmarks=numbers) == FitSpec.checked(landmarks=[7, 3])
+    others = [own[::-1], own[:1], own + 1, numbers, numbers[::-1], numbers + 1, "uniform"]
+    for i, one in enumerate(others):
+        assert FitSpec.checked(landmarks=one) != rows
+        for other in others[:i]:
+            assert FitSpec.checked(landmarks=one) != FitSpec.checked(landmarks=other)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_the_spec_of_a_model_is_the_one_it_was_fitted_with(dtype, digits):
+    X = digits[:200].astype(dtype)
+    for given in (X[5:45], X[5:45] + 0.3, np.arange(5, 45), "kmeans"):
+        spec = FitSpec.checked(components=3, landmarks=given)
+        model = fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
+        again = FitSpec.of(model)
+        assert again.to_dict() == model.provenance["spec"] == spec.to_dict()
+        if not isinstance(given, str):
+            assert again == spec
+
+
 def test_lists_and_arrays_of_landmarks_are_the_same_request():
     numbers = [FitSpec.checked(landmarks=own).to_dict() for own in ([1, 2], (1, 2), np.array([1, 2], np.uint8))]
     rows = [
@@ -379,7 +409,9 @@ def test_eigenpairs_come_from_a_sketch_above_8192_random_features(options, D, ra
 @pytest.mark.parametrize(("solver", "D"), [("auto", 8194), ("randomized", 100)])
 def test_a_sketch_needs_a_number_of_components(components, solver, D):
     spec = FitSpec.checked(method="rff", components=components, solver=solver)
-    with pytest.raises(SpecError, match=f"components={components}: .*needs a number of components; give one"):
+    with pytest.raises(
+        SpecError, match=f"randomized solver.* needs a number of components, not {components}: give one"
+    ):
         spec.randomized(D)
 
 
