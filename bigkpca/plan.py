@@ -62,14 +62,15 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
     sample = m * d * rows.dtype.itemsize
     held = _map_bytes(spec, d, D, itemsize)
-    stages = [sample + _choosing_bytes(spec, m, d, D, itemsize) + (m * d * itemsize if spec.standardize else 0)]
+    scaled = m * d * itemsize if spec.standardize else 0  # a copy, for the median
+    stages = [sample + scaled + _choosing_bytes(spec, m, d, D, itemsize)]
     passes = 0
     if spec.exact:
         stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
         passes, working = _pass(rows, D, held, itemsize, threads, partial, _sketch_width(spec, D))
-        stages.append(held + working)
+        stages.append(held + scaled + working)  # allocators keep what held the copy
     if isinstance(spec.method_value, PrincipalFeatures):
         wide = d > DENSE_MOST_FEATURES
         more, working = _pass(rows, d, 0, itemsize, threads, partial, _AXES_WIDTH if wide else None)

@@ -237,3 +237,16 @@ def test_passes_over_blocks_give_the_eigenpairs_of_the_scatter(seed, center):
     expected = np.linalg.eigvalsh(centred.T @ centred)[::-1][:6]
     assert_allclose(values, expected, rtol=1e-6)
     assert_allclose(np.linalg.norm(centred @ vectors, axis=0) ** 2, values, rtol=1e-9)
+
+
+def test_a_spectrum_that_falls_fast_takes_no_more_products_than_blocks_fit_into_the_space():
+    calls = []
+    diagonal = 0.3 ** np.arange(40.0)
+
+    def apply(Q):
+        calls.append(Q.shape)
+        return diagonal[:, None] * Q
+
+    values, _ = leading_eigenpairs(apply, 40, 4, np.random.default_rng(0))
+    assert len(calls) == 3  # of 14 columns each
+    assert_allclose(values, diagonal[:4], rtol=1e-9)

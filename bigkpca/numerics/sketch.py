@@ -88,7 +88,7 @@ def leading_eigenpairs(
     """
     Q = starting_block(D, min(D, count + OVERSAMPLING), rng)
     basis, images = np.empty((D, 0)), np.empty((D, 0))
-    for _ in range(passes):
+    for _ in range(min(passes, -(-D // Q.shape[1]))):  # more blocks than that do not fit into R^D
         image = apply(Q)
         basis, images = np.hstack([basis, Q]), np.hstack([images, image])
         Q = next_block(basis, image)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv, gammaln, kve, ndtr
 
-from bigkpca.errors import Array
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.base import (
     Distance,
     Draws,
@@ -118,6 +118,9 @@ class Laplacian(_Stationary):
         return np.tan(np.pi * (ndtr(draws.normals()) - 0.5)) / self.sigma
 
 
+_LARGEST_NU = 100  # beyond it the Bessel functions of double precision overflow
+
+
 @dataclass(frozen=True)
 class Matern(_Stationary):
     """k(x, y) = 2^(1-nu) / Γ(nu) · s^nu K_nu(s), s = sqrt(2 nu) |x - y| / sigma; K_nu the modified Bessel function.
@@ -131,6 +134,8 @@ class Matern(_Stationary):
 
     def __post_init__(self) -> None:
         require_positive(self, sigma=self.sigma, nu=self.nu)
+        if self.nu > _LARGEST_NU:
+            raise SpecError(f"Matern: nu={self.nu} is above {_LARGEST_NU}, where it is the Gaussian to 0.3 %: use that")
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         polynomial = {0.5: _matern_12, 1.5: _matern_32, 2.5: _matern_52}.get(self.nu, self._bessel)
