@@ -123,7 +123,7 @@ def test_longer_kernels_have_smaller_frequencies(coupling, kernel):
 
 
 @every_coupling
-@pytest.mark.parametrize("nu", [0.01, 0.003, 200.0])
+@pytest.mark.parametrize("nu", [0.01, 0.003, 100.0])
 def test_frequencies_of_extreme_matern_kernels_are_finite(nu, coupling):
     W = draw_frequencies(Matern(1.0, nu), coupling, 500, 3, np.random.default_rng(0))
     assert np.isfinite(W).all()
