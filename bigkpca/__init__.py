@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from bigkpca import arrays
     from bigkpca.estimator import KernelPCA
     from bigkpca.numerics import kernels, landmarks, measures, methods
-    from bigkpca.pipeline import fit, transform
+    from bigkpca.pipeline import evaluate, fit, transform
     from bigkpca.store_model import load_model as load
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
+    "evaluate": ("bigkpca.pipeline", "evaluate"),
     "fit": ("bigkpca.pipeline", "fit"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
@@ -32,7 +33,7 @@ _PUBLIC = {
     "load": ("bigkpca.store_model", "load_model"),
     "transform": ("bigkpca.pipeline", "transform"),
 }
-__all__ = ["KernelPCA", "arrays", "fit", "kernels", "landmarks", "load", "measures", "methods", "transform"]
+__all__ = ["KernelPCA", "arrays", "evaluate", "fit", "kernels", "landmarks", "load", "measures", "methods", "transform"]
 
 
 def __getattr__(name: str) -> Any:

@@ -169,8 +169,8 @@ def _next_block(basis: list[Array], images: list[Array]) -> Array:
 
 def _ritz(basis: list[Array], images: list[Array], k: int) -> tuple[Array, Array]:
     with single_threaded_blas:
-        values, V = sketch.rayleigh_ritz(np.hstack(basis), np.hstack(images), k)
-    return np.sqrt(np.maximum(values, 0)), V
+        found = sketch.rayleigh_ritz(np.hstack(basis), np.hstack(images), k)
+    return np.sqrt(np.maximum(found.values, 0)), found.vectors
 
 
 def _left(chunk: _Chunk, s: Array, V: Array) -> Array:

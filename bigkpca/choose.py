@@ -27,13 +27,13 @@ from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.principal import PrincipalAxes, axes_of_covariance
-from bigkpca.numerics.sketch import leading_eigenpairs
+from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.passes import action_of, columns_of, draws_by_residual, fit_blocks, mean_features, moments_of, read_rows
 from bigkpca.sources import Rows
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
 # What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
-_SAMPLE, _PAIRS, _LANDMARKS, _FREQUENCIES, _PROPOSALS, _ALPHA, SKETCH = range(7)
+_SAMPLE, _PAIRS, _LANDMARKS, _FREQUENCIES, _PROPOSALS, _ALPHA, SKETCH, PROBES = range(8)
 _SHIFT_ROWS = 1024  # give a mean feature row near enough to the mean of all; the whole sample would cost 0.3 s
 _ALPHA_ROWS = 101  # the thesis's sample for its alpha
 _MOST_SKETCHED_AXES = 512
@@ -339,10 +339,13 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine,
         seen[:] = [action]
         return action.applied(Q, shift, center=True)
 
-    values, axes = leading_eigenpairs(apply, d, count, random_stream(spec.seed, SKETCH))
+    start = starting_block(d, min(d, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    found = leading_eigenpairs(apply, start, count)
     (action,) = seen
     n, mean = action.count, action.mean(shift)
-    return PrincipalAxes(mean, axes, values / n, (action.squares_about_zero(shift) - n * float(mean @ mean)) / n)
+    return PrincipalAxes(
+        mean, found.vectors, found.values / n, (action.squares_about_zero(shift) - n * float(mean @ mean)) / n
+    )
 
 
 def _correction(

@@ -176,16 +176,42 @@ def _readable(key: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+_SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate")  # facts that `_print_spectrum` shows
+
+
 def _print_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    pairs = list(zip(facts["eigenvalues"], facts["explained_variance_ratio"], strict=True))
-    click.echo("component   eigenvalue   share of variance   cumulative")
+    """Eigenvalues with their proven bounds and one word of trust for each, then how wrong the whole is."""
+    proven, estimated = facts["certificate"]["proven"], facts["certificate"]["estimated"]
+    values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
+    highest, trust = proven["eigenvalue_upper"], estimated["trust"]
+    click.echo(
+        "component   eigenvalue   share of variance   cumulative"
+        + ("   proven at most" if highest else "")
+        + ("   trust" if trust else "")
+    )
     total = 0.0
-    for number, (value, share) in enumerate(pairs[:rows], 1):
-        total += share
-        click.echo(f"{number:>9}   {value:>#10.5g}   {share:>16.2%}   {total:>10.2%}")
-    if len(pairs) > rows:
-        rest = sum(share for _, share in pairs[rows:])
-        click.echo(f"  {rows + 1} to {len(pairs)}" + f"{rest:>30.2%}   {total + rest:>10.2%}")
+    for number in range(min(rows, len(values))):
+        total += shares[number]
+        click.echo(
+            f"{number + 1:>9}   {values[number]:>#10.5g}   {shares[number]:>16.2%}   {total:>10.2%}"
+            + (f"   {highest[number]:>#14.5g}" if highest else "")
+            + (f"   {trust[number]}" if trust else "")
+        )
+    if len(values) > rows:
+        rest = sum(shares[rows:])
+        words = [f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")] if trust else []
+        gap = " " * 17 if highest else ""
+        click.echo(
+            f"  {rows + 1} to {len(values)}" + f"{rest:>30.2%}   {total + rest:>10.2%}{gap}   " + ", ".join(words)
+        )
+    if proven["residuals"] is not None:
+        click.echo(f"largest relative residual: {max(proven['residuals']):.2g} (proven)")
+    if proven["relative_trace_error"] is not None:
+        click.echo(
+            f"unexplained by the landmarks: {proven['relative_trace_error']:.2%} of the variance at most (proven)"
+        )
+    if estimated["leave_one_out_residual"] is not None:
+        click.echo(f"residual of a new row: {estimated['leave_one_out_residual']:.3g} of k(x, x) (estimated)")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -229,7 +255,7 @@ def info(path: str, array: str | None, as_json: bool) -> None:
     if as_json or facts["kind"] != "model":
         _print(facts, as_json)
         return
-    _print({key: facts[key] for key in facts if key not in ("eigenvalues", "explained_variance_ratio")}, False)
+    _print({key: facts[key] for key in facts if key not in _SPECTRUM}, False)
     _print_spectrum(facts)
 
 
@@ -306,6 +332,32 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
 
     scores = pipeline.transform(model, data, out, progress=Report(quiet), **options)
     _print({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
+
+
+@main.command()
+@click.argument("model")
+@click.argument("data")
+@click.option("--sample", type=click.IntRange(2), default=500, show_default=True, help="Rows with exact kernels.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the sample.")
+@_json
+@_running
+def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
+    from bigkpca import pipeline
+
+    del options["memory"]
+    found = pipeline.evaluate(model, data, progress=Report(quiet), **options)
+    if as_json:
+        click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
+        return
+    click.echo(f"estimates from {found.sampled:,} of {found.rows:,} rows, with standard errors")
+    click.echo("component   eigenvalue              relative residual")
+    for number, line in enumerate(zip(found.eigenvalues, found.standard_errors, found.residuals, strict=True), 1):
+        value, error, residual = line
+        click.echo(f"{number:>9}   {value:>#10.5g} ± {error:<#9.2g}   {residual:>17.2g}")
+    frobenius, total = found.frobenius, found.total_variance
+    click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
+    click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")
 
 
 @main.command()

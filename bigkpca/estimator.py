@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bigkpca import arrays, passes, pipeline, store_model
 from bigkpca.engine import Silent, open_engine, parse_bytes
 from bigkpca.errors import Array
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
@@ -35,6 +36,8 @@ _FIELDS = {
     "standardize": "standardize",
     "dtype": "dtype",
     "solver": "solver",
+    "refine": "refine",
+    "residual_tol": "residual_tol",
     "random_state": "seed",
     "block_rows": "block_rows",
 }
@@ -75,6 +78,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Precision of block work; None takes that of the data, at least float32.
     solver : "auto", "dense" or "randomized"
         Eigensolver of random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
+    refine : int
+        Products with the exact Gram matrix after the fit, at most; the model then keeps its rows.
+    residual_tol : float
+        Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
     random_state : int, RandomState or None
         None draws a seed, which the model records.
     block_rows : int or None
@@ -85,7 +92,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     Attributes
     ----------
     eigenvalues_ (r,), explained_variance_ratio_ (r,), n_components_, landmarks_ (l, d; None for random features),
-    kernel_, sigma_, model_, n_features_in_, feature_names_in_ (of frames).
+    kernel_, sigma_, certificate_, model_, n_features_in_, feature_names_in_ (of frames).
 
     Passes over the data: a bounded sample and one more; standardize and rff-pca add one each, the randomized solver
     three, landmarks.RPCholesky(over="all") as many as it needs. Source: `docs/numerics.md`.
@@ -108,6 +115,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         standardize: bool = False,
         dtype: Any = None,
         solver: str = "auto",
+        refine: int = 0,
+        residual_tol: float = 1e-2,
         random_state: Any = None,
         block_rows: int | None = None,
         memory_limit: str | int | None = None,
@@ -126,6 +135,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.standardize = standardize
         self.dtype = dtype
         self.solver = solver
+        self.refine = refine
+        self.residual_tol = residual_tol
         self.random_state = random_state
         self.block_rows = block_rows
         self.memory_limit = memory_limit
@@ -221,6 +232,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def explained_variance_ratio_(self) -> Array:
         """eigenvalues_ / an upper bound on the trace, (r,): never too large."""
         return self.model_.solution.explained_variance_ratio
+
+    @property
+    def certificate_(self) -> Certificate:
+        """How wrong the fit can be: bounds, estimates, and a word for each component."""
+        return self.model_.certificate
 
     @property
     def n_components_(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bigkpca import store, store_features, store_model
 from bigkpca.blocks import split
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.sources import NpyRows, ZarrRows, open_rows
 from bigkpca.spec import FitSpec
@@ -46,8 +47,33 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
+        "certificate": certificate_info(model.certificate),
         "digest": store_model.model_digest(model),
         "bytes": _stored_bytes(path),
+    }
+
+
+def certificate_info(certificate: Certificate) -> dict[str, Any]:
+    """The certificate as JSON-ready values, proven ones apart from estimates; None where nothing can be said."""
+    arrays = {name: values.tolist() for name, values in certificate.arrays().items()}
+    proven = (
+        "eigenvalue_lower",
+        "eigenvalue_upper",
+        "explained_variance_ratio_lower",
+        "explained_variance_ratio_upper",
+    )
+    estimated = ("learning_curve", "stability")
+    return {
+        "proven": {
+            "trace_error": certificate.trace_error,
+            "relative_trace_error": certificate.relative_trace_error,
+            **{name: arrays.get(name) for name in (*proven, "residuals")},
+        },
+        "estimated": {
+            **{name: arrays.get(name) for name in estimated},
+            "leave_one_out_residual": certificate.leave_one_out_residual,
+            "trust": certificate.trust,
+        },
     }
 
 

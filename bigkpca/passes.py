@@ -15,6 +15,8 @@ from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.engine import Engine, Progress, Task, shared
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.cholesky import Factor
+from bigkpca.numerics.evaluation import Probes, Sums, block_sums
+from bigkpca.numerics.exact import add_strip
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
@@ -194,6 +196,71 @@ def _draws(
             picks = rng.choice(len(X), len(slots), p=left / share)
             drawn[slots], residuals[slots] = X[picks], left[picks]
     return Draws(drawn, residuals, total, trace)
+
+
+def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine, progress: Progress) -> Sums:
+    """The sums over all rows that an evaluation by these probes needs: one pass."""
+    shared_values = shared(model), shared(given)
+    tasks = [
+        Task(_sums, (rows.part(b.start, b.stop), b, *shared_values), len(b)) for b in fit_blocks(rows, model.block_rows)
+    ]
+    found: Sums = engine.total("evaluating", tasks, progress)
+    return found
+
+
+def _sums(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
+    X_tiles, most_rows = block_tiles(rows, block, model.features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = block_sums(X_tiles, model.features, model.solution, given, most_rows)
+    check_overflow(sums.KY, _named(rows, block))
+    return sums
+
+
+_STRIP_ROWS = 2048
+
+
+def gather(rows: Rows, columns: Columns, engine: Engine, progress: Progress) -> Array:
+    """All rows, shifted and scaled, in memory (n, d): one pass."""
+    given = shared(columns)
+    tasks = [Task(_shifted, (rows.part(b.start, b.stop), b, given), len(b)) for b in fit_blocks(rows, None)]
+    return np.concatenate(engine.each("gathering rows", tasks, progress))
+
+
+def _shifted(rows: Rows, block: Block, columns: Columns) -> Array:
+    X_tiles, most_rows = block_tiles(rows, block, columns)
+    return np.concatenate([V.copy() for V, _ in columns.tiles(X_tiles, most_rows)])
+
+
+def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progress: Progress, title: str) -> Array:
+    """K B (n, c), float64, for the kernel and the rows of `columns`, tile by tile: n² / 2 kernels.
+
+    A task takes one strip of tiles from the upper half of K and one from its end, so that all tasks are alike; it reads
+    the rows of the strip and of all later ones, a block at a time.
+    """
+    strips = split(rows.shape[0], _STRIP_ROWS)  # whatever the chunks of the source: in memory there are none
+    given = shared(columns), shared(B.astype(columns.dtype))
+    tasks = []
+    for first in range((len(strips) + 1) // 2):
+        own = sorted({first, len(strips) - 1 - first})
+        parts = [rows.part(strip.start, strip.stop) for strip in strips[first:]]
+        work = sum(len(strips[i]) for i in own)
+        tasks.append(Task(_strips, (strips[first:], [i - first for i in own], *given, *parts), work))
+    product: Array = engine.total(title, tasks, progress)
+    return product
+
+
+def _strips(strips: tuple[Block, ...], own: list[int], columns: Columns, B: Array, *parts: Rows) -> Array:
+    out = np.zeros(B.shape)
+    tile = tile_rows(columns.columns, len(strips[0]), columns.dtype.itemsize)
+
+    def loaded(i: int) -> tuple[slice, Array]:
+        block = strips[i]
+        return slice(block.start, block.stop), columns.shifted(parts[i].block(block.start, block.stop))
+
+    for i in own:
+        rows, X = loaded(i)
+        add_strip(out, columns.kernel, B, rows, X, map(loaded, range(i + 1, len(strips))), tile)
+    return out
 
 
 def block_scores(rows: Rows, block: Block, model: Model) -> Array:

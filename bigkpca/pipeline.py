@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bigkpca import store, store_features, store_model
 from bigkpca.blocks import Block, split
-from bigkpca.choose import SKETCH, choose, random_stream
+from bigkpca.choose import PROBES, SKETCH, choose, random_stream
 from bigkpca.engine import (
     Engine,
     Progress,
@@ -23,23 +24,37 @@ from bigkpca.engine import (
     single_threaded_blas,
 )
 from bigkpca.errors import Array, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
-from bigkpca.numerics import solvers
+from bigkpca.numerics import certificate, evaluation, solvers
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.sketch import Action, leading_eigenpairs
+from bigkpca.numerics.sketch import OVERSAMPLING, Action, Ritz, leading_eigenpairs, starting_block
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import action_of, block_scores, check_columns, moments_of
+from bigkpca.passes import (
+    action_of,
+    block_scores,
+    check_columns,
+    gather,
+    gram_product,
+    moments_of,
+    read_rows,
+    score_rows,
+    sums_with,
+)
 from bigkpca.plan import largest_size_that_fits, plan_fit, plan_transform
-from bigkpca.sources import Rows, anonymous, open_rows
-from bigkpca.spec import FitSpec
+from bigkpca.sources import ArrayRows, Rows, anonymous, open_rows
+from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 Path = str | os.PathLike[str]
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
+_MOST_PRODUCTS = 20
 
 
 def fit(
@@ -113,6 +128,9 @@ def fit_rows(
     IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the
     Gram matrix is close to the identity.
     """
+    if spec.matrix_free(rows.shape[0]):
+        start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity)
+        return _by_products(rows, start, spec, engine, progress)
     _note_lowered(spec, rows.shape[0], progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
         chosen = choose(rows, spec, engine, progress)
@@ -120,7 +138,55 @@ def fit_rows(
     _warn_if_indefinite(solution)
     _warn_if_narrow(chosen.features.kernel, chosen.unexplained, solution.unexplained)
     provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows), "content": digest}
-    return Model(chosen.features, solution, moments, provenance)
+    with single_threaded_blas:
+        certified = certify(moments, chosen.features, solution, spec)
+    return Model(chosen.features, solution, moments, certified, provenance)
+
+
+def _by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """Exact eigenpairs by products with the Gram matrix, of n² / 2 kernels, from an approximate model's scores."""
+    assert isinstance(spec.components, int)
+    columns = start.features.as_columns()
+    X = gather(rows, columns, engine, progress)
+    # Threads share the rows in memory; workers read theirs from the source, block by block.
+    here = (ArrayRows(X), replace(columns, offset=np.zeros(columns.columns), scale=None))
+    source, seen = (rows, columns) if engine.client else here
+    n, row_sums = len(X), np.zeros(len(X))
+
+    def apply(Q: Array) -> Array:
+        nonlocal row_sums
+        first = not row_sums.any()
+        B = np.column_stack([Q - Q.mean(axis=0) if spec.center else Q, *([np.ones(n)] if first else [])])
+        product = gram_product(source, seen, B, engine, progress, "products with the Gram matrix")
+        if first:
+            row_sums = product[:, -1].copy()  # not a view, which would keep the product
+        product = product[:, : Q.shape[1]]
+        return product - product.mean(axis=0) if spec.center else product
+
+    def told(found: Ritz) -> None:
+        progress.note(f"product {found.products}: largest relative residual {found.residuals.max():.1e}")
+
+    scores = score_rows(rows, start, engine, progress).astype(np.float64)
+    missing = min(spec.components + OVERSAMPLING, n) - scores.shape[1]
+    if missing > 0:  # the approximate model had not enough landmarks: random directions beside its scores
+        scores = np.hstack([scores, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
+    most = spec.refine or _MOST_PRODUCTS
+    with single_threaded_blas:
+        found = leading_eigenpairs(apply, scores, spec.components, most=most, tol=spec.residual_tol, told=told)
+    diagonal = float(columns.kernel.diagonal(X).sum())
+    tolerance = rank_tolerance(columns.dtype)
+    solution = solvers.of_eigenvectors(
+        found.values, found.vectors, row_sums / n, diagonal, center=spec.center, tolerance=tolerance
+    )
+    features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
+    provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
+    return Model(
+        features,
+        solution,
+        None,
+        certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)]),
+        provenance,
+    )
 
 
 def _solve(
@@ -144,6 +210,21 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec) -> Solut
     return found
 
 
+def certify(moments: Moments | None, features: FeatureMap, solution: Solution, spec: FitSpec) -> Certificate:
+    """What the moments prove and suggest about the error; nothing for the randomized solver, which leaves none."""
+    method, tolerance = spec.method_value, rank_tolerance(features.dtype)
+    if spec.exact:
+        return certificate.of_gram(solution)
+    if moments is None:
+        return Certificate()
+    if isinstance(features, KernelRows):
+        uniform = isinstance(spec.landmark_rule(), Uniform)
+        return certificate.of_landmarks(
+            method, moments, features, solution, center=spec.center, tolerance=tolerance, uniform=uniform
+        )
+    return certificate.of_random_features(method, moments, features, solution, center=spec.center, tolerance=tolerance)
+
+
 def _solve_by_sketch(
     rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Solution, str]:
@@ -155,8 +236,9 @@ def _solve_by_sketch(
         actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
         return actions[0][0].applied(Q, near_mean, spec.center)
 
-    count = min(spec.components, features.size)
-    values, vectors = leading_eigenpairs(apply, features.size, count, random_stream(spec.seed, SKETCH))
+    D, count = features.size, min(spec.components, features.size)
+    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    found = leading_eigenpairs(apply, start, count)
     ((action, digest),) = actions
     unexplained = 0.0
     if isinstance(features, PrincipalFourierRows):
@@ -164,7 +246,7 @@ def _solve_by_sketch(
     mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
     solution = solvers.spectrum(
-        values, vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
+        found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
     )
     return solution, digest
 
@@ -187,8 +269,9 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     with single_threaded_blas:
         W = features.gram() if isinstance(features, KernelRows) else None
         solution = solvers.aligned(solve(moments, features, spec), model.solution, W)
+        certified = certify(moments, features, solution, spec)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
-    return Model(features, solution, moments, {**model.provenance, "added": added})
+    return Model(features, solution, moments, certified, {**model.provenance, "added": added})
 
 
 def save(model: Model, path: Path) -> None:
@@ -247,6 +330,45 @@ def transform(
         store_features.publish(place.work, record, blocks, digests)
         place.put_in_place()
     return store_features.open_scores(out)
+
+
+def evaluate(
+    model: Path | Model,
+    data: Any,
+    *,
+    sample: int = 500,
+    seed: int = 0,
+    array: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    progress: Progress = Silent(),
+) -> Evaluation:
+    """Estimate how wrong a model is on `data`, those it was fitted on or others, from exact kernels with `sample` rows.
+
+    Reads the sampled rows, and makes one pass: `sample` kernels a row. Raises SpecError for rows of the wrong width and
+    a sample larger than the data.
+    """
+    fitted = model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
+    rows = open_rows(data, array)
+    check_columns(rows, fitted)
+    n = rows.shape[0]
+    if not 1 < sample <= n:
+        raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
+    numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
+    features, tolerance = fitted.features, rank_tolerance(fitted.features.dtype)
+    spec = FitSpec.of(fitted)
+    if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
+        raise SpecError(
+            f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
+            f"{features.size} rows; its certificate has the residual of every component"
+        )
+    with open_engine(scheduler, workers) as engine:
+        X = read_rows(rows, numbers, engine, progress)
+        with single_threaded_blas:
+            P = spec.method_value.factor(fitted.moments, features, tolerance)
+            given = evaluation.probes(features, fitted.solution, X, P)
+        sums = sums_with(rows, fitted, given, engine, progress)
+    return evaluation.evaluation(sums, given, P, center=spec.center)
 
 
 def _write_missing(

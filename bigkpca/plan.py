@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
-from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.errors import MemoryLimitError
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.sources import Rows
-from bigkpca.spec import DENSE_MOST_FEATURES, EXACT_MOST_ROWS, FitSpec
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
 # Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
 # 30 MB that thread pools and their heaps were seen to add.
 INTERPRETER_BYTES = 215_000_000
+_BLOCKS_HELD = 8  # of n x (r + 10) float64, after two products
 _AXES_WIDTH = 512 + OVERSAMPLING
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
 
@@ -50,11 +51,8 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     What RPCholesky over all rows adds depends on the data and is not counted.
     """
     n, d = rows.shape
-    if spec.exact and n > EXACT_MOST_ROWS:
-        raise SpecError(
-            f"method='exact' holds the Gram matrix of at most {EXACT_MOST_ROWS} rows, these are {n}: "
-            "use method='nystroem', whose size sets its accuracy"
-        )
+    if spec.matrix_free(n):
+        return _plan_products(rows, spec, threads)
     itemsize = spec.block_dtype(rows.dtype).itemsize
     D = spec.feature_count(n)
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
@@ -87,6 +85,23 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=_resident(max(stages)),
         result_bytes=held + 8 * D * _components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
+    )
+
+
+def _plan_products(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+    """The cost of exact eigenpairs: an approximate fit, its scores, the rows in memory, and products with K."""
+    n, d = rows.shape
+    start = plan_fit(rows, spec.start(n), threads)
+    held = n * d * spec.block_dtype(rows.dtype).itemsize
+    block = 8 * n * (_components(spec, n) + OVERSAMPLING + 1)
+    working = max(2 * held, held + (_BLOCKS_HELD + threads) * block)
+    return replace(
+        start,
+        size=n,
+        passes=start.passes + 2,
+        bytes_read=start.bytes_read + 2 * rows.dtype.itemsize * n * d,
+        peak_bytes=max(start.peak_bytes, _resident(working)),
+        result_bytes=held + 8 * n * (_components(spec, n) + 1),
     )
 
 

@@ -15,6 +15,7 @@ from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.sketch import OVERSAMPLING
 
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
 DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
@@ -53,6 +54,10 @@ class FitSpec(BaseModel):
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
         "auto", description="eigensolver of random features: auto is randomized above 8192 of them"
+    )
+    refine: int = Field(0, ge=0, description="products with the exact Gram matrix after the fit, at most")
+    residual_tol: float = Field(
+        1e-2, gt=0, description="largest relative residual of a component at which exact and refine stop"
     )
     seed: int = Field(0, ge=0, description="seed of all that is random")
     block_rows: int | None = Field(None, ge=1, description="rows of one task")
@@ -168,6 +173,10 @@ class FitSpec(BaseModel):
                 f"{method} takes uniform landmarks only, not {self._rule_name!r}: its scaling from l to n and its "
                 "centring hold for rows drawn uniformly; use method='nystroem' with other landmarks"
             )
+        if self.exact and self.refine:
+            raise SpecError("method='exact' stops at residual_tol: leave refine out")
+        if self.refine and not isinstance(self.components, int):
+            raise SpecError(f"refine={self.refine} needs a number of components, not {self.components}")
         own = self.own_landmarks
         if self.exact and self.landmarks != "auto":
             raise SpecError(
@@ -266,6 +275,21 @@ class FitSpec(BaseModel):
             return min(self.size, n)
         kept = self.components if isinstance(self.components, int) else 50
         return min(max(20 * kept, 500), max(2000, kept), n)
+
+    def matrix_free(self, n: int) -> bool:
+        """Whether eigenpairs of n rows come from products with the Gram matrix, never holding n x n."""
+        large = self.exact and n > EXACT_MOST_ROWS
+        if large and not isinstance(self.components, int):
+            raise SpecError(
+                f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {self.components}"
+            )
+        return large or self.refine > 0
+
+    def start(self, n: int) -> FitSpec:
+        """The spec of the approximate fit from which products with the Gram matrix start: a few more components."""
+        assert isinstance(self.components, int)
+        changed: dict[str, Any] = {"components": self.components + OVERSAMPLING, "refine": 0}
+        return self.model_copy(update=changed | ({"method": "nystroem"} if self.exact else {}))
 
     def randomized(self, D: int) -> bool:
         """Whether eigenpairs of D random features come from a sketch, never holding D x D."""

@@ -15,6 +15,7 @@ from bigkpca import store
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
@@ -80,6 +81,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "negative": solution.negative,
         "unexplained": solution.unexplained,
         "moments": moments and {"count": moments.count, "trace": moments.trace},
+        "certificate": model.certificate.numbers(),
         **model.provenance,
     }
     arrays = {
@@ -88,6 +90,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "components": solution.components,
         "eigenvalues": solution.eigenvalues,
     }
+    arrays |= {f"certificate_{name}": values for name, values in model.certificate.arrays().items()}
     if moments:
         arrays |= {"moments_mean": moments.mean, "moments_scatter": moments.scatter}
     return about, arrays
@@ -105,8 +108,22 @@ def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     )
     kept = about["moments"]
     moments = kept and Moments(kept["count"], arrays["moments_mean"], arrays["moments_scatter"], kept["trace"])
-    own = ("format", "bigkpca", "features", "kernel", "total_variance", "negative", "unexplained", "moments")
-    return Model(features, solution, moments, {key: about[key] for key in about if key not in own})
+    own = (
+        "format",
+        "bigkpca",
+        "features",
+        "kernel",
+        "total_variance",
+        "negative",
+        "unexplained",
+        "moments",
+        "certificate",
+    )
+    of_certificate: dict[str, Any] = {
+        name.removeprefix("certificate_"): arrays[name] for name in arrays if name.startswith("certificate_")
+    }
+    certificate = Certificate(**about["certificate"], **of_certificate)
+    return Model(features, solution, moments, certificate, {key: about[key] for key in about if key not in own})
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

@@ -11,6 +11,7 @@ from conftest import shared_file
 SIZES = {  # rows, landmarks or features
     "accuracy": (3000, 120),
     "against_sklearn": (3000, 120),
+    "exact": (3000, 120),
     "fit_pass": (3000, 120),
     "landmarks": (500, 100),
     "memory": (3000, 120),

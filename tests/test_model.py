@@ -26,7 +26,7 @@ def fitted(dtype=np.float64, provenance=None):
     ((V, trace),) = features.tiles([X], len(X))
     moments = block_moments([(V, trace)], np.full(9, 0.4))
     solution = solvers.nystroem(moments, features.gram(), 4, center=True, tolerance=1e-12)
-    return Model(features, solution, moments, provenance or {})
+    return Model(features, solution, moments, provenance=provenance or {})
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-4)])

@@ -415,9 +415,11 @@ def test_a_function_as_kernel_fits_but_cannot_be_saved(digits: np.ndarray[Any, A
         save_model(own, str(tmp_path / "model.zarr"))
 
 
-def test_exact_on_too_many_rows_points_to_nystroem() -> None:
-    with pytest.raises(SpecError, match="at most 8192 rows, these are 9000: use method='nystroem'"):
-        fit_within(ArrayRows(np.eye(9000, 2)), FitSpec.checked(method="exact"), Engine(), None, Silent())
+def test_exact_on_too_many_rows_needs_a_number_of_components() -> None:
+    with pytest.raises(SpecError, match=r"above 8192 rows needs a number of components, not 0\.9"):
+        fit_within(
+            ArrayRows(np.eye(9000, 2)), FitSpec.checked(method="exact", components=0.9), Engine(), None, Silent()
+        )
 
 
 def test_a_damaged_model_is_refused(dataset: str, model: str) -> None:

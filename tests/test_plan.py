@@ -105,11 +105,13 @@ def test_a_limit_below_the_interpreter_has_no_size_that_fits():
     assert largest_size_that_fits(rows(10**6), FitSpec.checked(), 1, INTERPRETER_BYTES) is None
 
 
-def test_more_rows_than_the_exact_method_holds_are_refused():
+def test_more_rows_than_the_exact_method_holds_are_not_planned_with_their_gram_matrix():
     spec = FitSpec.checked(method="exact")
     assert plan_fit(rows(EXACT_MOST_ROWS), spec, 1).size == EXACT_MOST_ROWS == 8192
-    with pytest.raises(SpecError, match=r"at most 8192 rows, these are 8193: use method='nystroem'"):
-        plan_fit(rows(EXACT_MOST_ROWS + 1), spec, 1)
+    assert plan_fit(rows(EXACT_MOST_ROWS), spec, 1).peak_bytes > 16 * EXACT_MOST_ROWS**2
+    assert plan_fit(rows(EXACT_MOST_ROWS + 1), spec, 1).peak_bytes < 16 * EXACT_MOST_ROWS**2
+    with pytest.raises(SpecError, match=r"above 8192 rows needs a number of components, not None"):
+        plan_fit(rows(EXACT_MOST_ROWS + 1), FitSpec.checked(method="exact", components=None), 1)
 
 
 def test_the_exact_method_plans_for_its_gram_matrix():

@@ -39,39 +39,44 @@ def counted(A):
     return apply, widths
 
 
+def found_by(apply, D, count, seed=0, **options):
+    """The leading eigenpairs from a random start, a little wider than asked for."""
+    start = starting_block(D, min(D, count + OVERSAMPLING), np.random.default_rng(seed))
+    return leading_eigenpairs(apply, start, count, **options)
+
+
 @seeds
 @pytest.mark.parametrize(("D", "count"), [(5, 5), (12, 8), (12, 2), (40, 30), (1, 1)])
 def test_blocks_that_fill_the_space_give_the_dense_eigenpairs(seed, D, count):
     A, values = positive(seed, D)
-    found, vectors = leading_eigenpairs(counted(A)[0], D, count, np.random.default_rng(seed))
-    assert_allclose(found, values[:count], rtol=1e-9)
-    assert_allclose(vectors.T @ vectors, np.eye(count), atol=1e-9)
-    assert_allclose(A @ vectors, vectors * found, atol=1e-9)
+    found = found_by(counted(A)[0], D, count, seed)
+    assert_allclose(found.values, values[:count], rtol=1e-9)
+    assert_allclose(found.vectors.T @ found.vectors, np.eye(count), atol=1e-9)
+    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-9)
 
 
 @pytest.mark.parametrize("passes", [1, 2, 4, 6])
 def test_the_operator_is_applied_once_for_each_pass(passes):
     A, _ = positive(0, 300)
     apply, widths = counted(A)
-    leading_eigenpairs(apply, 300, 20, np.random.default_rng(0), passes)
+    found = found_by(apply, 300, 20, most=passes)
     assert widths == [20 + OVERSAMPLING] * passes
+    assert found.products == passes
 
 
 def test_passes_stop_where_nothing_is_left_to_see():
     apply, widths = counted(positive(0, 40)[0])
-    leading_eigenpairs(apply, 40, 10, np.random.default_rng(0))
+    found_by(apply, 40, 10)
     assert widths == [20, 20]
     apply, widths = counted(positive(0, 300)[0])
-    leading_eigenpairs(apply, 300, 10, np.random.default_rng(0))
+    found_by(apply, 300, 10)
     assert len(widths) == PASSES
 
 
 @seeds
 def test_eigenvalues_are_lower_bounds_that_grow_with_the_passes(seed):
     A, values = positive(seed, 200, decay=0.97)
-    found = np.array(
-        [leading_eigenpairs(counted(A)[0], 200, 8, np.random.default_rng(seed), passes)[0] for passes in (1, 2, 3, 4)]
-    )
+    found = np.array([found_by(counted(A)[0], 200, 8, seed, most=passes).values for passes in (1, 2, 3, 4)])
     assert (found <= values[:8] * (1 + 1e-12)).all()
     assert (np.diff(found, axis=0) >= -1e-12).all()
     assert (1 - found[-1] / values[:8]).max() < 0.01
@@ -81,19 +86,19 @@ def test_eigenvalues_are_lower_bounds_that_grow_with_the_passes(seed):
 @seeds
 def test_four_passes_are_exact_for_a_spectrum_that_decays(seed):
     A, values = positive(seed, 200, decay=0.7)
-    found, vectors = leading_eigenpairs(counted(A)[0], 200, 10, np.random.default_rng(seed))
-    assert_allclose(found, values[:10], rtol=1e-9)
-    assert_allclose(A @ vectors, vectors * found, atol=1e-6)
+    found = found_by(counted(A)[0], 200, 10, seed)
+    assert_allclose(found.values, values[:10], rtol=1e-9)
+    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-6)
 
 
 @seeds
 @pytest.mark.parametrize("rank", [1, 7, 25])
 def test_operators_of_low_rank_are_exact_however_many_passes(seed, rank):
     A, values = positive(seed, 100, rank=rank)
-    found, vectors = leading_eigenpairs(counted(A)[0], 100, 20, np.random.default_rng(seed))
-    assert_allclose(found, values[:20], atol=1e-12)
-    assert_allclose(vectors.T @ vectors, np.eye(20), atol=1e-9)
-    assert_allclose(A @ vectors, vectors * found, atol=1e-10)
+    found = found_by(counted(A)[0], 100, 20, seed)
+    assert_allclose(found.values, values[:20], atol=1e-12)
+    assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-9)
+    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-10)
 
 
 @seeds
@@ -139,9 +144,10 @@ def test_the_zero_operator_has_orthonormal_eigenvectors_too(D):
         widths.append(Q.shape[1])
         return 0 * Q
 
-    values, vectors = leading_eigenpairs(apply, D, 4, np.random.default_rng(0))
-    assert_array_equal(values, np.zeros(4))
-    assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-12)
+    found = found_by(apply, D, 4)
+    assert_array_equal(found.values, np.zeros(4))
+    assert_allclose(found.vectors.T @ found.vectors, np.eye(4), atol=1e-12)
+    assert_array_equal(found.residuals, np.full(4, np.inf))
     assert len(widths) == 1
 
 
@@ -149,11 +155,85 @@ def test_the_zero_operator_has_orthonormal_eigenvectors_too(D):
 def test_rayleigh_and_ritz_take_the_eigenpairs_of_the_compression(seed):
     A, _ = positive(seed, 30)
     basis = np.linalg.qr(np.random.default_rng(seed).normal(size=(30, 12)))[0]
-    values, vectors = rayleigh_ritz(basis, A @ basis, 5)
+    found = rayleigh_ritz(basis, A @ basis, 5, 3)
     expected = np.linalg.eigvalsh(basis.T @ A @ basis)[::-1]
-    assert_allclose(values, expected[:5], rtol=1e-10)
-    assert_allclose(vectors.T @ A @ vectors, np.diag(values), atol=1e-12)
-    assert len(rayleigh_ritz(basis, A @ basis, 100)[0]) == 12
+    assert_allclose(found.values, expected[:5], rtol=1e-10)
+    assert_allclose(found.vectors.T @ A @ found.vectors, np.diag(found.values), atol=1e-12)
+    left = A @ found.vectors - found.vectors * found.values
+    assert_allclose(found.residuals, np.linalg.norm(left, axis=0) / found.values, rtol=1e-9)
+    assert found.products == 3
+    assert len(rayleigh_ritz(basis, A @ basis, 100).values) == 12
+
+
+@seeds
+def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones(seed):
+    A, _ = positive(seed, 300)
+    steps = []
+    for tol in (1.0, 1e-1, 1e-3):
+        apply, widths = counted(A)
+        found = found_by(apply, 300, 8, seed, most=30, tol=tol)
+        left = np.linalg.norm(A @ found.vectors - found.vectors * found.values, axis=0)
+        assert_allclose(found.residuals, left / found.values, rtol=1e-5)
+        assert found.residuals.max() <= tol
+        assert found.products == len(widths)
+        if found.products > 1:  # one less was not enough
+            less = found_by(apply, 300, 8, seed, most=found.products - 1, tol=tol)
+            assert less.products == found.products - 1
+            assert less.residuals.max() > tol
+        steps.append(found.products)
+    assert 1 <= steps[0] <= steps[1] < steps[2] < 30
+
+
+def test_a_start_of_eigenvectors_takes_one_product():
+    A, values = positive(0, 50)
+    start = np.linalg.eigh(A)[1][:, ::-1][:, :8]
+    found = leading_eigenpairs(counted(A)[0], 3 * start, 5, most=9, tol=1e-10)
+    assert found.products == 1
+    assert_allclose(found.values, values[:5], rtol=1e-12)
+
+
+@seeds
+def test_products_beyond_four_blocks_start_anew_and_converge(seed):
+    A, values = positive(seed, 400, decay=0.99)
+    images, sizes = [], []
+
+    def apply(Q):
+        images.append(Q)
+        return A @ Q
+
+    found = found_by(apply, 400, 6, seed, most=20, tol=1e-3, told=lambda ritz: sizes.append(ritz.residuals.max()))
+    assert PASSES + 1 < found.products < 20
+    assert found.residuals.max() <= 1e-3
+    assert_allclose(found.values, values[:6], rtol=1e-5)
+    assert_allclose(found.vectors.T @ found.vectors, np.eye(6), atol=1e-10)
+    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-3)
+    assert {Q.shape for Q in images} == {(400, 6 + OVERSAMPLING)}
+    assert sizes[-1] < sizes[PASSES] < sizes[0]
+
+
+@seeds
+def test_values_stay_lower_bounds_and_grow_across_restarts(seed):
+    A, values = positive(seed, 400, decay=0.99)
+    heard = []
+    found = found_by(counted(A)[0], 400, 6, seed, most=9, told=heard.append)
+    steps = np.array([ritz.values for ritz in heard])
+    assert (steps <= values[:6] * (1 + 1e-12)).all()
+    assert (np.diff(steps, axis=0) >= -1e-10).all()
+    assert [ritz.products for ritz in heard] == list(range(1, 10))
+    assert heard[-1] is found
+
+
+def test_the_listener_hears_of_each_product_as_it_is_made():
+    A, _ = positive(0, 300)
+    apply, widths = counted(A)
+    heard = []
+
+    def told(ritz):
+        heard.append((ritz.products, len(widths)))
+        assert ritz.values.shape == ritz.residuals.shape == (5,)
+
+    found_by(apply, 300, 5, most=3, told=told)
+    assert heard == [(1, 1), (2, 2), (3, 3)]
 
 
 # What a pass leaves
@@ -232,11 +312,11 @@ def test_passes_over_blocks_give_the_eigenpairs_of_the_scatter(seed, center):
         one, other = action_of(V[:100], v0, Q, [40]), action_of(V[100:], v0, Q)
         return (one + other).applied(Q, v0, center)
 
-    values, vectors = leading_eigenpairs(apply, 60, 6, rng)
+    found = found_by(apply, 60, 6, seed)
     centred = V - V.mean(axis=0) if center else V
     expected = np.linalg.eigvalsh(centred.T @ centred)[::-1][:6]
-    assert_allclose(values, expected, rtol=1e-6)
-    assert_allclose(np.linalg.norm(centred @ vectors, axis=0) ** 2, values, rtol=1e-9)
+    assert_allclose(found.values, expected, rtol=1e-6)
+    assert_allclose(np.linalg.norm(centred @ found.vectors, axis=0) ** 2, found.values, rtol=1e-9)
 
 
 def test_a_spectrum_that_falls_fast_takes_no_more_products_than_blocks_fit_into_the_space():
@@ -247,6 +327,6 @@ def test_a_spectrum_that_falls_fast_takes_no_more_products_than_blocks_fit_into_
         calls.append(Q.shape)
         return diagonal[:, None] * Q
 
-    values, _ = leading_eigenpairs(apply, 40, 4, np.random.default_rng(0))
+    found = found_by(apply, 40, 4)
     assert len(calls) == 3  # of 14 columns each
-    assert_allclose(values, diagonal[:4], rtol=1e-9)
+    assert_allclose(found.values, diagonal[:4], rtol=1e-9)

@@ -30,6 +30,8 @@ def test_defaults():
         "standardize": False,
         "dtype": None,
         "solver": "auto",
+        "refine": 0,
+        "residual_tol": 0.01,
         "seed": 0,
         "block_rows": None,
     }

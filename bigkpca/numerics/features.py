@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.fft
@@ -66,6 +66,14 @@ class FeatureMap(ABC):
         """d, the number of input columns."""
         return len(self.offset)
 
+    def as_columns(self) -> Columns:
+        """The rows themselves, shifted and scaled as for this map, with its kernel."""
+        return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
+
+    def half(self) -> tuple[FeatureMap, Array] | None:
+        """A map of every other of the features, up to their scale, and their numbers; None where they do not part."""
+        return None
+
     def shifted(self, X: Array) -> Array:
         """(X - offset) / scale in the dtype of block work, (b, d)."""
         out = np.empty(X.shape, self.dtype)
@@ -119,6 +127,9 @@ class KernelRows(FeatureMap):
     def filling(self, most_rows: int) -> Fill:
         return self.kernel.against(self.landmarks, most_rows)
 
+    def half(self) -> tuple[KernelRows, Array]:
+        return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
+
     def gram(self) -> Array:
         """W = k(S, S) in float64, from the landmarks as they are stored, (l, l), exactly symmetric."""
         return self.kernel.gram(self.landmarks)
@@ -164,8 +175,30 @@ def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array
         V *= amplitude * V.dtype.type(np.sqrt(2))
 
 
+class _Waves(FeatureMap):
+    """Cosines and sines of m frequencies, cosines first; or cosines alone, with phases."""
+
+    frequencies: Array
+    phases: Array | None
+
+    @property
+    def size(self) -> int:
+        return len(self.frequencies) * (2 if self.phases is None else 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.frequencies.dtype
+
+    def half(self) -> tuple[Self, Array]:
+        phases = None if self.phases is None else self.phases[::2]
+        cosines = np.arange(0, len(self.frequencies), 2)
+        numbers = cosines if self.phases is not None else np.concatenate([cosines, len(self.frequencies) + cosines])
+        changed: dict[str, Any] = {"frequencies": self.frequencies[::2], "phases": phases}
+        return replace(self, **changed), numbers
+
+
 @dataclass(frozen=True)
-class FourierRows(FeatureMap):
+class FourierRows(_Waves):
     """Random Fourier features z(x), with E z(x)'z(y) = k(x, y).
 
         pairs: z(x) = sqrt(k(0) / m) (cos w_1'x, ..., cos w_m'x, sin w_1'x, ..., sin w_m'x),   D = 2m,
@@ -178,14 +211,6 @@ class FourierRows(FeatureMap):
     name: ClassVar[str] = "fourier"
     frequencies: Array
     phases: Array | None = None
-
-    @property
-    def size(self) -> int:
-        return len(self.frequencies) * (2 if self.phases is None else 1)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.frequencies.dtype
 
     def filling(self, most_rows: int) -> Fill:
         m = len(self.frequencies)
@@ -202,7 +227,7 @@ class FourierRows(FeatureMap):
 
 
 @dataclass(frozen=True)
-class PrincipalFourierRows(FeatureMap):
+class PrincipalFourierRows(_Waves):
     """RFF-PCA: Fourier features of the projection p = axes'x on the d* leading principal axes of the rows,
 
         v(x) = a(x) z(p),   a(x) = exp(-rho^2 / (2 sigma^2)),   rho^2 = |x|^2 - |p|^2,
@@ -218,14 +243,6 @@ class PrincipalFourierRows(FeatureMap):
     axes: Array  # (d, d*)
     phases: Array | None = None
     factor: float | None = None
-
-    @property
-    def size(self) -> int:
-        return len(self.frequencies) * (2 if self.phases is None else 1)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.frequencies.dtype
 
     def filling(self, most_rows: int) -> Fill:
         m, kept = self.frequencies.shape

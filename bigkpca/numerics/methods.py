@@ -103,21 +103,12 @@ class ColumnSampling:
         return solvers.columns_map(moments, tolerance)
 
 
-@dataclass(frozen=True)
-class RandomFeatures:
-    """Random Fourier features, or a tensor sketch for polynomial kernels.
+class _Trigonometric:
+    """Methods of random sines and cosines: what their form says of frequencies and pairs."""
 
-    form: "orthogonal" frequencies in sine and cosine pairs, "iid" ones, "qmc" for scrambled Sobol points on the
-    principal axes, or "phase" for the single cosines sqrt(2) cos(w'x + b) of Rahimi and Recht, with independent w.
-    """
-
-    name: ClassVar[str] = "rff"
     landmarks: ClassVar[bool] = False
     uniform: ClassVar[bool] = False
-    form: Form = "orthogonal"
-
-    def __post_init__(self) -> None:
-        _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+    form: Form
 
     @property
     def pairs(self) -> bool:
@@ -127,6 +118,21 @@ class RandomFeatures:
     def coupling(self) -> Coupling:
         """How frequencies are drawn."""
         return "iid" if self.form == "phase" else self.form
+
+
+@dataclass(frozen=True)
+class RandomFeatures(_Trigonometric):
+    """Random Fourier features, or a tensor sketch for polynomial kernels.
+
+    form: "orthogonal" frequencies in sine and cosine pairs, "iid" ones, "qmc" for scrambled Sobol points on the
+    principal axes, or "phase" for the single cosines sqrt(2) cos(w'x + b) of Rahimi and Recht, with independent w.
+    """
+
+    name: ClassVar[str] = "rff"
+    form: Form = "orthogonal"
+
+    def __post_init__(self) -> None:
+        _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         if isinstance(kernel, Polynomial):
@@ -148,7 +154,7 @@ class RandomFeatures:
 
 
 @dataclass(frozen=True)
-class PrincipalFeatures:
+class PrincipalFeatures(_Trigonometric):
     """RFF-PCA: random Fourier features of the leading principal axes of the rows, Gaussian kernel only.
 
     correction: what makes up for the axes left out. "pointwise" multiplies features by exp(-rho² / (2 sigma²)) of the
@@ -157,23 +163,12 @@ class PrincipalFeatures:
     """
 
     name: ClassVar[str] = "rff-pca"
-    landmarks: ClassVar[bool] = False
-    uniform: ClassVar[bool] = False
     correction: Correction = "pointwise"
     form: Form = "orthogonal"
 
     def __post_init__(self) -> None:
         _check_choice(self, "correction", self.correction, ("pointwise", "alpha", "sampled-alpha", "none"))
         _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
-
-    @property
-    def pairs(self) -> bool:
-        return self.form != "phase"
-
-    @property
-    def coupling(self) -> Coupling:
-        """How frequencies are drawn."""
-        return "iid" if self.form == "phase" else self.form
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         if not isinstance(kernel, Gaussian):

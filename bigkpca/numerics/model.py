@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bigkpca.errors import Array
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
@@ -17,12 +18,14 @@ class Model:
     """scores(x) = (v(x) - mean) @ components, with v the feature map.
 
     moments are kept so that more rows can be added later; exact models, and those of a randomized solver, have none.
-    provenance holds what the model was made from, as JSON-ready values (FitSpec, input, package version).
+    certificate says how wrong the model can be. provenance holds what the model was made from, as JSON-ready values
+    (FitSpec, input, package version).
     """
 
     features: FeatureMap
     solution: Solution
     moments: Moments | None
+    certificate: Certificate = field(default_factory=Certificate)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -33,6 +33,10 @@ class Moments:
         mean = self.mean + delta * (other.count / count)
         return Moments(count, mean, scatter, self.trace + other.trace)
 
+    def part(self, numbers: Array | slice) -> Moments:
+        """Moments of the features with these numbers alone."""
+        return Moments(self.count, self.mean[numbers], self.scatter[numbers][:, numbers], self.trace)
+
     @property
     def squares(self) -> float:
         """Σ |v_i|²."""

@@ -77,24 +77,49 @@ def block_action(tiles: Iterable[tuple[Array, float]], shift: Array, Q: Array) -
     return Action(count, total, products, trace, squares)
 
 
-def leading_eigenpairs(
-    apply: Callable[[Array], Array], D: int, count: int, rng: np.random.Generator, passes: int = PASSES
-) -> tuple[Array, Array]:
-    """The `count` largest eigenvalues of a positive semidefinite operator on R^D, descending, and their eigenvectors.
+@dataclass(frozen=True)
+class Ritz:
+    """Approximate leading eigenpairs of A: values (r,), descending, orthonormal vectors (D, r), relative residuals
+    (r,), |A u - value u| / value, and the number of products with A that they took."""
 
-    apply(Q (D, b)) -> (D, b) is called `passes` times, with b = count + 10. Rayleigh-Ritz in the span of all blocks
-    so far (block Krylov, Musco and Musco 2015): eigenvalues are lower bounds, and converge far faster than by power
-    iteration with as many passes. Memory: 2 · passes · D · b float64.
+    values: Array
+    vectors: Array
+    residuals: Array
+    products: int
+
+
+def leading_eigenpairs(
+    apply: Callable[[Array], Array],
+    start: Array,
+    count: int,
+    *,
+    most: int = PASSES,
+    tol: float = 0.0,
+    told: Callable[[Ritz], None] = lambda _: None,
+) -> Ritz:
+    """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
+
+    apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but at most `most` times, from
+    the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span of all blocks so far (block Krylov, Musco and
+    Musco 2015): values are lower bounds, and converge far faster than by power iteration with as many products. When
+    there are four blocks, the b best vectors start anew. `told` hears of every step. Memory: about 12 D b float64.
     """
-    Q = starting_block(D, min(D, count + OVERSAMPLING), rng)
-    basis, images = np.empty((D, 0)), np.empty((D, 0))
-    for _ in range(min(passes, -(-D // Q.shape[1]))):  # more blocks than that do not fit into R^D
-        image = apply(Q)
-        basis, images = np.hstack([basis, Q]), np.hstack([images, image])
-        Q = next_block(basis, image)
-        if not Q.shape[1]:
+    basis = np.linalg.qr(start)[0]
+    width = basis.shape[1]
+    images = apply(basis)
+    found = rayleigh_ritz(basis, images, count, 1)
+    told(found)
+    while found.products < most and not (found.residuals <= tol).all():
+        Q = next_block(basis, images[:, -width:])
+        if not Q.shape[1] or found.products * width >= len(start):  # no more blocks fit into R^D
             break
-    return rayleigh_ritz(basis, images, count)
+        if basis.shape[1] >= PASSES * width:
+            S = _rotation(basis, images)[:, :width]
+            basis, images = basis @ S, images @ S
+        basis, images = np.hstack([basis, Q]), np.hstack([images, apply(Q)])
+        found = rayleigh_ritz(basis, images, count, found.products + 1)
+        told(found)
+    return found
 
 
 def starting_block(D: int, width: int, rng: np.random.Generator) -> Array:
@@ -113,8 +138,18 @@ def next_block(basis: Array, image: Array) -> Array:
     return image[:, : max(0, len(basis) - basis.shape[1])]
 
 
-def rayleigh_ritz(basis: Array, images: Array, count: int) -> tuple[Array, Array]:
-    """The `count` leading eigenpairs of an operator within the span of `basis`, whose images are known."""
+def _rotation(basis: Array, images: Array) -> Array:
     T = basis.T @ images
-    values, vectors = eigh_descending((T + T.T) / 2, min(count, len(T)))
-    return values, basis @ vectors
+    return eigh_descending((T + T.T) / 2)[1]
+
+
+def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) -> Ritz:
+    """The `count` leading eigenpairs of an operator within the span of `basis`, whose images are known."""
+    S = _rotation(basis, images)[:, :count]
+    vectors, moved = basis @ S, images @ S
+    values = np.einsum("ij,ij->j", vectors, moved)
+    for column, value, vector in zip(moved.T, values, vectors.T, strict=True):  # no third block of this size
+        column -= value * vector
+    norms = np.sqrt(np.einsum("ij,ij->j", moved, moved))
+    residuals = np.divide(norms, values, out=np.full(len(values), np.inf), where=values > 0)
+    return Ritz(values, vectors, residuals, products)

@@ -49,8 +49,8 @@ def nystroem(moments: Moments, W: Array, components: int | float | None, *, cent
     W (l, l), float64. `components` is a number, a share of the total variance in (0, 1), or None for the
     numerical rank. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 1.
     """
-    span = _span(W, tolerance)
-    second, mean = _about_the_mean(moments, center)
+    span = span_of(W, tolerance)
+    second, mean = about_the_mean(moments, center)
     M = span.P.T @ second @ span.P
     most = components if isinstance(components, int) else None
     values, V = eigh_descending((M + M.T) / 2, most)
@@ -63,11 +63,11 @@ def nystroem(moments: Moments, W: Array, components: int | float | None, *, cent
 
 def nystroem_map(W: Array, tolerance: float) -> Array:
     """P (l, m) with C W⁺ C' = (C P)(C P)'."""
-    return _span(W, tolerance).P
+    return span_of(W, tolerance).P
 
 
 @dataclass(frozen=True)
-class _Span:
+class Span:
     """What landmarks span in feature space: P = Q L^(-1/2) (l, m), P'k_S(x) coordinates in an orthonormal basis."""
 
     P: Array
@@ -79,22 +79,26 @@ class _Span:
             return moments.trace
         return moments.trace - moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
 
-    def unexplained(self, moments: Moments) -> float:
-        """tr(K - C W⁺ C') / tr(K), from the moments alone."""
+    def trace_error(self, moments: Moments) -> float:
+        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(P'C'C P), from the moments alone: exact but for rounding."""
         explained = float(np.einsum("ij,ij->", self.P, moments.scatter @ self.P))
-        explained += moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
-        return 1 - explained / moments.trace
+        return moments.trace - explained - moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
+
+    def unexplained(self, moments: Moments) -> float:
+        """tr(K - C W⁺ C') / tr(K)."""
+        return self.trace_error(moments) / moments.trace
 
 
-def _span(W: Array, tolerance: float) -> _Span:
+def span_of(W: Array, tolerance: float) -> Span:
+    """The span of landmarks with Gram matrix W (l, l). Raises DataError when it is empty."""
     L, Q = eigh_descending(W.copy())
     kept = numerical_rank(L, tolerance)
     if not kept:
         raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
-    return _Span(Q[:, :kept] / np.sqrt(L[:kept]), _negative_share(L))
+    return Span(Q[:, :kept] / np.sqrt(L[:kept]), _negative_share(L))
 
 
-def _about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
+def about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
     """(second moments (D, D), what scores subtract (D,)): about the mean when centred, else about zero."""
     if center:
         return moments.scatter, moments.mean
@@ -118,13 +122,13 @@ def columns(moments: Moments, W: Array, components: int | float | None, *, cente
     Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
     """
     n, l = moments.count, len(W)  # noqa: E741
-    second, mean = _about_the_mean(moments, center)
+    second, mean = about_the_mean(moments, center)
     squares, V = eigh_descending(_centred_landmarks(second, center))
     D = np.sqrt(np.maximum(squares, 0))
     # D is seen through D², so its floor is the square root of the one for eigenvalues.
     D = D[: numerical_rank(squares, tolerance)]
     values = np.sqrt(n / l) * D
-    span = _span(W, tolerance)
+    span = span_of(W, tolerance)
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, 0.0)
     A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])  # H_l V = V, since V belongs to positive eigenvalues
@@ -134,7 +138,7 @@ def columns(moments: Moments, W: Array, components: int | float | None, *, cente
 
 def columns_map(moments: Moments, tolerance: float) -> Array:
     """P (l, m) with sqrt(n / l) C ((C'C)^(1/2))⁺ C' = (C P)(C P)': (n / l)^(1/4) V D^(-1/2)."""
-    squares, V = eigh_descending(_about_the_mean(moments, center=False)[0])
+    squares, V = eigh_descending(about_the_mean(moments, center=False)[0])
     kept = numerical_rank(squares, tolerance)
     return (moments.count / len(V)) ** 0.25 * V[:, :kept] / squares[:kept] ** 0.25
 
@@ -160,7 +164,7 @@ def nystroem_thesis(
     a, B = eigh_descending(_centred_landmarks(W, center), rank)
     a = a[: numerical_rank(a, tolerance)]
     values = n / l * a
-    span = _span(W, tolerance)
+    span = span_of(W, tolerance)
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, 0.0)
     A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
@@ -178,7 +182,7 @@ def plain(
 
     The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError when no direction varies.
     """
-    second, mean = _about_the_mean(moments, center)
+    second, mean = about_the_mean(moments, center)
     most = components if isinstance(components, int) else None
     values, V = eigh_descending(second.copy(), most)
     return spectrum(values, V, mean, moments.count, moments.trace, components, unexplained, tolerance)
@@ -236,6 +240,20 @@ def gram(K: Array, components: int | float | None, *, center: bool, tolerance: f
     A = U[:, :r] / np.sqrt(values[:r])
     A *= signs(U[:, :r])
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(values))
+
+
+def of_eigenvectors(
+    values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
+) -> Solution:
+    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); as `gram` has them.
+
+    Raises DataError when no direction varies.
+    """
+    mean = row_means if center else np.zeros(len(U))
+    variance = _at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
+    r = _kept_components(values, len(values), variance, trace, tolerance)
+    U, values = U[:, :r], values[:r]
+    return Solution(mean, U / np.sqrt(values) * signs(U), values, variance)
 
 
 def _negative_share(values: Array) -> float:

@@ -1,0 +1,93 @@
+"""Exact kernel PCA of MNIST without the Gram matrix: time and memory next to scikit-learn's, eigenvalues checked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.common import (
+    MEDIAN_DISTANCE,
+    arguments,
+    child,
+    exact_eigenvalues,
+    mnist,
+    repeated_dataset,
+    some_rows,
+    table,
+)
+from bigkpca.engine import Engine, Silent
+from bigkpca.pipeline import fit_rows
+from bigkpca.sources import open_rows
+from bigkpca.spec import FitSpec
+
+COMPONENTS = 50
+
+_OURS = """
+import json, sys, time
+import bigkpca
+data, model, sigma, components = sys.argv[1:]
+bigkpca.fit
+started = time.perf_counter()
+fitted = bigkpca.fit(data, model, method="exact", components=int(components), sigma=float(sigma), overwrite=True)
+seconds = time.perf_counter() - started
+residuals = fitted.certificate.residuals  # None where the rows are so few that the matrix was held
+print(json.dumps([seconds, fitted.provenance.get("products", 0), 0 if residuals is None else residuals.max()]))
+"""
+
+_SCIKIT_LEARN = """
+import json, sys, time
+import numpy as np
+from sklearn.decomposition import KernelPCA
+rows, sigma, components, count = sys.argv[1:]
+X = np.load(rows)[:int(count)].astype(np.float64)
+started = time.perf_counter()
+KernelPCA(int(components), kernel="rbf", gamma=0.5 / float(sigma) ** 2, eigen_solver="arpack", random_state=0).fit(X)
+print(json.dumps([time.perf_counter() - started, 0, 0.0]))
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=60_000)
+    data = repeated_dataset(given.folder, given.rows)
+    model = str(given.folder / "exact.zarr")
+    few = max(given.rows // 5, 3 * COMPONENTS)
+    lines = []
+    for name, count, code, values in (
+        ("bigkpca", given.rows, _OURS, (data, model, str(MEDIAN_DISTANCE), str(COMPONENTS))),
+        (
+            "scikit-learn",
+            few,
+            _SCIKIT_LEARN,
+            (data.replace(".zarr", ".npy"), str(MEDIAN_DISTANCE), str(COMPONENTS), str(few)),
+        ),
+    ):
+        printed, peak = child(code, *values)
+        seconds, products, residual = json.loads(printed)
+        matrix = round(8e-6 * count**2)
+        lines.append([name, count, round(seconds, 1), round(peak), matrix, products or "", residual or ""])
+    shutil.rmtree(model, ignore_errors=True)
+    table(
+        f"Exact kernel PCA, MNIST, {COMPONENTS} components, residuals below 1e-2",
+        ["what", "rows", "seconds", "peak MB", "Gram matrix, MB", "products", "largest residual"],
+        lines,
+    )
+    X = some_rows(mnist(), few)
+    lanczos = exact_eigenvalues(X, MEDIAN_DISTANCE, COMPONENTS, given.folder / f"exact-{few}.npy")
+    spec = FitSpec.checked(components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size)
+    lines = []
+    for products in (0, 1, 2):
+        values = fit_rows(open_rows(X), spec.model_copy(update={"refine": products}), Engine(), Silent())
+        errors = np.abs(values.solution.eigenvalues / lanczos - 1)
+        lines.append([products, float(errors.max()), float(errors[-1])])
+    table(
+        f"Against a Lanczos solver on the matrix, {few} rows: relative error by products after Nyström",
+        ["refine", "largest of 50 eigenvalues", f"eigenvalue {COMPONENTS}"],
+        lines,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Gram tiles times a block of vectors: K B without K, by its symmetry from half of the tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.kernels import Kernel
+
+
+def add_strip(
+    out: Array, kernel: Kernel, B: Array, rows: slice, X: Array, later: Iterable[tuple[slice, Array]], tile_rows: int
+) -> None:
+    """Add to out (n, c) what the tiles K_II and K_IJ of rows I, and all later rows J, give to K B.
+
+    K_II B_I and Σ K_IJ B_J go to rows I, K_IJ' B_I to rows J. X (b, d) are the rows I, numbered `rows`; `later` gives
+    (numbers, rows) of the others in order. B (n, c) has the dtype of X; tiles have at most `tile_rows` rows, and are
+    added up in float64.
+    """
+    evaluate = kernel.against(X, tile_rows)
+    work = np.empty((tile_rows, len(X)), X.dtype)
+    for numbers, Y in _with_own(rows, X, later):
+        for start in range(0, len(Y), tile_rows):
+            piece = Y[start : start + tile_rows]
+            K = work[: len(piece)]
+            evaluate(piece, K)
+            where = slice(numbers.start + start, numbers.start + start + len(piece))
+            out[rows] += K.T @ B[where]
+            if numbers != rows:
+                out[where] += K @ B[rows]
+
+
+def _with_own(rows: slice, X: Array, later: Iterable[tuple[slice, Array]]) -> Iterable[tuple[slice, Array]]:
+    yield rows, X
+    yield from later
