@@ -18,7 +18,7 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 # Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
 # 30 MB that thread pools and their heaps were seen to add.
 INTERPRETER_BYTES = 215_000_000
-_BLOCKS_HELD = 8  # of n x (r + 10) float64, after two products
+_BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
 _AXES_WIDTH = 512 + OVERSAMPLING
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
 

@@ -159,9 +159,9 @@ def test_the_dense_exact_method_has_no_error() -> None:
     "method",
     [
         "nystroem",
-        pytest.param("columns", marks=pytest.mark.xfail(reason="asks for moments that a refined model has not")),
-        pytest.param("rff", marks=pytest.mark.xfail(reason="takes the rows that it keeps for random features")),
-        pytest.param("rff-pca", marks=pytest.mark.xfail(reason="takes the rows that it keeps for random features")),
+        "columns",
+        "rff",
+        "rff-pca",
     ],
 )
 def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them(method: str) -> None:
