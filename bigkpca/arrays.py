@@ -75,7 +75,7 @@ def feature_map(model: Model, X: Any) -> da.Array:
     check_columns(rows, model)
     tolerance = rank_tolerance(model.features.dtype)
     with single_threaded_blas:
-        P = FitSpec.of(model).method_value.factor(model.moments, model.features, tolerance)
+        P = FitSpec.factor(model, tolerance)
     return _view(rows, model.features, P, model.block_rows)
 
 

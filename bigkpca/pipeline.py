@@ -31,7 +31,6 @@ from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRo
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.methods import Exact, Method
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, Ritz, leading_eigenpairs, starting_block
@@ -366,10 +365,7 @@ def evaluate(
     with open_engine(scheduler, workers) as engine:
         X = read_rows(rows, numbers, engine, progress)
         with single_threaded_blas:
-            # A refined model keeps its rows, whatever its method was, and has no moments.
-            refined = fitted.moments is None and isinstance(features, KernelRows)
-            method: Method = Exact() if refined else spec.method_value
-            P = method.factor(fitted.moments, features, tolerance)
+            P = FitSpec.factor(fitted, tolerance)
             given = evaluation.probes(features, fitted.solution, X, P)
         sums = sums_with(rows, fitted, given, engine, progress)
     return evaluation.evaluation(sums, given, P, center=spec.center)

@@ -330,6 +330,14 @@ class FitSpec(BaseModel):
             values["kernel"] = features.kernel
         return cls.from_dict(values, own)
 
+    @classmethod
+    def factor(cls, model: Model, tolerance: float) -> Array | None:
+        """P (D, m) with K ≈ (V P)(V P)' for the features V of a model's rows; None where V itself is that factor."""
+        # A refined model keeps its rows, whatever its method was, and has no moments.
+        refined = model.moments is None and isinstance(model.features, KernelRows)
+        method: Method = methods.Exact() if refined else cls.of(model).method_value
+        return method.factor(model.moments, model.features, tolerance)
+
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""
         values = {key: getattr(self, key) for key in type(self).model_fields}

@@ -91,7 +91,8 @@ def block_sums(
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with its standard error, from m sampled rows: about 95 % lie within 1.96 of them."""
+    """An estimate with its standard error, from m sampled rows: about 95 % lie within 1.96 of them, but for |K - K^|_F
+    with k-means landmarks about 70 %, since few rows carry most of that norm."""
 
     value: float
     standard_error: float
@@ -102,7 +103,7 @@ class Evaluation:
     """How wrong a model is on the rows it was evaluated on: estimates from m of n rows.
 
     eigenvalues (r,): u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias; standard_errors (r,).
-    residuals (r,): |Kc u_j - eigenvalue_j u_j| / eigenvalue_j. frobenius: |K - K^|_F; relative_frobenius: over |K|_F.
+    residuals (r,): |Kc u_j - eigenvalue_j u_j| / eigenvalue_j. frobenius: |K - K^|_F.
     total_variance: tr(Kc), or tr(K) when not centred.
     """
 
