@@ -176,7 +176,14 @@ def _readable(key: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-_SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate")  # facts that `_print_spectrum` shows
+_SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed by themselves
+
+
+def _print_choices(facts: Mapping[str, Any]) -> None:
+    """What was left open, as it was chosen, with the reasons."""
+    for choice in facts["choices"]:
+        value = _readable("", choice["value"])
+        click.echo(f"chosen: {choice['option'].replace('_', ' ')} {value}, {choice['reason']}")
 
 
 def _print_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
@@ -210,6 +217,8 @@ def _print_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         click.echo(
             f"unexplained by the landmarks: {proven['relative_trace_error']:.2%} of the variance at most (proven)"
         )
+    if estimated["kernel_error"] is not None:
+        click.echo(f"error of the centred kernel matrix: {estimated['kernel_error']:.2%} of its norm (estimated)")
     if estimated["leave_one_out_residual"] is not None:
         click.echo(f"residual of a new row: {estimated['leave_one_out_residual']:.3g} of k(x, x) (estimated)")
 
@@ -256,6 +265,7 @@ def info(path: str, array: str | None, as_json: bool) -> None:
         _print(facts, as_json)
         return
     _print({key: facts[key] for key in facts if key not in _SPECTRUM}, False)
+    _print_choices(facts)
     _print_spectrum(facts)
 
 
@@ -304,6 +314,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 @click.argument("data")
 @click.argument("model")
 @_fit_options
+@click.option("--time-budget", metavar="TIME", help="With --tol: end the growth of the size in time, as '10 min'.")
 @_overwrite
 @_running
 def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
@@ -311,11 +322,12 @@ def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     from bigkpca import pipeline
     from bigkpca.info import model_info
 
-    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite")}
+    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite", "time_budget")}
     fitted = pipeline.fit(data, model, progress=Report(quiet), **run, **_given(options))
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
     _print({key: facts[key] for key in shown if key in facts}, False)
+    _print_choices(facts)
     _print_spectrum(facts)
 
 

@@ -7,6 +7,7 @@ tree that block numbers alone determine.
 from __future__ import annotations
 
 import operator
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes as _parse_bytes
+from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster, get_worker
 from threadpoolctl import ThreadpoolController
 
@@ -133,14 +135,18 @@ class Engine:
         with single_threaded_blas, ThreadPoolExecutor(self.threads) as pool:
             return list(pool.map(function, items))
 
+    def worker_limits(self) -> list[tuple[str, int, int]]:
+        """(address, threads, bytes it may use) of each worker of a cluster that has such a limit."""
+        if self.client is None:
+            return []
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return [(address, w["nthreads"], w["memory_limit"]) for address, w in workers.items() if w["memory_limit"]]
+
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""
-        if self.client is None:
-            return
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        for address, worker in workers.items():
-            limit, needed = worker["memory_limit"], peak_bytes(worker["nthreads"])
-            if limit and needed > limit:
+        for address, threads, limit in self.worker_limits():
+            needed = peak_bytes(threads)
+            if needed > limit:
                 raise MemoryLimitError(
                     f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
                     "give workers more memory or fewer threads, or ask for a smaller size"
@@ -236,3 +242,14 @@ def parse_bytes(text: str | int) -> int:
         return int(_parse_bytes(text))
     except ValueError as error:
         raise SpecError(f"{text!r} is not an amount of memory such as '2 GB' or '500 MB'") from error
+
+
+def parse_seconds(text: str | float) -> float:
+    """Seconds in "10 min", "1.5 h" or 90; SpecError if it says none."""
+    try:
+        seconds = float(parse_timedelta(re.sub(r"mins?$", "minutes", text.strip()) if isinstance(text, str) else text))
+    except (KeyError, ValueError) as error:
+        raise SpecError(f"{text!r} is not a time such as '90 s' or '10 min'") from error
+    if not seconds > 0:
+        raise SpecError(f"{text!r}: a time budget is longer than nothing")
+    return seconds

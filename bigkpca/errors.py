@@ -74,6 +74,10 @@ class NarrowKernelWarning(UserWarning):
     """The length of the kernel is so small that the Gram matrix is close to the identity."""
 
 
+class ToleranceWarning(UserWarning):
+    """Memory or time ended the growth of a model before it met its tolerance."""
+
+
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
     """The error for a name that is not known, with the nearest one that is."""
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)

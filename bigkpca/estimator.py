@@ -30,6 +30,7 @@ _FIELDS = {
     "coef0": "coef0",
     "method": "method",
     "size": "size",
+    "tol": "tol",
     "landmarks": "landmarks",
     "n_directions": "n_directions",
     "center": "center",
@@ -53,8 +54,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    n_components : int, float in (0, 1) or None
-        How many components, or the share of variance they must explain, or None for the numerical rank.
+    n_components : int, float in (0, 1), "auto" or None
+        How many components, or the share of variance they must explain, "auto" for those before the largest gap
+        behind a trustworthy one, or None for the numerical rank.
         Lowered silently to what there is, see `n_components_`.
     kernel : str, a value of bigkpca.kernels, or a callable k(X (b, d), Y (l, d)) -> (b, l)
     sigma : float or "median"
@@ -66,6 +68,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         of bigkpca.methods. "rff" with a polynomial kernel is a tensor sketch.
     size : int or "auto"
         Number of landmarks, or of real random features (sines and cosines both counted).
+    tol : float or None
+        With size="auto": grow until the certified relative trace error is below it; for random features, the estimated
+        error of the kernel. `memory_limit` may end the growth (ToleranceWarning).
     landmarks : "auto", "kmeans", "uniform", "rpcholesky", "leverage", "basic-patterns", a value of bigkpca.landmarks,
         rows (l, d) in the units of the data, or row numbers (l,)
     n_directions : int or "auto"
@@ -100,7 +105,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def __init__(
         self,
-        n_components: int | float | None = 50,
+        n_components: int | float | str | None = 50,
         *,
         kernel: Any = "gaussian",
         sigma: float | str = "median",
@@ -109,6 +114,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         coef0: float = 1.0,
         method: str | Method = "nystroem",
         size: int | str = "auto",
+        tol: float | None = None,
         landmarks: Any = "auto",
         n_directions: int | str = "auto",
         center: bool = True,
@@ -129,6 +135,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.coef0 = coef0
         self.method = method
         self.size = size
+        self.tol = tol
         self.landmarks = landmarks
         self.n_directions = n_directions
         self.center = center

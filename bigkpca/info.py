@@ -44,6 +44,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "components": model.components,
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
+        "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
@@ -72,6 +73,7 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
         "estimated": {
             **{name: arrays.get(name) for name in estimated},
             "leave_one_out_residual": certificate.leave_one_out_residual,
+            "kernel_error": certificate.kernel_error,
             "trust": certificate.trust,
         },
     }

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from bigkpca import store, store_features, store_model
 from bigkpca.blocks import Block, split
-from bigkpca.choose import PROBES, SKETCH, choose, random_stream
+from bigkpca.choose import PROBES, SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream
 from bigkpca.engine import (
     Engine,
     Progress,
@@ -20,10 +21,18 @@ from bigkpca.engine import (
     Task,
     open_engine,
     parse_bytes,
+    parse_seconds,
     shared,
     single_threaded_blas,
 )
-from bigkpca.errors import Array, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
+from bigkpca.errors import (
+    Array,
+    IndefiniteKernelWarning,
+    MemoryLimitError,
+    NarrowKernelWarning,
+    SpecError,
+    ToleranceWarning,
+)
 from bigkpca.numerics import certificate, evaluation, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.evaluation import Evaluation
@@ -55,6 +64,7 @@ Path = str | os.PathLike[str]
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_PRODUCTS = 20
+_MOST_AUTOMATIC = 50  # components among which a gap is looked for
 
 
 def fit(
@@ -65,6 +75,7 @@ def fit(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    time_budget: str | float | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
     **options: Any,
@@ -72,10 +83,14 @@ def fit(
     """Fit `data` (a path, or anything that KernelPCA.fit takes) and save the model at `out`.
 
     options are the fields of FitSpec: components, kernel, sigma, method, size, seed, ... The same call on a
-    finished `out` does nothing. Passes over the data: the bounded sample and one more. Raises SpecError,
-    DataError, MemoryLimitError, LockedError, CorruptionError.
+    finished `out` does nothing. With `tol`, `memory` and `time_budget` ("10 min", or seconds) end the growth of the
+    size; the model records the size reached, and that size gives the same bits. Passes over the data: the bounded
+    sample and one more. Raises SpecError, DataError, MemoryLimitError, LockedError, CorruptionError.
     """
     spec = FitSpec.checked(**options)
+    deadline = None if time_budget is None else monotonic() + parse_seconds(time_budget)
+    if deadline is not None and spec.tol is None:
+        raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
         store_model.check_savable(spec.kernel)
     rows = open_rows(data, array)
@@ -89,7 +104,7 @@ def fit(
             return store_model.load_model(out)
         with open_engine(scheduler, workers) as engine:
             limit = None if memory is None else parse_bytes(memory)
-            model = fit_within(rows, spec, engine, limit, progress, fingerprint)
+            model = fit_within(rows, spec, engine, limit, progress, fingerprint, deadline)
         _check_unchanged(rows, fingerprint)
         store_model.save_model(model, place.work)
         place.put_in_place()
@@ -103,11 +118,16 @@ def fit_within(
     limit: int | None,
     progress: Progress,
     identity: dict[str, Any] | None = None,
+    deadline: float | None = None,
 ) -> Model:
-    """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use.
+    """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use; with a tolerance
+    the size grows only as far as that allows.
 
     Raises MemoryLimitError before anything is read.
     """
+    if spec.tol is not None:
+        room = replace(_room(rows, spec, engine, limit), deadline=deadline)
+        return fit_rows(rows, spec, engine, progress, identity, room)
     plan = plan_fit(rows, spec, engine.threads)
     if limit is not None and plan.peak_bytes > limit:
         size = largest_size_that_fits(rows, spec, engine.threads, limit)
@@ -117,30 +137,65 @@ def fit_within(
     return fit_rows(rows, spec, engine, progress, identity)
 
 
+def _room(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> Room:
+    """How far memory lets the size grow: this process's limit, and those of workers."""
+    room = Room(spec.feature_count(*rows.shape))
+    limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
+    limits += [
+        (f"the memory of worker {address}", threads, bytes_) for address, threads, bytes_ in engine.worker_limits()
+    ]
+    for name, threads, allowed in limits:
+        if plan_fit(rows, spec.model_copy(update={"size": room.most}), threads).peak_bytes > allowed:
+            size = largest_size_that_fits(rows, spec, threads, allowed)
+            if size is None:
+                raise MemoryLimitError(f"not even a size of 10 fits {name}")
+            room = Room(size - size % 2, name)
+    return room
+
+
 def fit_rows(
-    rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, identity: dict[str, Any] | None = None
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress,
+    identity: dict[str, Any] | None = None,
+    room: Room | None = None,
 ) -> Model:
     """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem.
 
     `standardize` and rff-pca make one pass more each, the randomized solver as many as `sketch.PASSES` in all, and
     RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
-    must know them again. Raises DataError for NaN, infinity (row and column named) and constant data. Warns
-    IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the
-    Gram matrix is close to the identity.
+    must know them again; `room` says how far a size may grow to a tolerance, with one pass more where the certificate
+    does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and column named) and constant
+    data, SpecError for a tolerance that is out of reach. Warns IndefiniteKernelWarning when the kernel has negative
+    eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the identity, ToleranceWarning
+    when memory or time ended the growth.
     """
     if spec.matrix_free(rows.shape[0]):
-        start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity)
+        start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
         return _by_products(rows, start, spec, engine, progress)
-    _note_lowered(spec, rows.shape[0], progress)
+    _note_lowered(spec, rows, progress)
+    room = room or Room(spec.feature_count(*rows.shape))
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose(rows, spec, engine, progress)
-        solution, moments, digest = _solve(rows, chosen.features, chosen.near_mean, spec, engine, progress)
-    _warn_if_indefinite(solution)
-    _warn_if_narrow(chosen.features.kernel, chosen.unexplained, solution.unexplained)
-    provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows), "content": digest}
-    with single_threaded_blas:
-        certified = certify(moments, chosen.features, solution, spec)
-    return Model(chosen.features, solution, moments, certified, provenance)
+        chosen = choose(rows, spec, room, engine, progress)
+        found = _solved(rows, chosen, spec, engine, progress)
+    grown, reached = chosen.grown, found.certificate.relative_trace_error
+    if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
+        progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
+        more = replace(room, bias=room.bias * reached / grown.error.value)
+        return fit_rows(rows, spec, engine, progress, identity, more)
+    _warn_if_indefinite(found.solution)
+    _warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
+    if grown and grown.stopped:
+        _warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
+    choices = (*chosen.choices, *found.choices)
+    provenance = {
+        "spec": spec.to_dict(),
+        "identity": identity or anonymous(rows),
+        "content": found.digest,
+        "choices": choices_info(choices),
+    }
+    return Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
 
 
 def _by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -189,25 +244,69 @@ def _by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progre
     )
 
 
-def _solve(
-    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
-) -> tuple[Solution, Moments | None, str]:
-    if spec.exact:
-        assert isinstance(features, KernelRows)
-        digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
-        return solve(None, features, spec), None, digest
-    if spec.randomized(features.size):
-        solution, digest = _solve_by_sketch(rows, features, near_mean, spec, engine, progress)
-        return solution, None, digest
-    moments, digest = moments_of(rows, features, near_mean, spec.block_rows, engine, progress)
-    return solve(moments, features, spec), moments, digest
+@dataclass(frozen=True)
+class _Solved:
+    """What the passes of a fit and its eigenproblem leave."""
+
+    solution: Solution
+    certificate: Certificate
+    moments: Moments | None
+    digest: str  # of the rows
+    choices: tuple[Choice, ...]
 
 
-def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec) -> Solution:
-    """The solution of the method of `spec`; moments are None for the exact one alone."""
-    tolerance = rank_tolerance(features.dtype)
-    found: Solution = spec.method_value.solve(moments, features, spec.components, spec.center, tolerance)  # type: ignore[arg-type]
-    return found
+def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> _Solved:
+    features, moments = chosen.features, None
+    choices: tuple[Choice, ...] = ()
+    if not spec.exact and spec.randomized(features.size):
+        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
+        certified = Certificate()
+    else:
+        if spec.exact:
+            assert isinstance(features, KernelRows)
+            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+        else:
+            moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
+        solution, certified, choices = solve(moments, features, spec)
+    if chosen.kernel_error:
+        certified = replace(certified, kernel_error=chosen.kernel_error.value)
+    return _Solved(solution, certified, moments, digest, choices)
+
+
+def solve(
+    moments: Moments | None, features: FeatureMap, spec: FitSpec
+) -> tuple[Solution, Certificate, tuple[Choice, ...]]:
+    """The solution of the method of `spec`, its certificate, and how many components were chosen where that was open.
+
+    moments are None for the exact method alone.
+    """
+
+    def with_components(components: Any) -> tuple[Solution, Certificate]:
+        tolerance = rank_tolerance(features.dtype)
+        solution = spec.method_value.solve(moments, features, components, spec.center, tolerance)  # type: ignore[arg-type]
+        return solution, certify(moments, features, solution, spec)
+
+    if spec.components != "auto":
+        solution, certified = with_components(spec.components)
+        return solution, certified, _share_reached(solution, spec)
+    solution, certified = with_components(_MOST_AUTOMATIC + 1)
+    if certified.trust is None:
+        raise SpecError(f"components='auto' needs to know which are trustworthy, which {features.name} cannot tell")
+    sure = certificate.trustworthy(certified.trust)
+    r, ratio = certificate.before_largest_gap(solution.eigenvalues[: sure + 1])
+    reason = f"the largest gap, by a factor of {ratio:.3g}, behind one of the {sure} leading trustworthy components"
+    if not sure:
+        reason = "not even the first is trustworthy: give a larger size"
+    # Solved again, so that asking for this number gives the same bits.
+    return *with_components(r), (Choice("components", r, reason),)
+
+
+def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:
+    if not isinstance(spec.components, float):
+        return ()
+    r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
+    enough = f"the fewest with {spec.components:.4g} of the variance" if share >= spec.components else "all there are"
+    return (Choice("components", r, f"{enough}: at least {share:.4g} of it"),)
 
 
 def certify(moments: Moments | None, features: FeatureMap, solution: Solution, spec: FitSpec) -> Certificate:
@@ -268,10 +367,12 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     moments = model.moments + more
     with single_threaded_blas:
         W = features.gram() if isinstance(features, KernelRows) else None
-        solution = solvers.aligned(solve(moments, features, spec), model.solution, W)
-        certified = certify(moments, features, solution, spec)
+        found, certified, choices = solve(moments, features, spec)
+        solution = solvers.aligned(found, model.solution, W)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
-    return Model(features, solution, moments, certified, {**model.provenance, "added": added})
+    kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
+    changed = {"added": added, "choices": kept + choices_info(choices)}
+    return Model(features, solution, moments, certified, {**model.provenance, **changed})
 
 
 def save(model: Model, path: Path) -> None:
@@ -400,8 +501,8 @@ def _check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
         raise SpecError(f"{rows.where} changed while it was read: run again once it is at rest")
 
 
-def _note_lowered(spec: FitSpec, n: int, progress: Progress) -> None:
-    size = spec.feature_count(n)
+def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
+    size = spec.feature_count(*rows.shape)
     if not spec.exact and spec.size != "auto" and size < spec.size:
         progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
     if isinstance(spec.components, int) and spec.components > size:
@@ -417,6 +518,14 @@ def _warn_if_indefinite(solution: Solution) -> None:
             IndefiniteKernelWarning,
             stacklevel=3,
         )
+
+
+def _warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
+    warnings.warn(
+        f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
+        ToleranceWarning,
+        stacklevel=3,
+    )
 
 
 def _warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:

@@ -8,6 +8,7 @@ from math import ceil, log2
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError
+from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
@@ -48,13 +49,14 @@ class Plan:
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     """The cost of a fit: the sample and its passes. Raises SpecError for more rows than `exact` can hold.
 
-    What RPCholesky over all rows adds depends on the data and is not counted.
+    With a tolerance it is the cost of the largest size that may be needed. What RPCholesky over all rows adds depends
+    on the data and is not counted.
     """
     n, d = rows.shape
     if spec.matrix_free(n):
         return _plan_products(rows, spec, threads)
     itemsize = spec.block_dtype(rows.dtype).itemsize
-    D = spec.feature_count(n)
+    D = spec.feature_count(n, d)
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
     m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
@@ -62,6 +64,8 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     held = _map_bytes(spec, d, D, itemsize)
     scaled = m * d * itemsize if spec.standardize else 0  # a copy, for the median
     stages = [sample + scaled + _choosing_bytes(spec, m, d, D, itemsize)]
+    if spec.tol is not None:  # what a size is tried with, beside the sample
+        stages.append(sample + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d)))
     passes = 0
     if spec.exact:
         stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
@@ -176,7 +180,7 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
 def largest_size_that_fits(rows: Rows, spec: FitSpec, threads: int, limit: int) -> int | None:
     """The largest size, of two digits, whose fit stays within `limit` bytes; None if none does."""
     by_landmarks = spec.model_copy(update={"method": "nystroem"}) if spec.exact else spec
-    for size in _two_digit_sizes(spec.feature_count(rows.shape[0])):
+    for size in _two_digit_sizes(spec.feature_count(*rows.shape)):
         if plan_fit(rows, by_landmarks.model_copy(update={"size": size}), threads).peak_bytes <= limit:
             return size
     return None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from bigkpca.blocks import sample_rows
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.numerics.features import KernelRows
@@ -20,6 +21,7 @@ from bigkpca.numerics.sketch import OVERSAMPLING
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
 DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
 _RANDOM_FEATURES = 2048
+_MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
 
 
 class FitSpec(BaseModel):
@@ -27,8 +29,10 @@ class FitSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    components: int | float | None = Field(
-        50, description="how many components to keep, a share of the variance in (0, 1), or 'none' for all"
+    components: int | float | Literal["auto"] | None = Field(
+        50,
+        description="how many components to keep, a share of the variance in (0, 1), 'auto' for those before the "
+        "largest gap behind a trustworthy one, or 'none' for all",
     )
     kernel: str | Kernel = Field(
         "gaussian",
@@ -43,6 +47,13 @@ class FitSpec(BaseModel):
         description="nystroem, columns, rff (random features), rff-pca, or exact (up to 8192 rows)",
     )
     size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
+    tol: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="with size auto: grow until the relative trace error (of random features, the estimated error of "
+        "the kernel) is below it",
+    )
     landmarks: str | Any = Field(
         "auto", description="kmeans, uniform, rpcholesky, leverage, basic-patterns, or a .npy file of rows"
     )
@@ -80,9 +91,9 @@ class FitSpec(BaseModel):
 
     @field_validator("components")
     @classmethod
-    def _components(cls, value: int | float | None) -> int | float | None:
-        if value is None:
-            return None
+    def _components(cls, value: int | float | str | None) -> int | float | str | None:
+        if value is None or isinstance(value, str):
+            return value
         if isinstance(value, float) and not 0 < value < 1:
             if not value.is_integer():
                 raise SpecError(f"components={value}: a share of the variance lies between 0 and 1")
@@ -184,6 +195,9 @@ class FitSpec(BaseModel):
             )
         if own is not None and self.size not in ("auto", own):
             raise SpecError(f"size={self.size}, but {own} landmarks are given: leave size out")
+        if self.tol is not None and (self.exact or own is not None or self.size != "auto"):
+            what = "the exact method" if self.exact else f"{own} landmarks" if own is not None else f"size={self.size}"
+            raise SpecError(f"tol={self.tol} lets the size grow, but {what} leaves nothing to grow: leave tol out")
         method.check(self.kernel_value(1, 1.0), None if self.size == "auto" else self.size)
         return self
 
@@ -250,31 +264,50 @@ class FitSpec(BaseModel):
         return len(self.landmarks.numbers) if isinstance(self.landmarks, landmarks.RowNumbers) else None
 
     def landmark_rule(self) -> LandmarkRule:
-        """The rule that chooses: by default what the method needs, k-means for stationary kernels, else RPCholesky."""
+        """The rule that chooses landmarks, with its options."""
         if not isinstance(self.landmarks, str):
             rule: LandmarkRule = self.landmarks
             return rule
-        if self.landmarks != "auto":
-            return landmarks.named(self.landmarks)
-        if self.method_value.uniform:
-            return landmarks.Uniform()
-        if self.stationary:
-            return landmarks.KMeans()
-        # RPCholesky is for positive semidefinite kernels, which the sigmoid is known not to be.
-        return landmarks.Uniform() if self.kernel_value(1, 1.0).name == "sigmoid" else landmarks.RPCholesky()
+        return self.automatic_rule()[0] if self.landmarks == "auto" else landmarks.named(self.landmarks)
 
-    def feature_count(self, n: int) -> int:
-        """D for n rows: landmarks, at most n and by default min(max(20 r, 500), 2000), or random features, 2048."""
+    def automatic_rule(self) -> tuple[LandmarkRule, str]:
+        """The rule that suits method and kernel, and why it does."""
+        if self.method_value.uniform:
+            return landmarks.Uniform(), "the method's formulas hold for rows drawn uniformly"
+        if self.stationary:
+            return landmarks.KMeans(), "the kernel depends on x - y, so that means of rows stand for rows"
+        if self.kernel_value(1, 1.0).name == "sigmoid":
+            return landmarks.Uniform(), "the kernel is not positive semidefinite, which other rules need"
+        return landmarks.RPCholesky(), "the kernel has no length, so rows stand for rows: those not yet explained"
+
+    def feature_count(self, n: int, d: int) -> int:
+        """D for n rows of d columns: all rows, the size that was given, or the most that a tolerance may need.
+
+        By default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at most n.
+        """
         if self.exact:
             return n
-        if not self.method_value.landmarks:
-            return _RANDOM_FEATURES if self.size == "auto" else self.size
         if self.own_landmarks is not None:
             return self.own_landmarks
-        if self.size != "auto":
-            return min(self.size, n)
+        wanted = self._automatic_size()[0] if self.size == "auto" else self.size
+        if self.size == "auto" and self.tol is not None:
+            wanted = min(_MOST_GROWN, sample_rows(n, d, 0)) if self.method_value.landmarks else _MOST_GROWN
+        return min(wanted, n) if self.method_value.landmarks else wanted
+
+    def _automatic_size(self) -> tuple[int, str]:
+        if not self.method_value.landmarks:
+            return _RANDOM_FEATURES, "the default number of random features"
         kept = self.components if isinstance(self.components, int) else 50
-        return min(max(20 * kept, 500), max(2000, kept), n)
+        return min(max(20 * kept, 500), max(2000, kept)), "20 for each component, but at least 500 and at most 2000"
+
+    @property
+    def size_reason(self) -> str:
+        """Why an automatic size is what it is."""
+        return self._automatic_size()[1]
+
+    def at(self, size: int) -> FitSpec:
+        """The same fit with that size."""
+        return self.model_copy(update={"size": size, "tol": None})
 
     def matrix_free(self, n: int) -> bool:
         """Whether eigenpairs of n rows come from products with the Gram matrix, never holding n x n."""

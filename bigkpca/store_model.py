@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca import store
+from bigkpca.blocks import power_of_two
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels
@@ -21,6 +22,8 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
 from bigkpca.sources import ATTRIBUTE, little_endian
+
+_SHARD_BYTES = 2**24
 
 
 def save_model(model: Model, path: str) -> str:
@@ -36,7 +39,9 @@ def save_model(model: Model, path: str) -> str:
     for name, values in sorted(arrays.items()):
         shape = values.shape
         names = ["row", "column"][: len(shape)]
-        stored = store.create_array(group, name, shape, values.dtype, max(1, shape[0]), names, compress=False)
+        most = power_of_two(_SHARD_BYTES // max(1, values[:1].nbytes))  # a shard is encoded whole in memory
+        rows = max(1, min(shape[0], most))
+        stored = store.create_array(group, name, shape, values.dtype, rows, names, compress=False)
         stored[...] = values
     store.sync_tree(Path(path))
     return str(about["digest"])

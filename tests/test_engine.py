@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from threadpoolctl import threadpool_info
 
-from bigkpca.engine import Engine, Task, open_engine, parse_bytes, shared, single_threaded_blas
+from bigkpca.engine import Engine, Task, open_engine, parse_bytes, parse_seconds, shared, single_threaded_blas
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
 
 
@@ -160,3 +160,10 @@ def test_amounts_of_memory(text: str | int, amount: int) -> None:
 def test_an_amount_that_is_none() -> None:
     with pytest.raises(SpecError, match="'lots' is not an amount of memory"):
         parse_bytes("lots")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 mins", 120), ("1.5 h", 5400), ("1 minute", 60), (3.5, 3.5)]
+)
+def test_times_are_read_as_people_type_them(text: str | float, seconds: float) -> None:
+    assert parse_seconds(text) == seconds

@@ -36,6 +36,7 @@ class Certificate:
     stability (r,): cosine of each component with its nearest one of the model of half the features.
     leave_one_out_residual: mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: estimates that of
         a new row.
+    kernel_error: |H(K - K^)H|_F / |Kc|_F of random features, from pairs of sampled rows.
     residuals (r,): |Kc u_j - lambda_j u_j| / lambda_j, where products with the exact Gram matrix were made: some
         eigenvalue of Kc lies within this share of lambda_j of it.
     trust (r,): "solid" where stability >= 0.99 or the residual <= 0.01, "fair" where >= 0.9 or <= 0.1, else "doubtful".
@@ -50,6 +51,7 @@ class Certificate:
     learning_curve: Array | None = None
     stability: Array | None = None
     leave_one_out_residual: float | None = None
+    kernel_error: float | None = None
     residuals: Array | None = None
 
     @property
@@ -68,6 +70,19 @@ class Certificate:
     def numbers(self) -> dict[str, Any]:
         """The numbers that a file must hold besides."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.type == "float | None"}
+
+
+def trustworthy(trust: tuple[str, ...]) -> int:
+    """How many leading components come before the first doubtful one."""
+    return next((number for number, word in enumerate(trust) if word == "doubtful"), len(trust))
+
+
+def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
+    """(r, lambda_r / lambda_(r+1)) where that ratio is largest (Ahn and Horenstein 2013); (1, 1) for one value."""
+    if len(eigenvalues) < 2:
+        return 1, 1.0
+    ratios = eigenvalues[:-1] / eigenvalues[1:]
+    return int(ratios.argmax()) + 1, float(ratios.max())
 
 
 def of_landmarks(

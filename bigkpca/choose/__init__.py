@@ -1,0 +1,118 @@
+"""From a bounded sample of rows to a feature map: offset and scale, sigma, size, then landmarks or frequencies.
+
+Every automatic choice is told with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bigkpca.choose.features import feature_maps
+from bigkpca.choose.sample import PROBES, SKETCH, Prepared, prepare, random_stream, sample_lengths
+from bigkpca.choose.sizes import PAIRED_ROWS, Grown, Room, grow
+from bigkpca.engine import Engine, Progress
+from bigkpca.errors import Array
+from bigkpca.numerics import growth, solvers
+from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
+from bigkpca.numerics.growth import Estimate
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.passes import mean_features
+from bigkpca.sources import Rows
+from bigkpca.spec import FitSpec
+
+__all__ = [
+    "PROBES",
+    "SKETCH",
+    "Choice",
+    "Chosen",
+    "Room",
+    "choices_info",
+    "choose",
+    "random_stream",
+    "sample_lengths",
+]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for an option that was left open, and why; JSON-ready."""
+
+    option: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a fit goes on with from the sample."""
+
+    features: FeatureMap
+    near_mean: Array  # (D,), near the mean of v over all rows
+    unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave, for kernels of x - y
+    kernel_error: Estimate | None  # of random features
+    grown: Grown | None  # where the size was grown to a tolerance
+    choices: tuple[Choice, ...]
+
+
+def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Progress) -> Chosen:
+    """The feature map of a fit. Reads the bounded sample, which is let go before the pass, and makes one pass each for
+    `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
+
+    Raises DataError for constant data, SpecError for options that do not fit these rows.
+    """
+    prepared = prepare(rows, spec, engine, progress)
+    maps = feature_maps(prepared, spec, engine, progress)
+    grown = None if spec.tol is None else grow(prepared, maps, spec, room, engine, progress)
+    features = maps(spec) if grown is None else grown.features
+    columns, few = prepared.columns, prepared.sampled.few[:PAIRED_ROWS]
+    near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
+    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # what is subtracted from tiles is the rounded one
+    return Chosen(
+        features,
+        near_mean,
+        _unexplained(columns.kernel, columns.shifted(few)) if columns.kernel.stationary else None,
+        None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
+        grown,
+        tuple(_choices(prepared, spec, features, grown)),
+    )
+
+
+def _choices(prepared: Prepared, spec: FitSpec, features: FeatureMap, grown: Grown | None) -> Iterator[Choice]:
+    """The options of the spec that were left open, as they were chosen."""
+    if spec.needs_median:
+        sigma = getattr(prepared.columns.kernel, "sigma", None)
+        yield Choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
+    if spec.method_value.landmarks and not spec.exact and spec.landmarks == "auto":
+        yield Choice("landmarks", spec.landmark_rule().name, spec.automatic_rule()[1])
+    if grown is not None:
+        yield Choice("size", grown.size, _reason(grown, spec))
+    elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
+        yield Choice("size", features.size, spec.size_reason)
+    if isinstance(features, PrincipalFourierRows) and spec.n_directions == "auto":
+        reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
+        yield Choice("n_directions", features.axes.shape[1], reason)
+
+
+def _reason(grown: Grown, spec: FitSpec) -> str:
+    error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
+    if grown.stopped:
+        return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
+    return f"the smallest, to a tenth, with tol={spec.tol}: {error}"
+
+
+def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:
+    """Choices as JSON-ready values."""
+    return [asdict(choice) for choice in choices]
+
+
+def _unexplained(kernel: Kernel, X: Array) -> float:
+    """The share of Σ k(x, x) that every other row of X, as a landmark, leaves of the others."""
+    S, others = X[::2], X[1::2]
+    P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
+    explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))
+    return 1 - explained / float(kernel.diagonal(others).sum())

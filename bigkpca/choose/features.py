@@ -1,0 +1,35 @@
+"""The feature map of a fit, for any size: what does not depend on the size is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bigkpca.choose.landmarks import choose_landmarks
+from bigkpca.choose.random_features import principal_axes, principal_features, random_features
+from bigkpca.choose.sample import Prepared
+from bigkpca.engine import Engine, Progress
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
+from bigkpca.spec import FitSpec
+
+FeatureMaps = Callable[[FitSpec], FeatureMap]  # of specs that differ in their size alone
+
+
+def feature_maps(prepared: Prepared, spec: FitSpec, engine: Engine, progress: Progress) -> FeatureMaps:
+    """From a size to a feature map. Makes one pass for the principal axes of rff-pca; the maps themselves need none,
+    but for those that RPCholesky over all rows asks for."""
+    method, columns = spec.method_value, prepared.columns
+    if isinstance(method, PrincipalFeatures):
+        principal = principal_axes(prepared, spec, engine, progress)
+        return lambda sized: principal_features(prepared, principal, method, sized)
+    if isinstance(method, RandomFeatures):
+        return lambda sized: random_features(prepared, method, sized)
+
+    def kernel_rows(sized: FitSpec) -> KernelRows:
+        if sized.exact:
+            chosen = columns.shifted(prepared.sampled.sample)
+        else:
+            chosen = choose_landmarks(prepared, sized, engine, progress)
+        return KernelRows(columns.kernel, columns.offset, chosen, scale=columns.scale)
+
+    return kernel_rows

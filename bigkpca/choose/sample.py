@@ -1,0 +1,125 @@
+"""The one bounded sample of a fit, and what it decides first: offset and scale of the columns, and the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigkpca.blocks import sample_rows
+from bigkpca.engine import Engine, Progress
+from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.numerics import bandwidth, landmarks
+from bigkpca.numerics.bandwidth import Length
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.growth import JUDGING_ROWS
+from bigkpca.passes import columns_of, read_rows
+from bigkpca.sources import Rows
+from bigkpca.spec import FitSpec
+
+# What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
+_SAMPLE, _PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, _HELD_OUT, _FEW = range(10)
+_HELD_OUT_ROWS = 1024
+
+
+def random_stream(seed: int, purpose: int) -> np.random.Generator:
+    """The random numbers of one purpose, the same on every machine and for every number of workers."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Rows that were read for their numbers, in the order and dtype of the data."""
+
+    sample: Array  # (m, d), uniform without replacement: all that choices are made from
+    few: Array  # of the sample, at most 2048, by which choices are judged: strides would see what recurs in the data
+    own: Array  # landmarks that the caller gave by their numbers, 0 rows where none were
+    held_out: Array  # rows outside the sample, by which a size is judged; 0 rows where nothing grows
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The sample of a fit; and what rows become before the kernel sees them, with the kernel."""
+
+    rows: Rows
+    sampled: Sampled
+    columns: Columns
+
+
+def prepare(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Prepared:
+    """Sample, offset, scale and kernel: reads the sample, and makes one pass more for `standardize`.
+
+    Raises DataError if all sampled rows are equal.
+    """
+    sampled = draw_sample(rows, spec, engine, progress)
+    columns = _shift(rows, sampled.sample, spec, engine, progress)
+    if spec.needs_median:
+        median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
+        columns = replace(columns, kernel=spec.kernel_value(rows.shape[1], median))
+    return Prepared(rows, sampled, columns)
+
+
+def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Sampled:
+    """The bounded sample, and what else is needed of single rows, all read at once."""
+    n, d = rows.shape
+    m = sample_rows(n, d, spec.feature_count(n, d) if spec.method_value.landmarks else 0)
+    numbers = np.sort(random_stream(spec.seed, _SAMPLE).choice(n, m, replace=False))
+    given = _given_numbers(rows, spec)
+    held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
+    wanted = np.union1d(np.union1d(numbers, given), held_out)
+    found = read_rows(rows, wanted, engine, progress)
+    sample, own, rest = (
+        found if len(wanted) == len(some) else found[np.searchsorted(wanted, some)]
+        for some in (numbers, given, held_out)
+    )
+    if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():  # the first alone tells most data apart
+        raise DataError(
+            f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
+        )
+    numbers = random_stream(spec.seed, _FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
+    return Sampled(sample, sample[numbers], own, rest)
+
+
+def _outside(numbers: Array, n: int, seed: int) -> Array:
+    """Numbers of rows below n that are not among the ascending `numbers`, ascending, without a list of all n."""
+    count = n - len(numbers)
+    ranks = np.sort(random_stream(seed, _HELD_OUT).choice(count, min(_HELD_OUT_ROWS, count), replace=False))
+    return ranks + np.searchsorted(numbers - np.arange(len(numbers)), ranks, side="right")
+
+
+def _given_numbers(rows: Rows, spec: FitSpec) -> Array:
+    if not isinstance(spec.landmarks, landmarks.RowNumbers):
+        return np.empty(0, np.intp)
+    given, n = spec.landmarks.numbers, rows.shape[0]
+    if given.max() >= n:
+        raise SpecError(f"landmark {given.max()} is not a row of {rows.where}, whose {n} rows are counted from 0")
+    return given.astype(np.intp)
+
+
+def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
+    """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
+    sample = draw_sample(rows, spec, engine, progress).sample
+    shift = _shift(rows, sample, spec, engine, progress)
+    return bandwidth.candidate_lengths(_distances(sample, shift, spec, engine), spec.distance)
+
+
+def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
+    """Distances of sampled pairs, in units of the standardised columns where there are such."""
+    scaled = sample if columns.scale is None else columns.shifted(sample)
+    return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, _PAIRS), engine.in_order)
+
+
+def _shift(rows: Rows, sample: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:
+    """The offset and scale of a fit, with a kernel of any length."""
+    offset, scale = np.zeros(rows.shape[1]), None
+    if spec.standardize:
+        found = columns_of(rows, spec.block_rows, engine, progress)
+        offset, scale = rounded(found.mean, rows), found.scale
+    elif spec.stationary:
+        offset = rounded(sample.mean(axis=0, dtype=np.float64), rows)
+    return Columns(spec.kernel_value(rows.shape[1], 1.0), offset, spec.block_dtype(rows.dtype), scale=scale)
+
+
+def rounded(mean: Array, rows: Rows) -> Array:
+    """A mean in the precision of the data, so that every row has it subtracted without a rounding of its own."""
+    return mean.astype(np.result_type(rows.dtype, np.float32)).astype(np.float64)

@@ -1,0 +1,157 @@
+"""How large a model must be: errors foretold from sampled rows before any pass, and the search for a size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log
+
+import numpy as np
+import scipy.linalg
+
+from bigkpca.errors import Array
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.solvers import nystroem_map
+
+JUDGING_ROWS = 2048  # at most so many rows are worth a trial: they give the error to about 1 % of itself
+SURE = 2.0  # standard errors that are added to an estimate before it counts as met
+_NEAR = 1.1  # the search ends where the smallest size that meets the tolerance is known to this factor
+_LEAST_STEP, _LARGEST_STEP = 1.25, 4.0  # by which a size that does not meet it grows
+_STEEP, _FLAT = -4.0, -0.1  # slopes d log(error) / d log(size) that are believed
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A relative error foretold from a sample."""
+
+    value: float
+    standard_error: float
+
+    @property
+    def at_most(self) -> float:
+        """What it is nearly surely below."""
+        return self.value + SURE * self.standard_error
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A size that was tried, and its relative error."""
+
+    size: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Rows X (e, d), shifted and scaled, drawn from `count` rows without replacement."""
+
+    X: Array
+    count: int
+
+
+def trace_error(features: KernelRows, strata: Sequence[Stratum], center: bool) -> Estimate:
+    """tr(E) / T of Nyström over rows of which the strata are samples, E = K - K^, T an upper bound of tr(Kc):
+
+        residual_i = k(x_i, x_i) - |z_i|²,   total_i = residual_i + |z_i - mean z|²,   ratio of their weighted sums,
+
+    z = L⁻¹ k_S(x), W = L L'. The standard error is that of a ratio (linearised), 0 where the strata are all their rows.
+    """
+    S, kernel = features.landmarks.astype(np.float64), features.kernel
+    parts = [stratum for stratum in strata if len(stratum.X)]
+    rows = np.concatenate([part.X for part in parts]).astype(np.float64)
+    weights = np.concatenate([np.full(len(part.X), part.count / len(part.X)) for part in parts])
+    missed = np.concatenate([np.full(len(part.X), 1 - len(part.X) / part.count) for part in parts])
+    Z = _coordinates(features.gram(), kernel(S, rows), rank_tolerance(features.dtype))
+    residuals = np.maximum(kernel.diagonal(rows) - np.einsum("ij,ij->j", Z, Z), 0)
+    if center:
+        Z -= (Z @ (weights / weights.sum()))[:, None]
+    totals = residuals + np.einsum("ij,ij->j", Z, Z)
+    return _ratio(residuals, totals, weights, missed)
+
+
+def _coordinates(W: Array, K: Array, tolerance: float) -> Array:
+    """Z (m, e) with Z'Z = K'W⁻¹K: by Cholesky, many times as fast as the eigenvectors that an indefinite W needs."""
+    # A ridge at the level of the rank rule: residuals are a little too large where the rule would drop directions.
+    ridge = W + np.diag(np.full(len(W), tolerance * np.trace(W)))
+    try:
+        L = scipy.linalg.cholesky(ridge, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return np.asarray(nystroem_map(W, tolerance).T @ K)
+    return np.asarray(scipy.linalg.solve_triangular(L, K, lower=True, overwrite_b=True, check_finite=False))
+
+
+def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> Estimate:
+    """Σ w a / Σ w b over sampled rows, of whose strata the shares `missed` were not sampled."""
+    total = float(weights @ denominators)
+    value = float(weights @ numerators) / total
+    spread = weights * (numerators - value * denominators)
+    return Estimate(value, float(np.sqrt(np.sum(missed * spread**2))) / total)
+
+
+def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
+    """|H(K - K^)H|_F / |Kc|_F of features whose error has either sign, over pairs of the rows X (e, d) given as data.
+
+    The diagonal is left out: of all n² entries it is a small part. The standard error is the jackknife's over rows.
+    """
+    shifted = features.shifted(X)
+    K = features.kernel(shifted, shifted).astype(np.float64)
+    (V, _) = next(features.tiles([X], len(X)))
+    E = K - V.astype(np.float64) @ V.T.astype(np.float64)
+    for A in (K, E):
+        if center:
+            A -= A.mean(axis=0)
+            A -= A.mean(axis=1)[:, None]
+        np.fill_diagonal(A, 0)
+    squares, wrong = (np.einsum("ij,ij->i", A, A) for A in (K, E))
+    ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # a pair is in two rows
+    value = float(np.sqrt(ratio.value))
+    return Estimate(value, ratio.standard_error / (2 * value) if value else 0.0)
+
+
+def next_size(tried: Sequence[Trial], tol: float, *, start: int, most: int, step: int) -> int | None:
+    """The next size to try, a multiple of `step` and at most `most`, None when the search is over.
+
+    It is over when a size meets `tol` and one smaller by a tenth, or by `step`, does not; or when `most` does not.
+    Sizes grow and are divided along log(error) as a line in log(size) (secant steps, kept inside what is known).
+    """
+    if not tried:
+        return min(start, most)
+    met = min((trial.size for trial in tried if trial.error <= tol), default=None)
+    failed = sorted((t for t in tried if t.error > tol and (met is None or t.size < met)), key=lambda t: t.size)
+    if met is None:
+        if failed[-1].size >= most:
+            return None
+        low = failed[-1].size
+        guess = _crossing(failed[-2:], tol) * 1.02
+        return min(_multiple(min(max(guess, _LEAST_STEP * low), _LARGEST_STEP * low), step), most)
+    best = next(trial for trial in tried if trial.size == met)
+    if not failed:
+        return None if met <= step else max(_multiple(met / _LARGEST_STEP, step), step)
+    low = failed[-1].size
+    if met <= _NEAR * low or met - low <= step:
+        return None
+    guess = _crossing([failed[-1], best], tol)
+    inside = min(max(guess, low * _NEAR**0.5), met / _NEAR**0.5)
+    return min(max(_multiple(inside, step), low + step), met - step)
+
+
+def extrapolated(tried: Sequence[Trial], tol: float) -> int:
+    """The size that the last trials would need for `tol`, to two digits, if they went on as they did."""
+    size = _crossing(sorted(tried, key=lambda trial: trial.size)[-2:], tol)
+    digits = 10 ** max(int(np.log10(size)) - 1, 0)
+    return ceil(size / digits) * digits
+
+
+def _crossing(trials: Sequence[Trial], tol: float) -> float:
+    """Where a power law through two trials, or through one with slope -1/2, reaches `tol`."""
+    last = trials[-1]
+    slope = -0.5
+    if len(trials) == 2 and trials[0].error > 0 and last.error > 0:
+        slope = log(last.error / trials[0].error) / log(last.size / trials[0].size)
+        slope = min(max(slope, _STEEP), _FLAT)
+    return float(last.size * (tol / max(last.error, 1e-300)) ** (1 / slope))
+
+
+def _multiple(size: float, step: int) -> int:
+    return ceil(size / step) * step
