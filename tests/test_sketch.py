@@ -330,3 +330,13 @@ def test_a_spectrum_that_falls_fast_takes_no_more_products_than_blocks_fit_into_
     found = found_by(apply, 40, 4)
     assert len(calls) == 3  # of 14 columns each
     assert_allclose(found.values, diagonal[:4], rtol=1e-9)
+
+
+def test_a_small_space_is_searched_on_after_a_new_start():
+    diagonal = 0.995 ** np.arange(120.0)  # so flat that more products are needed than blocks of 24 fit into R^120
+
+    found = leading_eigenpairs(
+        lambda Q: diagonal[:, None] * Q, starting_block(120, 24, np.random.default_rng(0)), 4, most=40, tol=1e-6
+    )
+    assert 5 < found.products < 40
+    assert_allclose(found.values, diagonal[:4], rtol=1e-9)

@@ -105,18 +105,18 @@ def leading_eigenpairs(
     there are four blocks, the b best vectors start anew. `told` hears of every step. Memory: about 12 D b float64.
     """
     basis = np.linalg.qr(start)[0]
-    width = basis.shape[1]
+    width, blocks = basis.shape[1], 1
     images = apply(basis)
     found = rayleigh_ritz(basis, images, count, 1)
     told(found)
     while found.products < most and not (found.residuals <= tol).all():
         Q = next_block(basis, images[:, -width:])
-        if not Q.shape[1] or found.products * width >= len(start):  # no more blocks fit into R^D
+        if not Q.shape[1] or blocks * width >= len(start):  # no more blocks fit into R^D
             break
         if basis.shape[1] >= PASSES * width:
             S = _rotation(basis, images)[:, :width]
-            basis, images = basis @ S, images @ S
-        basis, images = np.hstack([basis, Q]), np.hstack([images, apply(Q)])
+            basis, images, blocks = basis @ S, images @ S, 1
+        basis, images, blocks = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), blocks + 1
         found = rayleigh_ritz(basis, images, count, found.products + 1)
         told(found)
     return found
