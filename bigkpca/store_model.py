@@ -64,6 +64,9 @@ def load_model(path: str) -> Model:
         arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}
     except Exception as error:  # each codec raises its own kind when bytes do not decode
         raise CorruptionError(f"{path}: an array does not decode ({error}); fit the model again") from error
+    if gone := sorted(set(about["arrays"]) - set(arrays)):
+        what = " (the rows that it compares others with)" if "landmarks" in gone else ""
+        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are gone; restore them, or fit the model again")
     known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
     if _digest(known, arrays) != about["digest"]:
         raise CorruptionError(f"{path}: its content does not match its digest; fit the model again")
@@ -98,6 +101,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays |= {f"certificate_{name}": values for name, values in model.certificate.arrays().items()}
     if moments:
         arrays |= {"moments_mean": moments.mean, "moments_scatter": moments.scatter}
+    about["arrays"] = sorted(arrays)
     return about, arrays
 
 
@@ -123,6 +127,7 @@ def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         "unexplained",
         "moments",
         "certificate",
+        "arrays",
     )
     of_certificate: dict[str, Any] = {
         name.removeprefix("certificate_"): arrays[name] for name in arrays if name.startswith("certificate_")

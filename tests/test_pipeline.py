@@ -433,6 +433,23 @@ def test_a_damaged_model_is_refused(dataset: str, model: str) -> None:
         bigkpca.load(model)
 
 
+def test_an_exact_model_whose_rows_are_gone_says_so(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.zarr"
+    bigkpca.fit(digits[:50], path, method="exact", components=3)
+    shutil.rmtree(path / "landmarks")
+    with pytest.raises(CorruptionError, match=r"landmarks \(the rows that it compares others with\) are gone"):
+        bigkpca.transform(path, digits[:50], tmp_path / "scores.zarr")
+
+
+def test_large_arrays_of_a_model_are_stored_in_pieces(
+    digits: np.ndarray[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.store_model._SHARD_BYTES", 4096)
+    fitted = bigkpca.fit(digits[:50], tmp_path / "model.zarr", method="exact", components=3)
+    assert len(list((tmp_path / "model.zarr" / "landmarks" / "c").iterdir())) == 4
+    np.testing.assert_array_equal(bigkpca.load(tmp_path / "model.zarr").features.landmarks, fitted.features.landmarks)
+
+
 def test_a_model_of_an_unknown_version_is_refused(model: str) -> None:
     metadata = Path(model) / "zarr.json"
     metadata.write_text(metadata.read_text().replace('"format_version": 1', '"format_version": 99'))
