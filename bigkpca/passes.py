@@ -221,14 +221,22 @@ _STRIP_ROWS = 2048
 
 def gather(rows: Rows, columns: Columns, engine: Engine, progress: Progress) -> Array:
     """All rows, shifted and scaled, in memory (n, d): one pass."""
-    given = shared(columns)
-    tasks = [Task(_shifted, (rows.part(b.start, b.stop), b, given), len(b)) for b in fit_blocks(rows, None)]
-    return np.concatenate(engine.each("gathering rows", tasks, progress))
+    X = np.empty(rows.shape, columns.dtype)
+    # Threads fill it; blocks put together at the end would stay resident beside it, kept by the allocator.
+    given = shared(columns), shared(X if engine.client is None else None)
+    tasks = [Task(_shifted, (rows.part(b.start, b.stop), b, *given), len(b)) for b in fit_blocks(rows, None)]
+    pieces = engine.each("gathering rows", tasks, progress)
+    return X if engine.client is None else np.concatenate(pieces, out=X)
 
 
-def _shifted(rows: Rows, block: Block, columns: Columns) -> Array:
+def _shifted(rows: Rows, block: Block, columns: Columns, into: Array | None) -> Array | None:
+    out = np.empty((len(block), columns.columns), columns.dtype) if into is None else into[block.start : block.stop]
     X_tiles, most_rows = block_tiles(rows, block, columns)
-    return np.concatenate([V.copy() for V, _ in columns.tiles(X_tiles, most_rows)])
+    done = 0
+    for V, _ in columns.tiles(X_tiles, most_rows):
+        out[done : done + len(V)] = V
+        done += len(V)
+    return out if into is None else None
 
 
 def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progress: Progress, title: str) -> Array:
