@@ -19,7 +19,10 @@ from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
 
-SOLID, FAIR = 0.99, 0.9  # least stability of a component to be called so
+# Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
+# that halving does not change, and intervals of an evaluation then miss the eigenvalue.
+SOLID, FAIR = 0.995, 0.9
+SMALL, MODERATE = 0.01, 0.1
 _ROUNDING = 10  # bounds are widened by so many rank tolerances of the largest eigenvalue
 _SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
 _CURVE = (8, 4, 2, 1)  # shares of the landmarks at which the learning curve is taken
@@ -33,13 +36,14 @@ class Certificate:
     eigenvalue_lower, eigenvalue_upper (r,): proven bounds of lambda_j(Kc).
     explained_variance_ratio_lower, explained_variance_ratio_upper (r,): proven bounds of lambda_j / T.
     learning_curve (k, 2): number of landmarks, relative trace error of that share of them.
-    stability (r,): cosine of each component with its nearest one of the model of half the features.
+    stability (r,): cosine of each component with its nearest one of Nyström's model of half the landmarks; for random
+        features that between models of both halves.
     leave_one_out_residual: mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: estimates that of
         a new row.
     kernel_error: |H(K - K^)H|_F / |Kc|_F of random features, from pairs of sampled rows.
     residuals (r,): |Kc u_j - lambda_j u_j| / lambda_j, where products with the exact Gram matrix were made: some
         eigenvalue of Kc lies within this share of lambda_j of it.
-    trust (r,): "solid" where stability >= 0.99 or the residual <= 0.01, "fair" where >= 0.9 or <= 0.1, else "doubtful".
+    trust (r,): "solid" where stability >= 0.995 or the residual <= 0.01, "fair" where >= 0.9 or <= 0.1, else "doubtful".
     """
 
     trace_error: float | None = None
@@ -57,10 +61,13 @@ class Certificate:
     @property
     def trust(self) -> tuple[str, ...] | None:
         """One word for each component, None where there is no stability to judge by."""
-        sure = self.stability if self.residuals is None else 1 - self.residuals
-        if sure is None:
+        if self.residuals is not None:
+            solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
+        elif self.stability is not None:
+            solid, fair = self.stability >= SOLID, self.stability >= FAIR
+        else:
             return None
-        return tuple("solid" if s >= SOLID else "fair" if s >= FAIR else "doubtful" for s in sure)
+        return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
 
     def arrays(self) -> dict[str, Array]:
         """The arrays that a file must hold."""
@@ -106,7 +113,8 @@ def of_landmarks(
     """
     W, r = features.gram(), solution.components.shape[1]
     bound = solution
-    if method != Nystroem():  # the others' own eigenvalues are no bounds, but the same sums hold Nyström's
+    # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
+    if method != Nystroem():
         bound = solvers.nystroem(moments, W, r, center=center, tolerance=tolerance)
     assert bound.unexplained is not None
     error, total = max(bound.unexplained * moments.trace, 0.0), bound.total_variance
@@ -122,7 +130,7 @@ def of_landmarks(
         explained_variance_ratio_lower=low / total,
         explained_variance_ratio_upper=np.minimum(high / total, 1),
         learning_curve=_learning_curve(moments, W, center, tolerance),
-        stability=_stability(method, moments, features, solution, center, tolerance),
+        stability=_stability(Nystroem(), moments, features, solution, center, tolerance),
         leave_one_out_residual=_leave_one_out(W, tolerance) if uniform else None,
     )
 
@@ -152,8 +160,13 @@ def of_gram(solution: Solution) -> Certificate:
 def of_random_features(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, *, center: bool, tolerance: float
 ) -> Certificate:
-    """What can be said of random features, whose error has either sign: the stability of components, an estimate."""
-    return Certificate(stability=_stability(method, moments, features, solution, center, tolerance))
+    """What can be said of random features, whose error has either sign: the stability of components, an estimate.
+
+    Z Z' is the mean of those of both halves, so to first order each component lies halfway between theirs, and as far
+    from the truth as from either: cos 2θ = 2 cos² θ - 1 is the cosine between models that share no features.
+    """
+    cosines = _stability(method, moments, features, solution, center, tolerance)
+    return Certificate(stability=None if cosines is None else np.maximum(2 * cosines**2 - 1, 0))
 
 
 def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float) -> Array:
@@ -170,7 +183,7 @@ def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float) 
 def _stability(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
 ) -> Array | None:
-    """|cosine| of each component with its nearest of the model of every other feature, over the fitted rows.
+    """|cosine| of each component with its nearest of a method's model of every other feature, over the fitted rows.
 
     u = V A with coefficients A of the features: U_a'U_b = A_a' (scatter of features a with features b) A_b.
     """

@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
+from scipy.special import stdtrit
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.solvers import Solution
 
 _ROUNDING = 1e-9  # of an eigenvalue, below which no standard error is meant
+_NORMAL = 1.96  # standard errors on either side of a normal estimate hold the truth in 95 %
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,11 @@ def block_sums(
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with its standard error, from m sampled rows: about 95 % lie within 1.96 of them, but for |K - K^|_F
-    with k-means landmarks about 70 %, since few rows carry most of that norm."""
+    """An estimate with its standard error, from m sampled rows: value ± 1.96 standard_error is a 95 % interval.
+
+    It holds where the sample shows the tail. Where a few rows carry most of the error, as rows far from all others do
+    of |K - K^|_F with k-means landmarks, samples without them promise too much.
+    """
 
     value: float
     standard_error: float
@@ -103,8 +108,10 @@ class Evaluation:
     """How wrong a model is on the rows it was evaluated on: estimates from m of n rows.
 
     eigenvalues (r,): u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias; standard_errors (r,).
-    residuals (r,): |Kc u_j - eigenvalue_j u_j| / eigenvalue_j. frobenius: |K - K^|_F.
-    total_variance: tr(Kc), or tr(K) when not centred.
+    residuals (r,): |Kc u_j - eigenvalue_j u_j| / eigenvalue_j.
+    intervals (r, 2): of 95 %, for u_j'Kc u_j, and for lambda_j(Kc) where trust in the component is "solid":
+        eigenvalue ± 1.96 standard errors, the upper end raised by the eigenvalue times the squared residual.
+    frobenius: |K - K^|_F. total_variance: tr(Kc), or tr(K) when not centred.
     """
 
     rows: int
@@ -112,6 +119,7 @@ class Evaluation:
     eigenvalues: Array
     standard_errors: Array
     residuals: Array
+    intervals: Array
     frobenius: Estimate
     total_variance: Estimate
 
@@ -129,28 +137,49 @@ def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> E
     EU = KU - given.C @ VU
     terms = n * U * EU
     values = np.einsum("ij,ij->j", ZU, ZU) + terms.mean(axis=0)
+    errors = np.maximum(_standard_errors(terms, rest), _ROUNDING * values)
     away = KU - U * values
     if center:
         away -= away.mean(axis=0)
-    residuals = np.sqrt(n / max(m - 1, 1) * np.sum(away**2, axis=0))
-    squares = n * sums.squares
-    error_of_mean = np.sqrt(rest / m)
-    frobenius = float(np.sqrt(squares.mean()))
+    residuals = np.sqrt(n / max(m - 1, 1) * np.sum(away**2, axis=0)) / values
     row_sums = sums.K1 - given.C @ sums.V1  # Σ E(R, x_i)
     return Evaluation(
         rows=n,
         sampled=m,
         eigenvalues=values,
-        standard_errors=np.maximum(terms.std(axis=0, ddof=1) * error_of_mean, _ROUNDING * values),
-        residuals=residuals / values,
-        frobenius=Estimate(frobenius, float(squares.std(ddof=1) * error_of_mean / (2 * frobenius))),
-        total_variance=_total(sums, float(Z1 @ Z1), row_sums, error_of_mean, center),
+        standard_errors=errors,
+        residuals=residuals,
+        intervals=np.column_stack([values - _NORMAL * errors, values * (1 + residuals**2) + _NORMAL * errors]),
+        frobenius=_norm(n * sums.squares, rest),
+        total_variance=_total(sums, float(Z1 @ Z1), row_sums, rest, center),
     )
 
 
-def _total(sums: Sums, explained: float, row_sums: Array, error_of_mean: float, center: bool) -> Estimate:
+def _standard_errors(samples: Array, rest: float) -> Array:
+    """Of the means of samples (m, ...), so wide that 1.96 of them make 95 % intervals for heavy tails too.
+
+        (t_ν / 1.96) s √(rest / m),   ν = (m - 1) / max((κ - 1) / 2, 1),
+
+    κ the kurtosis of the samples: s² is as uncertain as with ν degrees of freedom, Var s² ≈ (κ - 1) σ⁴ / m.
+    """
+    m = len(samples)
+    squares = (samples - samples.mean(axis=0)) ** 2
+    variance = squares.mean(axis=0)
+    shares = np.divide(squares, variance, out=np.zeros_like(squares), where=variance > 0)
+    freedom = (m - 1) / np.maximum(((shares**2).mean(axis=0) - 1) / 2, 1)
+    widened: Array = stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(variance * rest / (m - 1))
+    return widened
+
+
+def _norm(squares: Array, rest: float) -> Estimate:
+    """|E|_F, the root of the mean of n Σ_i e(R, x_i)², and its standard error to first order."""
+    value = float(np.sqrt(squares.mean()))
+    return Estimate(value, float(_standard_errors(squares, rest)) / (2 * value) if value else 0.0)
+
+
+def _total(sums: Sums, explained: float, row_sums: Array, rest: float, center: bool) -> Estimate:
     """tr(Kc) = tr(K) - 1'K1 / n, with 1'K1 = 1'K^1 + Σ E: the first is exact, the second sampled."""
     if not center:
         return Estimate(sums.trace, 0.0)
     value = sums.trace - explained / sums.count - float(row_sums.mean())
-    return Estimate(value, float(row_sums.std(ddof=1) * error_of_mean))
+    return Estimate(value, float(_standard_errors(row_sums, rest)))
