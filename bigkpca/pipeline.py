@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bigkpca import store, store_features, store_model
+from bigkpca import similarities, store, store_features, store_model
 from bigkpca.blocks import Block, split
 from bigkpca.choose import PROBES, SKETCH, choose, random_stream
 from bigkpca.engine import (
@@ -27,8 +28,8 @@ from bigkpca.errors import Array, IndefiniteKernelWarning, NarrowKernelWarning, 
 from bigkpca.numerics import certificate, evaluation, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
-from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.kernels import Kernel, Precomputed
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
@@ -109,7 +110,9 @@ def fit_within(
     Raises MemoryLimitError before anything is read.
     """
     plan = plan_fit(rows, spec, engine.threads)
-    if limit is not None and plan.peak_bytes > limit:
+    if spec.precomputed:
+        plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
+    elif limit is not None and plan.peak_bytes > limit:
         size = largest_size_that_fits(rows, spec, engine.threads, limit)
         what = "nystroem" if spec.exact else spec.method_value.name
         plan.check(limit, f"{what} with a size of {size} would fit" if size else "not even a size of 10 would fit")
@@ -128,6 +131,8 @@ def fit_rows(
     IndefiniteKernelWarning when the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the
     Gram matrix is close to the identity.
     """
+    if spec.precomputed:
+        return _of_similarities(rows, spec, engine, progress, identity)
     if spec.matrix_free(rows.shape[0]):
         start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity)
         return _by_products(rows, start, spec, engine, progress)
@@ -145,48 +150,87 @@ def fit_rows(
 
 def _by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
     """Exact eigenpairs by products with the Gram matrix, of n² / 2 kernels, from an approximate model's scores."""
-    assert isinstance(spec.components, int)
     columns = start.features.as_columns()
     X = gather(rows, columns, engine, progress)
     # Threads share the rows in memory; workers read theirs from the source, block by block.
     here = (ArrayRows(X), replace(columns, offset=np.zeros(columns.columns), scale=None))
     source, seen = (rows, columns) if engine.client else here
-    n, row_sums = len(X), np.zeros(len(X))
+
+    def product(B: Array) -> Array:
+        return gram_product(source, seen, B, engine, progress, "products with the Gram matrix")
+
+    scores = score_rows(rows, start, engine, progress).astype(np.float64)
+    diagonal = float(columns.kernel.diagonal(X).sum())
+    solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, progress)
+    features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
+    provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
+    certified = certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
+    return Model(features, solution, None, certified, provenance)
+
+
+def _of_similarities(
+    rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, identity: dict[str, Any] | None
+) -> Model:
+    """The exact model of a given Gram matrix: held up to 8192 rows, else read for a survey and for each product."""
+    similarities.check_square(rows)
+    n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
+    _note_lowered(spec, n, progress)
+    provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+    features, tolerance = GivenKernels(Precomputed(), np.zeros(n), dtype.name), rank_tolerance(dtype)
+    with single_threaded_blas:
+        if not spec.matrix_free(n):
+            K, content = similarities.whole(rows, spec, engine, progress)
+            solution = solvers.gram(K, spec.components, center=spec.center, tolerance=tolerance, positive=False)
+            certified = certificate.of_gram(solution)
+        else:
+            start = similarities.started(rows, spec, engine, progress)
+
+            def product(B: Array) -> Array:
+                return similarities.product(rows, spec, B, engine, progress)
+
+            solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress)
+            solution = replace(solution, negative=min(start.negative, found.lowest / found.values[0], 0.0))
+            certified = certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
+            content, provenance["products"] = start.digest, found.products
+    _warn_if_indefinite(solution, -10 * tolerance)
+    return Model(features, solution, None, certified, {**provenance, "content": content})
+
+
+def _eigenpairs(
+    product: Callable[[Array], Array],
+    block: Array,
+    trace: float,
+    dtype: np.dtype[Any],
+    spec: FitSpec,
+    progress: Progress,
+) -> tuple[Solution, Ritz]:
+    """Exact eigenpairs by products B -> K B with the Gram matrix, of trace `trace`, from the span of a block (n, b)."""
+    assert isinstance(spec.components, int)
+    n, row_sums = len(block), np.zeros(len(block))
 
     def apply(Q: Array) -> Array:
         nonlocal row_sums
         first = not row_sums.any()
         B = np.column_stack([Q - Q.mean(axis=0) if spec.center else Q, *([np.ones(n)] if first else [])])
-        product = gram_product(source, seen, B, engine, progress, "products with the Gram matrix")
+        image = product(B)
         if first:
-            row_sums = product[:, -1].copy()  # not a view, which would keep the product
-        product = product[:, : Q.shape[1]]
-        return product - product.mean(axis=0) if spec.center else product
+            row_sums = image[:, -1].copy()  # not a view, which would keep the product
+        image = image[:, : Q.shape[1]]
+        return image - image.mean(axis=0) if spec.center else image
 
     def told(found: Ritz) -> None:
         progress.note(f"product {found.products}: largest relative residual {found.residuals.max():.1e}")
 
-    scores = score_rows(rows, start, engine, progress).astype(np.float64)
-    missing = min(spec.components + OVERSAMPLING, n) - scores.shape[1]
+    missing = min(spec.components + OVERSAMPLING, n) - block.shape[1]
     if missing > 0:  # the approximate model had not enough landmarks: random directions beside its scores
-        scores = np.hstack([scores, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
+        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
     most = spec.refine or _MOST_PRODUCTS
     with single_threaded_blas:
-        found = leading_eigenpairs(apply, scores, spec.components, most=most, tol=spec.residual_tol, told=told)
-    diagonal = float(columns.kernel.diagonal(X).sum())
-    tolerance = rank_tolerance(columns.dtype)
+        found = leading_eigenpairs(apply, block, spec.components, most=most, tol=spec.residual_tol, told=told)
     solution = solvers.of_eigenvectors(
-        found.values, found.vectors, row_sums / n, diagonal, center=spec.center, tolerance=tolerance
+        found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=rank_tolerance(dtype)
     )
-    features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
-    provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
-    return Model(
-        features,
-        solution,
-        None,
-        certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)]),
-        provenance,
-    )
+    return solution, found
 
 
 def _solve(
@@ -357,6 +401,11 @@ def evaluate(
     numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
     features, tolerance = fitted.features, rank_tolerance(fitted.features.dtype)
     spec = FitSpec.of(fitted)
+    if isinstance(features, GivenKernels):
+        raise SpecError(
+            f"{rows.where} is a matrix of kernels, and evaluate computes kernels of rows: the certificate of this model "
+            "has the residual of every component"
+        )
     if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
         raise SpecError(
             f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
@@ -409,8 +458,8 @@ def _note_lowered(spec: FitSpec, n: int, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def _warn_if_indefinite(solution: Solution) -> None:
-    if solution.negative < _NOTICEABLY_NEGATIVE:
+def _warn_if_indefinite(solution: Solution, noticeable: float = 0.0) -> None:
+    if solution.negative < min(noticeable, _NOTICEABLY_NEGATIVE):
         warnings.warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",

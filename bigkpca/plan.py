@@ -8,16 +8,19 @@ from math import ceil, log2
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError
+from bigkpca.numerics.features import GivenKernels
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.sources import Rows
+from bigkpca.pieces import PART_BYTES, parts, read_bytes, upper_share
+from bigkpca.sources import DaskRows, Rows
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
 # Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
 # 30 MB that thread pools and their heaps were seen to add.
 INTERPRETER_BYTES = 215_000_000
+_PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
 _AXES_WIDTH = 512 + OVERSAMPLING
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
@@ -51,6 +54,8 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     What RPCholesky over all rows adds depends on the data and is not counted.
     """
     n, d = rows.shape
+    if spec.precomputed:
+        return _plan_similarities(rows, spec, threads)
     if spec.matrix_free(n):
         return _plan_products(rows, spec, threads)
     itemsize = spec.block_dtype(rows.dtype).itemsize
@@ -103,6 +108,42 @@ def _plan_products(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         peak_bytes=max(start.peak_bytes, _resident(working)),
         result_bytes=held + 8 * n * (_components(spec, n) + 1),
     )
+
+
+def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+    """The cost of a given matrix: held whole in float64, or looked at once and read for each of two products.
+
+    Products beyond those depend on the data and are not counted.
+    """
+    n, itemsize = rows.shape[0], spec.block_dtype(rows.dtype).itemsize
+    cut, reading = parts(rows, spec.block_rows, upper=False), threads * _piece_bytes(rows, itemsize)
+    r = _components(spec, n)
+    passes, tasks, share = 1, len(cut), 1.0
+    working = 4 * 8 * n * n + itemsize * n * n + reading
+    if spec.matrix_free(n):
+        passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
+        tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
+        l = spec.start(n).feature_count(n)  # noqa: E741
+        block = 8 * n * (r + 2 * OVERSAMPLING + 1)
+        starting = n * l * itemsize + (3 * threads + 6) * 8 * l * l
+        working = reading + max(2 * n * l * itemsize, starting, (_BLOCKS_HELD + threads) * block)
+    return Plan(
+        rows=n,
+        columns=rows.shape[1],
+        size=n,
+        block_rows=cut[0].shape[0],
+        tasks=tasks,
+        passes=passes,
+        bytes_read=round(share * rows.dtype.itemsize * n * n),
+        peak_bytes=_resident(working),
+        result_bytes=8 * n * (r + 2),
+    )
+
+
+def _piece_bytes(rows: Rows, itemsize: int) -> int:
+    """Work space of one thread that reads a matrix in pieces: encoded, decoded, and in the dtype of block work."""
+    piece = read_bytes(rows)
+    return 3 * piece + (PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
 def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:

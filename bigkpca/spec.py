@@ -32,7 +32,8 @@ class FitSpec(BaseModel):
     )
     kernel: str | Kernel = Field(
         "gaussian",
-        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine",
+        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid, cosine, or precomputed: "
+        "the data are the matrix of kernels, for method exact",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | None = Field(None, description="inverse width, instead of sigma; 1/d for polynomials")
@@ -155,13 +156,20 @@ class FitSpec(BaseModel):
             raise SpecError(f"the {self.kernel} kernel has no length sigma")
         elif self.kernel == "polynomial" and not self.coef0 >= 0:
             raise SpecError(f"coef0={self.coef0}: a negative constant makes the polynomial kernel indefinite")
-        elif self.gamma is not None and self.kernel in ("linear", "cosine"):
+        elif self.gamma is not None and self.kernel in ("linear", "cosine", "precomputed"):
             raise SpecError(f"the {self.kernel} kernel has no gamma")
         return self
 
     @model_validator(mode="after")
     def _method_fits(self) -> FitSpec:
         method = self.method_value
+        if self.precomputed and not self.exact:
+            raise SpecError(
+                f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels that "
+                "is there already"
+            )
+        if self.precomputed and self.standardize:
+            raise SpecError("standardize=True: with kernel='precomputed' columns are kernels, which have no scale to lose")
         if self.n_directions != "auto" and not isinstance(method, PrincipalFeatures):
             raise SpecError(f"n_directions={self.n_directions} belongs to method='rff-pca', not to {method.name!r}")
         if method.landmarks and self.solver == "randomized":
@@ -237,6 +245,11 @@ class FitSpec(BaseModel):
     def exact(self) -> bool:
         """Whether every row is a landmark."""
         return isinstance(self.method_value, methods.Exact)
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether the data are the matrix of kernels."""
+        return self.kernel == kernels.Precomputed.name or isinstance(self.kernel, kernels.Precomputed)
 
     @property
     def _rule_name(self) -> str:

@@ -80,12 +80,14 @@ def block_action(tiles: Iterable[tuple[Array, float]], shift: Array, Q: Array) -
 @dataclass(frozen=True)
 class Ritz:
     """Approximate leading eigenpairs of A: values (r,), descending, orthonormal vectors (D, r), relative residuals
-    (r,), |A u - value u| / value, and the number of products with A that they took."""
+    (r,), |A u - value u| / value, the number of products with A that they took, and the lowest Ritz value of all, which
+    the lowest eigenvalue of A does not exceed."""
 
     values: Array
     vectors: Array
     residuals: Array
     products: int
+    lowest: float
 
 
 def leading_eigenpairs(
@@ -114,7 +116,7 @@ def leading_eigenpairs(
         if not Q.shape[1] or found.products * width >= len(start):  # no more blocks fit into R^D
             break
         if basis.shape[1] >= PASSES * width:
-            S = _rotation(basis, images)[:, :width]
+            S = _rotation(basis, images)[1][:, :width]
             basis, images = basis @ S, images @ S
         basis, images = np.hstack([basis, Q]), np.hstack([images, apply(Q)])
         found = rayleigh_ritz(basis, images, count, found.products + 1)
@@ -138,18 +140,20 @@ def next_block(basis: Array, image: Array) -> Array:
     return image[:, : max(0, len(basis) - basis.shape[1])]
 
 
-def _rotation(basis: Array, images: Array) -> Array:
+def _rotation(basis: Array, images: Array) -> tuple[Array, Array]:
+    """Ritz values (b,), descending, and the vectors that combine the basis to theirs, (b, b)."""
     T = basis.T @ images
-    return eigh_descending((T + T.T) / 2)[1]
+    return eigh_descending((T + T.T) / 2)
 
 
 def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) -> Ritz:
     """The `count` leading eigenpairs of an operator within the span of `basis`, whose images are known."""
-    S = _rotation(basis, images)[:, :count]
+    all_values, S = _rotation(basis, images)
+    S = S[:, :count]
     vectors, moved = basis @ S, images @ S
     values = np.einsum("ij,ij->j", vectors, moved)
     for column, value, vector in zip(moved.T, values, vectors.T, strict=True):  # no third block of this size
         column -= value * vector
     norms = np.sqrt(np.einsum("ij,ij->j", moved, moved))
     residuals = np.divide(norms, values, out=np.full(len(values), np.inf), where=values > 0)
-    return Ritz(values, vectors, residuals, products)
+    return Ritz(values, vectors, residuals, products, float(all_values[-1]))
