@@ -15,7 +15,7 @@ from bigkpca.engine import Silent, open_engine, parse_bytes
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels import Kernel, Precomputed
 from bigkpca.numerics.methods import Method
 from bigkpca.sources import ArrayRows, Rows, is_lazy, open_rows
 from bigkpca.spec import FitSpec
@@ -57,6 +57,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         How many components, or the share of variance they must explain, or None for the numerical rank.
         Lowered silently to what there is, see `n_components_`.
     kernel : str, a value of bigkpca.kernels, or a callable k(X (b, d), Y (l, d)) -> (b, l)
+        "precomputed", with method="exact": what is fitted is the square matrix of kernels, (n, n), and what is
+        transformed are kernels with the fitted ones, (m, n). Above 8192 rows it is read in pieces, and never held.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
     gamma : float or None
@@ -269,6 +271,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.pairwise = self.kernel in ("precomputed", Precomputed())
         return tags
 
 

@@ -313,8 +313,8 @@ def check_columns(rows: Rows, model: Model) -> None:
         return
     if isinstance(model.features, GivenKernels):
         raise SpecError(
-            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on a matrix of {model.columns} rows: each row "
-            "must hold its kernels with all of those, in the same order"
+            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on the kernels of {model.columns} rows: "
+            "each new row must hold its kernels with all of those, in the same order"
         )
     raise SpecError(
         f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,6 @@ from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 Path = str | os.PathLike[str]
 
-_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_PRODUCTS = 20
 
@@ -171,29 +171,26 @@ def _by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progre
 def _of_similarities(
     rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, identity: dict[str, Any] | None
 ) -> Model:
-    """The exact model of a given Gram matrix: held up to 8192 rows, else read for a survey and for each product."""
+    """The exact model of a given Gram matrix: held up to 8192 rows, above read for each product."""
     similarities.check_square(rows)
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     _note_lowered(spec, n, progress)
-    provenance = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
-    features, tolerance = GivenKernels(Precomputed(), np.zeros(n), dtype.name), rank_tolerance(dtype)
+    provenance: dict[str, Any] = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+    tolerance = rank_tolerance(dtype)
     with single_threaded_blas:
-        if not spec.matrix_free(n):
-            K, content = similarities.whole(rows, spec, engine, progress)
-            solution = solvers.gram(K, spec.components, center=spec.center, tolerance=tolerance, positive=False)
-            certified = certificate.of_gram(solution)
-        else:
+        if spec.matrix_free(n):
             start = similarities.started(rows, spec, engine, progress)
-
-            def product(B: Array) -> Array:
-                return similarities.product(rows, spec, B, engine, progress)
-
+            product = partial(similarities.product, rows, spec, engine, progress)
             solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress)
             solution = replace(solution, negative=min(start.negative, found.lowest / found.values[0], 0.0))
             certified = certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
-            content, provenance["products"] = start.digest, found.products
-    _warn_if_indefinite(solution, -10 * tolerance)
-    return Model(features, solution, None, certified, {**provenance, "content": content})
+            provenance |= {"content": start.digest, "products": found.products}
+        else:
+            K, provenance["content"] = similarities.whole(rows, spec, engine, progress)
+            solution = solvers.gram(K, spec.components, center=spec.center, tolerance=tolerance, positive=False)
+            certified = certificate.of_gram(solution)
+    _warn_if_indefinite(solution, tolerance)
+    return Model(GivenKernels(Precomputed(), np.zeros(n), dtype.name), solution, None, certified, provenance)
 
 
 def _eigenpairs(
@@ -403,7 +400,7 @@ def evaluate(
     spec = FitSpec.of(fitted)
     if isinstance(features, GivenKernels):
         raise SpecError(
-            f"{rows.where} is a matrix of kernels, and evaluate computes kernels of rows: the certificate of this model "
+            f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
             "has the residual of every component"
         )
     if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
@@ -458,8 +455,8 @@ def _note_lowered(spec: FitSpec, n: int, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def _warn_if_indefinite(solution: Solution, noticeable: float = 0.0) -> None:
-    if solution.negative < min(noticeable, _NOTICEABLY_NEGATIVE):
+def _warn_if_indefinite(solution: Solution, tolerance: float = 0.0) -> None:
+    if solution.negative < -solvers.noticeable(tolerance):
         warnings.warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",

@@ -20,6 +20,7 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 # Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
 # 30 MB that thread pools and their heaps were seen to add.
 INTERPRETER_BYTES = 215_000_000
+_DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
 _AXES_WIDTH = 512 + OVERSAMPLING
@@ -116,7 +117,7 @@ def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     Products beyond those depend on the data and are not counted.
     """
     n, itemsize = rows.shape[0], spec.block_dtype(rows.dtype).itemsize
-    cut, reading = parts(rows, spec.block_rows, upper=False), threads * _piece_bytes(rows, itemsize)
+    cut, reading = parts(rows, spec.block_rows, upper=False), threads * _piece_bytes(rows)
     r = _components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
     working = 4 * 8 * n * n + itemsize * n * n + reading
@@ -140,10 +141,9 @@ def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     )
 
 
-def _piece_bytes(rows: Rows, itemsize: int) -> int:
+def _piece_bytes(rows: Rows) -> int:
     """Work space of one thread that reads a matrix in pieces: encoded, decoded, and in the dtype of block work."""
-    piece = read_bytes(rows)
-    return 3 * piece + (PART_BYTES if isinstance(rows, DaskRows) else 0)
+    return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
 def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:
@@ -200,7 +200,10 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     held = sum(array.nbytes for array in model.features.arrays().values())
     fixed = 2 * held + model.solution.components.nbytes
     fixed += 8 * D * D if model.moments else 0
-    one = _streaming_bytes(rows, D, held, itemsize) + 4 * block * row_bytes
+    # Rows of kernels are read piece by piece, and multiplied by components in the dtype of block work.
+    given = isinstance(model.features, GivenKernels)
+    reading = _piece_bytes(rows) + D * row_bytes if given else _streaming_bytes(rows, D, held, itemsize)
+    one = reading + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=d,

@@ -33,8 +33,8 @@ def check_square(rows: Rows) -> None:
     n, d = rows.shape
     if n != d:
         raise SpecError(
-            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' takes the square matrix of kernels of all "
-            "rows with all rows; for rows that are vectors, name another kernel"
+            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' takes the square matrix of kernels of "
+            "all rows with all rows; for rows that are vectors, name another kernel"
         )
 
 
@@ -52,7 +52,7 @@ def whole(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tupl
     K = np.empty(rows.shape)
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values
-    _check_diagonal(rows, K.diagonal(), ~K.any(axis=1))
+    _check_diagonal(rows, K.diagonal(), K.any(axis=1))
     for start in range(0, len(K), _BAND):
         numbers = np.arange(start, min(start + _BAND, len(K)))
         _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, K.diagonal(), _ASYMMETRY[dtype.itemsize])
@@ -87,19 +87,19 @@ def _joined(digests: list[str]) -> str:
 # What every matrix of kernels has
 
 
-def _check_diagonal(rows: Rows, diagonal: Array, empty: Array) -> None:
-    """Raise unless the diagonal is positive, or zero where a row is `empty`."""
+def _check_diagonal(rows: Rows, diagonal: Array, filled: Any) -> None:
+    """Raise unless the diagonal (n,) is positive, or zero where a row is not `filled` (n,), holds nothing but zeros."""
     if len(negative := np.flatnonzero(diagonal < 0)):
-        i = negative[0]
+        i = int(negative[0])
         raise DataError(
-            f"{rows.where}: entry ({i}, {i}) is {diagonal[i]:.6g} (counted from 0): k(x, x) is the square of a length and "
+            f"{rows.where}: entry ({i}, {i}) is {diagonal[i]:.6g} (counted from 0): k(x, x) is the square of a length, "
             "never negative; give a matrix of kernels"
         )
-    if len(zero := np.flatnonzero((diagonal == 0) & ~empty)):
-        i = zero[0]
+    if len(zero := np.flatnonzero((diagonal == 0) & filled)):
+        i = int(zero[0])
         raise _hole(rows, (i, i)) or DataError(
-            f"{rows.where}: entry ({i}, {i}) is 0, and others of its row are not (counted from 0): k(x, x) = 0 means that "
-            "k(x, y) = 0 for all y; a matrix of distances D is made one of kernels by exp(-D² / (2 sigma²))"
+            f"{rows.where}: entry ({i}, {i}) is 0, and others of its row are not (counted from 0): where k(x, x) = 0, "
+            "k(x, y) = 0 for all y; distances D are made kernels by exp(-D² / (2 sigma²))"
         )
 
 
@@ -110,8 +110,8 @@ def _check_symmetry(
     roots = np.sqrt(diagonal)
     apart = np.abs(values - mirrored) - tolerance * np.outer(roots[numbers], roots)
     if (apart > 0).any():
-        k, j = np.unravel_index(int(apart.argmax()), apart.shape)
-        i = numbers[k]
+        k, j = divmod(int(apart.argmax()), apart.shape[1])
+        i = int(numbers[k])
         raise _hole(rows, (i, j), (j, i)) or DataError(
             f"{rows.where} is not symmetric: entry ({i}, {j}) is {values[k, j]:.9g}, entry ({j}, {i}) is "
             f"{mirrored[k, j]:.9g} (counted from 0): correct what is wrong; where it is rounding alone, store "
@@ -155,7 +155,7 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     dtype, few = spec.block_dtype(rows.dtype), spec.start(n)
     S = np.sort(rng.choice(n, few.feature_count(n), replace=False))
     found = _survey(rows, spec, S, rng.standard_normal((n, _PROBES)), engine, progress)
-    _check_diagonal(rows, found.diagonal, ~found.images.any(axis=1))
+    _check_diagonal(rows, found.diagonal, found.images.any(axis=1))
     _check_probes(rows, found, _ASYMMETRY[dtype.itemsize])
     # The columns are in memory here, and stay.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
@@ -231,16 +231,11 @@ def _check_probes(rows: Rows, found: Survey, tolerance: float) -> None:
         _check_symmetry(rows, np.array([i]), *given)
 
 
-def product(rows: Rows, spec: FitSpec, B: Array, engine: Engine, progress: Progress) -> Array:
+def product(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, B: Array) -> Array:
     """K B (n, c), float64: one pass over K, over its upper half alone where its chunks allow that."""
     upper = halves(rows)
-    tasks = _tasks(
-        _product,
-        rows,
-        parts(rows, spec.block_rows, upper=upper),
-        shared(B.astype(spec.block_dtype(rows.dtype))),
-        upper,
-    )
+    cut, given = parts(rows, spec.block_rows, upper=upper), shared(B.astype(spec.block_dtype(rows.dtype)))
+    tasks = _tasks(_product, rows, cut, given, upper)
     found: Array = engine.total("products with the matrix", tasks, progress)
     return found
 

@@ -313,16 +313,17 @@ class NpyRows:
         return self
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        n, d = self.shape
+        d = self.shape[1]
         left, right, _ = columns.indices(d)
         with self.path.open("rb") as file:
             if self.fortran:
                 return self._block_by_columns(file, start, stop, left, right)
-            if right - left == d:
-                return self._read(file, start * d, (stop - start) * d).reshape(stop - start, d)
             found = np.empty((stop - start, right - left), self.dtype)
-            for i in range(start, stop):
-                found[i - start] = self._read(file, i * d + left, right - left)
+            if right - left == d:
+                self._read(file, start * d, found.reshape(-1))
+            else:
+                for i in range(start, stop):
+                    self._read(file, i * d + left, found[i - start])
             return found
 
     def _block_by_columns(self, file: IO[bytes], start: int, stop: int, left: int, right: int) -> Array:
@@ -331,7 +332,7 @@ class NpyRows:
         first, last = (0, d) if flattened else (left, right)
         columns = np.empty((last - first, stop - start), self.dtype)
         for j in range(first, last):
-            columns[j - first] = self._read(file, j * n + start, stop - start)
+            self._read(file, j * n + start, columns[j - first])
         if flattened:  # Fortran order holds the first trailing axis fastest
             columns = (
                 columns.reshape(*self.row_shape[::-1], -1)
@@ -340,12 +341,11 @@ class NpyRows:
             )
         return np.ascontiguousarray(columns[left - first : right - first].T)
 
-    def _read(self, file: IO[bytes], first: int, count: int) -> Array:
+    def _read(self, file: IO[bytes], first: int, values: Array) -> None:
+        """Fill the vector `values` with what the file holds from value `first` on."""
         file.seek(self.data_start + first * self.dtype.itemsize)
-        values = np.empty(count, self.dtype)
         if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
             raise CorruptionError(f"{self.path} ended early: was it truncated while it was read?")
-        return values
 
     def fingerprint(self) -> dict[str, Any]:
         status = self.path.stat()

@@ -32,8 +32,8 @@ class FitSpec(BaseModel):
     )
     kernel: str | Kernel = Field(
         "gaussian",
-        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid, cosine, or precomputed: "
-        "the data are the matrix of kernels, for method exact",
+        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine; or "
+        "precomputed, with method exact: the data are the matrix of kernels",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | None = Field(None, description="inverse width, instead of sigma; 1/d for polynomials")
@@ -165,11 +165,10 @@ class FitSpec(BaseModel):
         method = self.method_value
         if self.precomputed and not self.exact:
             raise SpecError(
-                f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels that "
-                "is there already"
+                f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels"
             )
         if self.precomputed and self.standardize:
-            raise SpecError("standardize=True: with kernel='precomputed' columns are kernels, which have no scale to lose")
+            raise SpecError("standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels")
         if self.n_directions != "auto" and not isinstance(method, PrincipalFeatures):
             raise SpecError(f"n_directions={self.n_directions} belongs to method='rff-pca', not to {method.name!r}")
         if method.landmarks and self.solver == "randomized":
@@ -249,7 +248,7 @@ class FitSpec(BaseModel):
     @property
     def precomputed(self) -> bool:
         """Whether the data are the matrix of kernels."""
-        return self.kernel == kernels.Precomputed.name or isinstance(self.kernel, kernels.Precomputed)
+        return self.kernel in (kernels.Precomputed.name, kernels.Precomputed())
 
     @property
     def _rule_name(self) -> str:

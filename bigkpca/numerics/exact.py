@@ -33,10 +33,10 @@ def add_strip(
 
 
 def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
-    """Add to out (n, c) what a tile K of a given symmetric matrix, at these rows and columns, gives to its product with B.
+    """Add to out (n, c) what the tile K of a symmetric matrix, at rows I and columns J, gives to its product with B.
 
     K B_J goes to rows I. With `mirrored`, what lies right of the square on the diagonal, columns from rows.stop on,
-    stands for its mirror image too: K' B_I goes to rows J. B (n, c) has the dtype of K.
+    stands for its mirror image too, and K' B_I goes to rows J. B (n, c) has the dtype of K.
     """
     out[rows] += K @ B[columns]
     if mirrored and columns.stop > rows.stop:

@@ -180,8 +180,8 @@ class GivenKernels(_Itself):
     def gram(self) -> Array:
         """Raises SpecError: no model keeps the matrix."""
         raise SpecError(
-            "the model of a precomputed kernel keeps neither rows nor their matrix, by which its approximation could be "
-            "judged or factored; its certificate has the residual of every component"
+            "the model of a precomputed kernel keeps neither its rows nor their matrix, which this needs; its "
+            "certificate has the residual of every component"
         )
 
 

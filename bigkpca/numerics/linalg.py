@@ -37,6 +37,20 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
+def is_positive(A: Array, tolerance: float) -> bool:
+    """Whether no eigenvalue of A lies below -tolerance times the root mean square of all: Cholesky succeeds or not.
+
+    A is (m, m), symmetric, float64. A fraction of the cost of the spectrum.
+    """
+    shifted = A.copy()
+    shifted.flat[:: len(A) + 1] += tolerance * np.linalg.norm(A) / np.sqrt(len(A))
+    try:
+        scipy.linalg.cholesky(shifted, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 def numerical_rank(values: Array, tolerance: float) -> int:
     """How many of the descending `values` lie above `tolerance` times the largest; 0 if none is positive."""
     if not len(values) or values[0] <= 0:
