@@ -54,6 +54,7 @@ from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 Path = str | os.PathLike[str]
 
+_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_PRODUCTS = 20
 
@@ -176,20 +177,21 @@ def _of_similarities(
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     _note_lowered(spec, n, progress)
     provenance: dict[str, Any] = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
-    tolerance = rank_tolerance(dtype)
     with single_threaded_blas:
         if spec.matrix_free(n):
             start = similarities.started(rows, spec, engine, progress)
             product = partial(similarities.product, rows, spec, engine, progress)
             solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress)
-            solution = replace(solution, negative=min(start.negative, found.lowest / found.values[0], 0.0))
+            noise = similarities.rounding(start.trace, n, dtype)
+            lowest = min(start.negative, similarities.noticed(found.lowest, found.values[0], noise))
+            solution = replace(solution, negative=lowest)
             certified = certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
             provenance |= {"content": start.digest, "products": found.products}
         else:
             K, provenance["content"] = similarities.whole(rows, spec, engine, progress)
-            solution = solvers.gram(K, spec.components, center=spec.center, tolerance=tolerance, positive=False)
+            solution = similarities.solved(K, spec, dtype)
             certified = certificate.of_gram(solution)
-    _warn_if_indefinite(solution, tolerance)
+    _warn_if_indefinite(solution)
     return Model(GivenKernels(Precomputed(), np.zeros(n), dtype.name), solution, None, certified, provenance)
 
 
@@ -203,7 +205,7 @@ def _eigenpairs(
 ) -> tuple[Solution, Ritz]:
     """Exact eigenpairs by products B -> K B with the Gram matrix, of trace `trace`, from the span of a block (n, b)."""
     assert isinstance(spec.components, int)
-    n, row_sums = len(block), np.zeros(len(block))
+    n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 
     def apply(Q: Array) -> Array:
         nonlocal row_sums
@@ -216,16 +218,18 @@ def _eigenpairs(
         return image - image.mean(axis=0) if spec.center else image
 
     def told(found: Ritz) -> None:
-        progress.note(f"product {found.products}: largest relative residual {found.residuals.max():.1e}")
+        progress.note(f"product {found.products}: largest relative residual {found.worst(tolerance):.1e}")
 
     missing = min(spec.components + OVERSAMPLING, n) - block.shape[1]
     if missing > 0:  # the approximate model had not enough landmarks: random directions beside its scores
         block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
     most = spec.refine or _MOST_PRODUCTS
     with single_threaded_blas:
-        found = leading_eigenpairs(apply, block, spec.components, most=most, tol=spec.residual_tol, told=told)
+        found = leading_eigenpairs(
+            apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=told
+        )
     solution = solvers.of_eigenvectors(
-        found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=rank_tolerance(dtype)
+        found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
     )
     return solution, found
 
@@ -455,8 +459,8 @@ def _note_lowered(spec: FitSpec, n: int, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def _warn_if_indefinite(solution: Solution, tolerance: float = 0.0) -> None:
-    if solution.negative < -solvers.noticeable(tolerance):
+def _warn_if_indefinite(solution: Solution) -> None:
+    if solution.negative < _NOTICEABLY_NEGATIVE:
         warnings.warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",

@@ -15,9 +15,10 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import is_positive, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
+from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import moments_of, score_rows
 from bigkpca.pieces import Part, halves, parts, pieces
 from bigkpca.sources import ArrayRows, Rows, ZarrRows
@@ -84,7 +85,28 @@ def _joined(digests: list[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
+def solved(K: Array, spec: FitSpec, dtype: np.dtype[Any]) -> Solution:
+    """The exact solution of the matrix, whose entries are as precise as `dtype`; K is overwritten."""
+    noise = rounding(float(K.trace()), len(K), dtype)
+    positive = is_positive(K, noise)  # else the whole spectrum tells how far it is from that
+    tolerance = rank_tolerance(dtype)
+    found = solvers.gram(K, spec.components, center=spec.center, tolerance=tolerance, positive=positive)
+    largest = found.eigenvalues[0]
+    return replace(found, negative=noticed(found.negative * largest, largest, noise))
+
+
 # What every matrix of kernels has
+
+
+def rounding(trace: float, n: int, dtype: np.dtype[Any]) -> float:
+    """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n): at most a few eps sqrt(n)
+    times the mean of the diagonal, the norm of a matrix of random errors."""
+    return 16 * float(np.finfo(dtype).eps) * trace / float(np.sqrt(n))
+
+
+def noticed(lowest: float, largest: float, noise: float) -> float:
+    """A negative eigenvalue as a share of the largest, 0 where it is noise."""
+    return lowest / largest if lowest < -noise else 0.0
 
 
 def _check_diagonal(rows: Rows, diagonal: Array, filled: Any) -> None:
@@ -162,12 +184,20 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
     near_mean = found.columns[:_BAND].mean(axis=0).astype(np.float64)
     moments, _ = moments_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
-    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
-    tolerance = rank_tolerance(dtype)
-    solution = solvers.nystroem(moments, (W + W.T) / 2, few.components, center=spec.center, tolerance=tolerance)
+    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S]
+    given = (W.astype(np.float64) + W.T) / 2
+    solution = solvers.nystroem(moments, given, few.components, center=spec.center, tolerance=rank_tolerance(dtype))
     scores = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
     block = np.hstack([scores, rng.standard_normal((n, OVERSAMPLING))])
-    return Start(block, moments.trace, found.digest, solution.negative)
+    return Start(block, moments.trace, found.digest, _negative_share(W, spec.center))
+
+
+def _negative_share(W: Array, center: bool) -> float:
+    """The most negative eigenvalue of W, centred if asked, as a share of its largest, beyond rounding."""
+    noise = rounding(float(W.trace()), len(W), W.dtype)
+    H = W - W.mean(axis=0) if center else W
+    values = np.linalg.eigvalsh((H - H.mean(axis=1)[:, None] if center else H).astype(np.float64))
+    return noticed(values[0], values[-1], noise)
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,10 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
-def is_positive(A: Array, tolerance: float) -> bool:
-    """Whether no eigenvalue of A lies below -tolerance times the root mean square of all: Cholesky succeeds or not.
-
-    A is (m, m), symmetric, float64. A fraction of the cost of the spectrum.
-    """
+def is_positive(A: Array, shift: float) -> bool:
+    """Whether no eigenvalue of A (m, m), symmetric, float64, lies below -shift: whether Cholesky succeeds."""
     shifted = A.copy()
-    shifted.flat[:: len(A) + 1] += tolerance * np.linalg.norm(A) / np.sqrt(len(A))
+    shifted.flat[:: len(A) + 1] += shift
     try:
         scipy.linalg.cholesky(shifted, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:

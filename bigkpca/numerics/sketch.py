@@ -89,6 +89,12 @@ class Ritz:
     products: int
     lowest: float
 
+    def worst(self, floor: float) -> float:
+        """The largest residual of the values above `floor` times the largest; infinity where no value is positive."""
+        positive = self.values[0] > 0
+        counted = self.values > floor * self.values[0]
+        return float(self.residuals.max(initial=0.0, where=counted)) if positive else np.inf
+
 
 def leading_eigenpairs(
     apply: Callable[[Array], Array],
@@ -97,12 +103,13 @@ def leading_eigenpairs(
     *,
     most: int = PASSES,
     tol: float = 0.0,
+    floor: float = 0.0,
     told: Callable[[Ritz], None] = lambda _: None,
 ) -> Ritz:
     """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
 
-    apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but at most `most` times, from
-    the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span of all blocks so far (block Krylov, Musco and
+    apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but for values below `floor`
+    times the largest, and at most `most` times, from the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span of all blocks so far (block Krylov, Musco and
     Musco 2015): values are lower bounds, and converge far faster than by power iteration with as many products. When
     there are four blocks, the b best vectors start anew. `told` hears of every step. Memory: about 12 D b float64.
     """
@@ -111,7 +118,7 @@ def leading_eigenpairs(
     images = apply(basis)
     found = rayleigh_ritz(basis, images, count, 1)
     told(found)
-    while found.products < most and not (found.residuals <= tol).all():
+    while found.products < most and found.worst(floor) > tol:
         Q = next_block(basis, images[:, -width:])
         if not Q.shape[1] or found.products * width >= len(start):  # no more blocks fit into R^D
             break

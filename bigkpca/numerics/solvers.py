@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.errors import Array, DataError
-from bigkpca.numerics.linalg import eigh_descending, is_positive, numerical_rank, signs
+from bigkpca.numerics.linalg import eigh_descending, numerical_rank, signs
 from bigkpca.numerics.moments import Moments
 
-_NEGATIVE = 1e-8  # rounding alone leaves negative eigenvalues of about 1e-15 of the largest
 _ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
 
 
@@ -225,8 +224,8 @@ def gram(K: Array, components: int | float | None, *, center: bool, tolerance: f
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n;
 
     a new row scores (k(x, X) - mean) @ components. `positive` says that the kernel is known to be positive
-    semidefinite; where it is, or Kc turns out to be, only the leading part of the spectrum is computed when
-    `components` is a number. Raises DataError when no direction varies.
+    semidefinite, so that only the leading part of the spectrum is computed when `components` is a number.
+    Raises DataError when no direction varies.
     """
     mean = K.mean(axis=0) if center else np.zeros(len(K))
     trace = float(np.trace(K))
@@ -234,9 +233,7 @@ def gram(K: Array, components: int | float | None, *, center: bool, tolerance: f
         K -= mean
         K -= (mean - mean.mean())[:, None]
     variance = float(np.trace(K))
-    most = components if isinstance(components, int) else None
-    if most is not None and not positive and not is_positive(K, noticeable(tolerance)):
-        most = None  # the whole spectrum tells how negative it is
+    most = components if isinstance(components, int) and positive else None
     values, U = eigh_descending(K, most)
     variance = _at_least_its_parts(variance, values)
     r = _kept_components(values, components, variance, trace, tolerance)
@@ -257,12 +254,6 @@ def of_eigenvectors(
     r = _kept_components(values, len(values), variance, trace, tolerance)
     U, values = U[:, :r], values[:r]
     return Solution(mean, U / np.sqrt(values) * signs(U), values, variance)
-
-
-def noticeable(tolerance: float) -> float:
-    """The share of the largest eigenvalue above which a negative one is more than rounding of entries, whose rank
-    tolerance is given."""
-    return max(_NEGATIVE, 10 * tolerance)
 
 
 def _negative_share(values: Array) -> float:
