@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.blocks import fit_block_rows, split
-from bigkpca.errors import Array, check_finite
+from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.sources import DaskRows, Rows, little_endian
 
 PIECE_BYTES = 2**23  # one read, beside which the matrix product counts for little
@@ -37,6 +37,16 @@ class Part:
         """Its rows and columns, counted from the first of `outer`."""
         a, b = outer.rows.start, outer.columns.start
         return slice(self.rows.start - a, self.rows.stop - a), slice(self.columns.start - b, self.columns.stop - b)
+
+
+def check_square(rows: Rows) -> None:
+    """Raise SpecError unless the matrix has as many columns as rows."""
+    n, d = rows.shape
+    if n != d:
+        raise SpecError(
+            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' takes the square matrix of kernels of "
+            "all rows with all rows; for rows that are vectors, name another kernel"
+        )
 
 
 def halves(rows: Rows) -> bool:

@@ -48,6 +48,7 @@ from bigkpca.passes import (
     score_rows,
     sums_with,
 )
+from bigkpca.pieces import check_square
 from bigkpca.plan import largest_size_that_fits, plan_fit, plan_transform
 from bigkpca.sources import ArrayRows, Rows, anonymous, open_rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
@@ -173,7 +174,7 @@ def _of_similarities(
     rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, identity: dict[str, Any] | None
 ) -> Model:
     """The exact model of a given Gram matrix: held up to 8192 rows, above read for each product."""
-    similarities.check_square(rows)
+    check_square(rows)
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     _note_lowered(spec, n, progress)
     provenance: dict[str, Any] = {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
@@ -182,14 +183,14 @@ def _of_similarities(
             start = similarities.started(rows, spec, engine, progress)
             product = partial(similarities.product, rows, spec, engine, progress)
             solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress)
-            noise = similarities.rounding(start.trace, n, dtype)
+            noise = similarities.rounding(start.trace, n, similarities.precision(rows, spec))
             lowest = min(start.negative, similarities.noticed(found.lowest, found.values[0], noise))
             solution = replace(solution, negative=lowest)
             certified = certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
             provenance |= {"content": start.digest, "products": found.products}
         else:
             K, provenance["content"] = similarities.whole(rows, spec, engine, progress)
-            solution = similarities.solved(K, spec, dtype)
+            solution = similarities.solved(rows, K, spec)
             certified = certificate.of_gram(solution)
     _warn_if_indefinite(solution)
     return Model(GivenKernels(Precomputed(), np.zeros(n), dtype.name), solution, None, certified, provenance)
@@ -396,17 +397,17 @@ def evaluate(
     fitted = model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
     rows = open_rows(data, array)
     check_columns(rows, fitted)
+    if isinstance(fitted.features, GivenKernels):
+        raise SpecError(
+            f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
+            "has the residual of every component"
+        )
     n = rows.shape[0]
     if not 1 < sample <= n:
         raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
     numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
     features, tolerance = fitted.features, rank_tolerance(fitted.features.dtype)
     spec = FitSpec.of(fitted)
-    if isinstance(features, GivenKernels):
-        raise SpecError(
-            f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
-            "has the residual of every component"
-        )
     if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
         raise SpecError(
             f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "

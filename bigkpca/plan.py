@@ -13,7 +13,7 @@ from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.pieces import PART_BYTES, parts, read_bytes, upper_share
+from bigkpca.pieces import PART_BYTES, check_square, parts, read_bytes, upper_share
 from bigkpca.sources import DaskRows, Rows
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
@@ -116,6 +116,7 @@ def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
 
     Products beyond those depend on the data and are not counted.
     """
+    check_square(rows)
     n, itemsize = rows.shape[0], spec.block_dtype(rows.dtype).itemsize
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * _piece_bytes(rows)
     r = _components(spec, n)

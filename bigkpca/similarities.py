@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.choose import SKETCH, random_stream
 from bigkpca.engine import Engine, Progress, Task, shared
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError, check_overflow
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
 from bigkpca.numerics import solvers
 from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
@@ -24,19 +24,9 @@ from bigkpca.pieces import Part, halves, parts, pieces
 from bigkpca.sources import ArrayRows, Rows, ZarrRows
 from bigkpca.spec import FitSpec
 
-_ASYMMETRY = {4: 1e-5, 8: 1e-8}  # of sqrt(K_ii K_jj), by bytes of block work: well above rounding, far below mistakes
+_ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(K_ii K_jj), by bytes: well above rounding, far below mistakes
 _PROBES = 4  # random vectors p for which K p = K'p
 _BAND = 512  # rows looked at together
-
-
-def check_square(rows: Rows) -> None:
-    """Raise SpecError unless the matrix has as many columns as rows."""
-    n, d = rows.shape
-    if n != d:
-        raise SpecError(
-            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' takes the square matrix of kernels of "
-            "all rows with all rows; for rows that are vectors, name another kernel"
-        )
 
 
 # Up to 8192 rows
@@ -53,10 +43,11 @@ def whole(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tupl
     K = np.empty(rows.shape)
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values
+    tolerance = _ASYMMETRY[precision(rows, spec).itemsize]
     _check_diagonal(rows, K.diagonal(), K.any(axis=1))
     for start in range(0, len(K), _BAND):
         numbers = np.arange(start, min(start + _BAND, len(K)))
-        _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, K.diagonal(), _ASYMMETRY[dtype.itemsize])
+        _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, K.diagonal(), tolerance)
     return K, _joined([digest for _, digest in found])
 
 
@@ -85,17 +76,23 @@ def _joined(digests: list[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def solved(K: Array, spec: FitSpec, dtype: np.dtype[Any]) -> Solution:
-    """The exact solution of the matrix, whose entries are as precise as `dtype`; K is overwritten."""
-    noise = rounding(float(K.trace()), len(K), dtype)
+def solved(rows: Rows, K: Array, spec: FitSpec) -> Solution:
+    """The exact solution of the matrix of these rows, which is overwritten."""
+    noise = rounding(float(K.trace()), len(K), precision(rows, spec))
     positive = is_positive(K, noise)  # else the whole spectrum tells how far it is from that
-    tolerance = rank_tolerance(dtype)
+    tolerance = rank_tolerance(spec.block_dtype(rows.dtype))
     found = solvers.gram(K, spec.components, center=spec.center, tolerance=tolerance, positive=positive)
     largest = found.eigenvalues[0]
     return replace(found, negative=noticed(found.negative * largest, largest, noise))
 
 
 # What every matrix of kernels has
+
+
+def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:
+    """The dtype to which entries are rounded: the one of block work, or as stored where that is coarser."""
+    block = spec.block_dtype(rows.dtype)
+    return min(rows.dtype, block, key=lambda dtype: dtype.itemsize) if rows.dtype.kind == "f" else block
 
 
 def rounding(trace: float, n: int, dtype: np.dtype[Any]) -> float:
@@ -178,25 +175,25 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     S = np.sort(rng.choice(n, few.feature_count(n), replace=False))
     found = _survey(rows, spec, S, rng.standard_normal((n, _PROBES)), engine, progress)
     _check_diagonal(rows, found.diagonal, found.images.any(axis=1))
-    _check_probes(rows, found, _ASYMMETRY[dtype.itemsize])
+    _check_probes(rows, found, _ASYMMETRY[precision(rows, spec).itemsize])
     # The columns are in memory here, and stay.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
     near_mean = found.columns[:_BAND].mean(axis=0).astype(np.float64)
     moments, _ = moments_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
-    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S]
-    given = (W.astype(np.float64) + W.T) / 2
-    solution = solvers.nystroem(moments, given, few.components, center=spec.center, tolerance=rank_tolerance(dtype))
+    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
+    W = (W + W.T) / 2
+    solution = solvers.nystroem(moments, W, few.components, center=spec.center, tolerance=rank_tolerance(dtype))
     scores = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
     block = np.hstack([scores, rng.standard_normal((n, OVERSAMPLING))])
-    return Start(block, moments.trace, found.digest, _negative_share(W, spec.center))
+    noise = rounding(float(W.trace()), len(W), precision(rows, spec))
+    return Start(block, moments.trace, found.digest, _negative_share(W, spec.center, noise))
 
 
-def _negative_share(W: Array, center: bool) -> float:
-    """The most negative eigenvalue of W, centred if asked, as a share of its largest, beyond rounding."""
-    noise = rounding(float(W.trace()), len(W), W.dtype)
+def _negative_share(W: Array, center: bool, noise: float) -> float:
+    """The most negative eigenvalue of W, centred if asked, as a share of its largest."""
     H = W - W.mean(axis=0) if center else W
-    values = np.linalg.eigvalsh((H - H.mean(axis=1)[:, None] if center else H).astype(np.float64))
+    values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
     return noticed(values[0], values[-1], noise)
 
 

@@ -6,7 +6,7 @@ One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)' Q is a sum ov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -80,8 +80,8 @@ def block_action(tiles: Iterable[tuple[Array, float]], shift: Array, Q: Array) -
 @dataclass(frozen=True)
 class Ritz:
     """Approximate leading eigenpairs of A: values (r,), descending, orthonormal vectors (D, r), relative residuals
-    (r,), |A u - value u| / value, the number of products with A that they took, and the lowest Ritz value of all, which
-    the lowest eigenvalue of A does not exceed."""
+    (r,), |A u - value u| / value, the number of products with A that they took, and the lowest Ritz value that any of
+    them showed, which the lowest eigenvalue of A does not exceed."""
 
     values: Array
     vectors: Array
@@ -109,9 +109,10 @@ def leading_eigenpairs(
     """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
 
     apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but for values below `floor`
-    times the largest, and at most `most` times, from the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span of all blocks so far (block Krylov, Musco and
-    Musco 2015): values are lower bounds, and converge far faster than by power iteration with as many products. When
-    there are four blocks, the b best vectors start anew. `told` hears of every step. Memory: about 12 D b float64.
+    times the largest, and at most `most` times, from the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span
+    of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster than by
+    power iteration with as many products. When there are four blocks, the b best vectors start anew. `told` hears of
+    every step. Memory: about 12 D b float64.
     """
     basis = np.linalg.qr(start)[0]
     width = basis.shape[1]
@@ -126,7 +127,8 @@ def leading_eigenpairs(
             S = _rotation(basis, images)[1][:, :width]
             basis, images = basis @ S, images @ S
         basis, images = np.hstack([basis, Q]), np.hstack([images, apply(Q)])
-        found = rayleigh_ritz(basis, images, count, found.products + 1)
+        lowest, found = found.lowest, rayleigh_ritz(basis, images, count, found.products + 1)
+        found = replace(found, lowest=min(found.lowest, lowest))  # starting anew drops the low end
         told(found)
     return found
 
