@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenvalues, mnist, some_rows, table
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import Array
-from bigkpca.pipeline import fit_rows
+from bigkpca.fitting import fit_rows
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 

@@ -19,7 +19,7 @@ from benchmarks.common import (
     table,
 )
 from bigkpca.engine import Engine, Silent
-from bigkpca.pipeline import fit_rows
+from bigkpca.fitting import fit_rows
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 

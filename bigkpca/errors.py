@@ -103,8 +103,8 @@ def check_overflow(values: Array, where: str) -> None:
         )
 
 
-def check_finite(X: Array, first_row: int, where: str) -> None:
-    """Raise DataError naming the first NaN or infinity of X, whose first row has the number `first_row`.
+def check_finite(X: Array, first_row: int, where: str, first_column: int = 0) -> None:
+    """Raise DataError naming the first NaN or infinity of X, whose first entry stands at (first_row, first_column).
 
     The sum of a block is finite unless one of its values is not, or it overflows; so the slow search
     runs only where there is something to find.
@@ -120,6 +120,6 @@ def check_finite(X: Array, first_row: int, where: str) -> None:
         row, column = bad[0]
         value = "NaN" if np.isnan(X[row, column]) else "infinity"
         raise DataError(
-            f"{where}: row {first_row + row}, column {column} is {value} (both counted from 0); "
+            f"{where}: row {first_row + row}, column {first_column + column} is {value} (both counted from 0); "
             "remove or impute such rows first"
         )

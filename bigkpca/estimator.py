@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, passes, pipeline, store_model
+from bigkpca import arrays, fitting, passes, pipeline, store_model
 from bigkpca.engine import Silent, open_engine, parse_bytes
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels import Kernel, Precomputed
 from bigkpca.numerics.methods import Method
 from bigkpca.sources import ArrayRows, Rows, is_lazy, open_rows
 from bigkpca.spec import FitSpec
@@ -59,6 +59,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         behind a trustworthy one, or None for the numerical rank.
         Lowered silently to what there is, see `n_components_`.
     kernel : str, a value of bigkpca.kernels, or a callable k(X (b, d), Y (l, d)) -> (b, l)
+        "precomputed", with method="exact": what is fitted is the square matrix of kernels, (n, n), and what is
+        transformed are kernels with the fitted ones, (m, n). Above 8192 rows it is read in pieces, and never held.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
     gamma : float or None
@@ -157,7 +159,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = self._rows(X, reset=True)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            self.model_ = pipeline.fit_within(rows, self._spec(), engine, limit, Silent())
+            self.model_ = fitting.fit_within(rows, self._spec(), engine, limit, Silent())
         return self
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
@@ -173,7 +175,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return self.fit(X)
         rows = self._rows(X, reset=False)
         with open_engine() as engine:
-            self.model_ = pipeline.extend(self.model_, rows, self._spec(), engine, Silent())
+            self.model_ = fitting.extend(self.model_, rows, self._spec(), engine, Silent())
         return self
 
     def transform(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
@@ -276,6 +278,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.pairwise = self.kernel in ("precomputed", Precomputed())
         return tags
 
 

@@ -17,10 +17,11 @@ from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.cholesky import Factor
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.exact import add_strip
-from bigkpca.numerics.features import Columns, FeatureMap
+from bigkpca.numerics.features import Columns, FeatureMap, GivenKernels
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
 from bigkpca.numerics.sketch import Action, block_action
+from bigkpca.pieces import Part, pieces
 from bigkpca.sources import Rows, take, tiles
 
 
@@ -273,15 +274,31 @@ def _strips(strips: tuple[Block, ...], own: list[int], columns: Columns, B: Arra
 
 def block_scores(rows: Rows, block: Block, model: Model) -> Array:
     """Scores (rows of the block, r) in the dtype of block work."""
+    project = _scores_of_kernels if isinstance(model.features, GivenKernels) else _scores
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = project(rows, block, model)
+    check_overflow(scores, _named(rows, block))
+    return scores
+
+
+def _scores(rows: Rows, block: Block, model: Model) -> Array:
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     scores = np.empty((len(block), model.components), model.features.dtype)
     done = 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for tile in model.project(X_tiles, most_rows):
-            scores[done : done + len(tile)] = tile
-            done += len(tile)
-    check_overflow(scores, _named(rows, block))
+    for tile in model.project(X_tiles, most_rows):
+        scores[done : done + len(tile)] = tile
+        done += len(tile)
     return scores
+
+
+def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
+    """Scores of rows as long as the fit had rows: no tile of whole rows is held."""
+    dtype, scores = model.features.dtype, np.zeros((len(block), model.components))
+    mean, components = model.solution.mean.astype(dtype), model.solution.components.astype(dtype)
+    part = Part(slice(block.start, block.stop), slice(0, model.columns))
+    for at, K in pieces(rows, part):
+        scores[at.within(part)[0]] += (K.astype(dtype, copy=False) - mean[at.columns]) @ components[at.columns]
+    return scores.astype(dtype)
 
 
 def _named(rows: Rows, block: Block) -> str:
@@ -300,8 +317,14 @@ def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> 
 
 def check_columns(rows: Rows, model: Model) -> None:
     """Raise SpecError unless the rows are as wide as those the model was fitted on."""
-    if rows.shape[1] != model.columns:
+    if rows.shape[1] == model.columns:
+        return
+    if isinstance(model.features, GivenKernels):
         raise SpecError(
-            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "
-            "give it rows with the same columns in the same order"
+            f"{rows.where} has {rows.shape[1]} columns, the model was fitted on the kernels of {model.columns} rows: "
+            "each new row must hold its kernels with all of those, in the same order"
         )
+    raise SpecError(
+        f"{rows.where} has {rows.shape[1]} columns, the model was fitted on {model.columns}: "
+        "give it rows with the same columns in the same order"
+    )

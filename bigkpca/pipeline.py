@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import warnings
-from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -13,7 +10,7 @@ import numpy as np
 
 from bigkpca import store, store_features, store_model
 from bigkpca.blocks import Block, split
-from bigkpca.choose import PROBES, SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream
+from bigkpca.choose import PROBES, random_stream
 from bigkpca.engine import (
     Engine,
     Progress,
@@ -25,46 +22,19 @@ from bigkpca.engine import (
     shared,
     single_threaded_blas,
 )
-from bigkpca.errors import (
-    Array,
-    IndefiniteKernelWarning,
-    MemoryLimitError,
-    NarrowKernelWarning,
-    SpecError,
-    ToleranceWarning,
-)
-from bigkpca.numerics import certificate, evaluation, solvers
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.errors import SpecError
+from bigkpca.fitting import fit_within
+from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
-from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.landmarks import Uniform
+from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.sketch import OVERSAMPLING, Action, Ritz, leading_eigenpairs, starting_block
-from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import (
-    action_of,
-    block_scores,
-    check_columns,
-    gather,
-    gram_product,
-    moments_of,
-    read_rows,
-    score_rows,
-    sums_with,
-)
-from bigkpca.plan import largest_size_that_fits, plan_fit, plan_transform
-from bigkpca.sources import ArrayRows, Rows, anonymous, open_rows
+from bigkpca.passes import block_scores, check_columns, read_rows, sums_with
+from bigkpca.plan import plan_transform
+from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 Path = str | os.PathLike[str]
-
-_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
-_MOSTLY_UNEXPLAINED = 0.5
-_MOST_PRODUCTS = 20
-_MOST_AUTOMATIC = 50  # components among which a gap is looked for
 
 
 def fit(
@@ -109,270 +79,6 @@ def fit(
         store_model.save_model(model, place.work)
         place.put_in_place()
     return model
-
-
-def fit_within(
-    rows: Rows,
-    spec: FitSpec,
-    engine: Engine,
-    limit: int | None,
-    progress: Progress,
-    identity: dict[str, Any] | None = None,
-    deadline: float | None = None,
-) -> Model:
-    """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use; with a tolerance
-    the size grows only as far as that allows.
-
-    Raises MemoryLimitError before anything is read.
-    """
-    if spec.tol is not None:
-        room = replace(_room(rows, spec, engine, limit), deadline=deadline)
-        return fit_rows(rows, spec, engine, progress, identity, room)
-    plan = plan_fit(rows, spec, engine.threads)
-    if limit is not None and plan.peak_bytes > limit:
-        size = largest_size_that_fits(rows, spec, engine.threads, limit)
-        what = "nystroem" if spec.exact else spec.method_value.name
-        plan.check(limit, f"{what} with a size of {size} would fit" if size else "not even a size of 10 would fit")
-    engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
-    return fit_rows(rows, spec, engine, progress, identity)
-
-
-def _room(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> Room:
-    """How far memory lets the size grow: this process's limit, and those of workers."""
-    room = Room(spec.feature_count(*rows.shape))
-    limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
-    limits += [
-        (f"the memory of worker {address}", threads, bytes_) for address, threads, bytes_ in engine.worker_limits()
-    ]
-    for name, threads, allowed in limits:
-        if plan_fit(rows, spec.model_copy(update={"size": room.most}), threads).peak_bytes > allowed:
-            size = largest_size_that_fits(rows, spec, threads, allowed)
-            if size is None:
-                raise MemoryLimitError(f"not even a size of 10 fits {name}")
-            room = Room(size - size % 2, name)
-    return room
-
-
-def fit_rows(
-    rows: Rows,
-    spec: FitSpec,
-    engine: Engine,
-    progress: Progress,
-    identity: dict[str, Any] | None = None,
-    room: Room | None = None,
-) -> Model:
-    """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem.
-
-    `standardize` and rff-pca make one pass more each, the randomized solver as many as `sketch.PASSES` in all, and
-    RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
-    must know them again; `room` says how far a size may grow to a tolerance, with one pass more where the certificate
-    does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and column named) and constant
-    data, SpecError for a tolerance that is out of reach. Warns IndefiniteKernelWarning when the kernel has negative
-    eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the identity, ToleranceWarning
-    when memory or time ended the growth.
-    """
-    if spec.matrix_free(rows.shape[0]):
-        start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
-        return _by_products(rows, start, spec, engine, progress)
-    _note_lowered(spec, rows, progress)
-    room = room or Room(spec.feature_count(*rows.shape))
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose(rows, spec, room, engine, progress)
-        found = _solved(rows, chosen, spec, engine, progress)
-    grown, reached = chosen.grown, found.certificate.relative_trace_error
-    if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
-        progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
-        more = replace(room, bias=room.bias * reached / grown.error.value)
-        return fit_rows(rows, spec, engine, progress, identity, more)
-    _warn_if_indefinite(found.solution)
-    _warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
-    if grown and grown.stopped:
-        _warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
-    choices = (*chosen.choices, *found.choices)
-    provenance = {
-        "spec": spec.to_dict(),
-        "identity": identity or anonymous(rows),
-        "content": found.digest,
-        "choices": choices_info(choices),
-    }
-    return Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
-
-
-def _by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
-    """Exact eigenpairs by products with the Gram matrix, of n² / 2 kernels, from an approximate model's scores."""
-    assert isinstance(spec.components, int)
-    columns = start.features.as_columns()
-    X = gather(rows, columns, engine, progress)
-    # Threads share the rows in memory; workers read theirs from the source, block by block.
-    here = (ArrayRows(X), replace(columns, offset=np.zeros(columns.columns), scale=None))
-    source, seen = (rows, columns) if engine.client else here
-    n, row_sums = len(X), np.zeros(len(X))
-
-    def apply(Q: Array) -> Array:
-        nonlocal row_sums
-        first = not row_sums.any()
-        B = np.column_stack([Q - Q.mean(axis=0) if spec.center else Q, *([np.ones(n)] if first else [])])
-        product = gram_product(source, seen, B, engine, progress, "products with the Gram matrix")
-        if first:
-            row_sums = product[:, -1].copy()  # not a view, which would keep the product
-        product = product[:, : Q.shape[1]]
-        return product - product.mean(axis=0) if spec.center else product
-
-    def told(found: Ritz) -> None:
-        progress.note(f"product {found.products}: largest relative residual {found.residuals.max():.1e}")
-
-    scores = score_rows(rows, start, engine, progress).astype(np.float64)
-    missing = min(spec.components + OVERSAMPLING, n) - scores.shape[1]
-    if missing > 0:  # the approximate model had not enough landmarks: random directions beside its scores
-        scores = np.hstack([scores, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
-    most = spec.refine or _MOST_PRODUCTS
-    with single_threaded_blas:
-        found = leading_eigenpairs(apply, scores, spec.components, most=most, tol=spec.residual_tol, told=told)
-    diagonal = float(columns.kernel.diagonal(X).sum())
-    tolerance = rank_tolerance(columns.dtype)
-    solution = solvers.of_eigenvectors(
-        found.values, found.vectors, row_sums / n, diagonal, center=spec.center, tolerance=tolerance
-    )
-    features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
-    provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
-    return Model(
-        features,
-        solution,
-        None,
-        certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)]),
-        provenance,
-    )
-
-
-@dataclass(frozen=True)
-class _Solved:
-    """What the passes of a fit and its eigenproblem leave."""
-
-    solution: Solution
-    certificate: Certificate
-    moments: Moments | None
-    digest: str  # of the rows
-    choices: tuple[Choice, ...]
-
-
-def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> _Solved:
-    features, moments = chosen.features, None
-    choices: tuple[Choice, ...] = ()
-    if not spec.exact and spec.randomized(features.size):
-        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
-        certified = Certificate()
-    else:
-        if spec.exact:
-            assert isinstance(features, KernelRows)
-            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
-        else:
-            moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
-        solution, certified, choices = solve(moments, features, spec)
-    if chosen.kernel_error:
-        certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return _Solved(solution, certified, moments, digest, choices)
-
-
-def solve(
-    moments: Moments | None, features: FeatureMap, spec: FitSpec
-) -> tuple[Solution, Certificate, tuple[Choice, ...]]:
-    """The solution of the method of `spec`, its certificate, and how many components were chosen where that was open.
-
-    moments are None for the exact method alone.
-    """
-
-    def with_components(components: Any) -> tuple[Solution, Certificate]:
-        tolerance = rank_tolerance(features.dtype)
-        solution = spec.method_value.solve(moments, features, components, spec.center, tolerance)  # type: ignore[arg-type]
-        return solution, certify(moments, features, solution, spec)
-
-    if spec.components != "auto":
-        solution, certified = with_components(spec.components)
-        return solution, certified, _share_reached(solution, spec)
-    solution, certified = with_components(_MOST_AUTOMATIC + 1)
-    if certified.trust is None:
-        raise SpecError(f"components='auto' needs to know which are trustworthy, which {features.name} cannot tell")
-    sure = certificate.trustworthy(certified.trust)
-    r, ratio = certificate.before_largest_gap(solution.eigenvalues[: sure + 1])
-    reason = f"the largest gap, by a factor of {ratio:.3g}, behind one of the {sure} leading trustworthy components"
-    if not sure:
-        reason = "not even the first is trustworthy: give a larger size"
-    # Solved again, so that asking for this number gives the same bits.
-    return *with_components(r), (Choice("components", r, reason),)
-
-
-def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:
-    if not isinstance(spec.components, float):
-        return ()
-    r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
-    enough = f"the fewest with {spec.components:.4g} of the variance" if share >= spec.components else "all there are"
-    return (Choice("components", r, f"{enough}: at least {share:.4g} of it"),)
-
-
-def certify(moments: Moments | None, features: FeatureMap, solution: Solution, spec: FitSpec) -> Certificate:
-    """What the moments prove and suggest about the error; nothing for the randomized solver, which leaves none."""
-    method, tolerance = spec.method_value, rank_tolerance(features.dtype)
-    if spec.exact:
-        return certificate.of_gram(solution)
-    if moments is None:
-        return Certificate()
-    if isinstance(features, KernelRows):
-        uniform = isinstance(spec.landmark_rule(), Uniform)
-        return certificate.of_landmarks(
-            method, moments, features, solution, center=spec.center, tolerance=tolerance, uniform=uniform
-        )
-    return certificate.of_random_features(method, moments, features, solution, center=spec.center, tolerance=tolerance)
-
-
-def _solve_by_sketch(
-    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
-) -> tuple[Solution, str]:
-    """Leading eigenpairs of the features' scatter from `sketch.PASSES` passes, never holding D x D."""
-    assert isinstance(spec.components, int)  # the spec checks
-    actions: list[tuple[Action, str]] = []
-
-    def apply(Q: Array) -> Array:
-        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
-        return actions[0][0].applied(Q, near_mean, spec.center)
-
-    D, count = features.size, min(spec.components, features.size)
-    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
-    found = leading_eigenpairs(apply, start, count)
-    ((action, digest),) = actions
-    unexplained = 0.0
-    if isinstance(features, PrincipalFourierRows):
-        unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
-    mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
-    tolerance = rank_tolerance(features.dtype)
-    solution = solvers.spectrum(
-        found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
-    )
-    return solution, digest
-
-
-def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
-    """The model of the rows it was fitted on and these: one pass over these, moments added, solved again.
-
-    Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
-    without moments: exact ones, and those of the randomized solver.
-    """
-    if model.moments is None:
-        raise SpecError(
-            "a model of the exact method or of the randomized solver cannot take more rows: fit it again on all of "
-            "them, or use nystroem"
-        )
-    check_columns(rows, model)
-    features = model.features
-    more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
-    moments = model.moments + more
-    with single_threaded_blas:
-        W = features.gram() if isinstance(features, KernelRows) else None
-        found, certified, choices = solve(moments, features, spec)
-        solution = solvers.aligned(found, model.solution, W)
-    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
-    kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
-    changed = {"added": added, "choices": kept + choices_info(choices)}
-    return Model(features, solution, moments, certified, {**model.provenance, **changed})
 
 
 def save(model: Model, path: Path) -> None:
@@ -452,6 +158,11 @@ def evaluate(
     fitted = model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
     rows = open_rows(data, array)
     check_columns(rows, fitted)
+    if isinstance(fitted.features, GivenKernels):
+        raise SpecError(
+            f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
+            "has the residual of every component"
+        )
     n = rows.shape[0]
     if not 1 < sample <= n:
         raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
@@ -499,43 +210,3 @@ def _check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     path = before["path"]
     if path is not None and open_rows(path, rows.name).fingerprint() != before:
         raise SpecError(f"{rows.where} changed while it was read: run again once it is at rest")
-
-
-def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
-    size = spec.feature_count(*rows.shape)
-    if not spec.exact and spec.size != "auto" and size < spec.size:
-        progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
-    if isinstance(spec.components, int) and spec.components > size:
-        what = "landmarks" if spec.method_value.landmarks else "features"
-        progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
-
-
-def _warn_if_indefinite(solution: Solution) -> None:
-    if solution.negative < _NOTICEABLY_NEGATIVE:
-        warnings.warn(
-            f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
-            "of the largest; the negative part was dropped",
-            IndefiniteKernelWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
-    warnings.warn(
-        f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
-        ToleranceWarning,
-        stacklevel=3,
-    )
-
-
-def _warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:
-    """Warn where K is close to the identity: neither 512 sampled landmarks nor those of the fit explain half of it."""
-    shares = [share for share in (by_sample, by_landmarks) if share is not None]
-    if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
-        warnings.warn(
-            f"{kernel} is narrow for these rows: landmarks leave {min(shares):.0%} of Σ k(x, x) unexplained, and above "
-            "50 % the Gram matrix is close to the identity, which nothing can compress; `bigkpca sigma` prints "
-            "lengths that suit the data",
-            NarrowKernelWarning,
-            stacklevel=3,
-        )

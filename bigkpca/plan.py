@@ -8,17 +8,21 @@ from math import ceil, log2
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError
+from bigkpca.numerics.features import GivenKernels
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.sources import Rows
+from bigkpca.pieces import PART_BYTES, check_square, parts, read_bytes, upper_share
+from bigkpca.sources import DaskRows, Rows
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
 # Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
 # 30 MB that thread pools and their heaps were seen to add.
 INTERPRETER_BYTES = 215_000_000
+_DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
+_PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
 _AXES_WIDTH = 512 + OVERSAMPLING
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
@@ -53,6 +57,8 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     on the data and is not counted.
     """
     n, d = rows.shape
+    if spec.precomputed:
+        return _plan_similarities(rows, spec, threads)
     if spec.matrix_free(n):
         return _plan_products(rows, spec, threads)
     itemsize = spec.block_dtype(rows.dtype).itemsize
@@ -109,6 +115,42 @@ def _plan_products(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     )
 
 
+def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+    """The cost of a given matrix: held whole in float64, or looked at once and read for each of two products.
+
+    Products beyond those depend on the data and are not counted.
+    """
+    check_square(rows)
+    n, itemsize = rows.shape[0], spec.block_dtype(rows.dtype).itemsize
+    cut, reading = parts(rows, spec.block_rows, upper=False), threads * _piece_bytes(rows)
+    r = _components(spec, n)
+    passes, tasks, share = 1, len(cut), 1.0
+    working = 4 * 8 * n * n + itemsize * n * n + reading
+    if spec.matrix_free(n):
+        passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
+        tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
+        l = spec.start(n).feature_count(n, n)  # noqa: E741
+        block = 8 * n * (r + 2 * OVERSAMPLING + 1)
+        starting = n * l * itemsize + (3 * threads + 6) * 8 * l * l
+        working = reading + max(2 * n * l * itemsize, starting, (_BLOCKS_HELD + threads) * block)
+    return Plan(
+        rows=n,
+        columns=rows.shape[1],
+        size=n,
+        block_rows=cut[0].shape[0],
+        tasks=tasks,
+        passes=passes,
+        bytes_read=round(share * rows.dtype.itemsize * n * n),
+        peak_bytes=_resident(working),
+        result_bytes=8 * n * (r + 2),
+    )
+
+
+def _piece_bytes(rows: Rows) -> int:
+    """Work space of one thread that reads a matrix in pieces: encoded, decoded, and in the dtype of block work."""
+    return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
+
+
 def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:
     """Landmarks, or frequencies (of which pairs need half as many as features)."""
     return (D // 2 if spec.method_value.pairs else D) * d * itemsize
@@ -163,7 +205,10 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     held = sum(array.nbytes for array in model.features.arrays().values())
     fixed = 2 * held + model.solution.components.nbytes
     fixed += 8 * D * D if model.moments else 0
-    one = _streaming_bytes(rows, D, held, itemsize) + 4 * block * row_bytes
+    # Rows of kernels are read piece by piece, and multiplied by components in the dtype of block work.
+    given = isinstance(model.features, GivenKernels)
+    reading = _piece_bytes(rows) + D * row_bytes if given else _streaming_bytes(rows, D, held, itemsize)
+    one = reading + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=d,

@@ -32,6 +32,8 @@ from bigkpca.errors import (
 )
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
+EVERY = slice(None)  # column
+_RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
 
 
 class Rows(Protocol):
@@ -57,11 +59,18 @@ class Rows(Protocol):
     def grain(self) -> int:
         """Rows that storage reads at once; blocks start at multiples of it."""
 
-    def part(self, start: int, stop: int) -> Rows | Delayed:
+    @property
+    def grid(self) -> tuple[int, int]:
+        """(rows, columns) that storage reads at once where some columns alone are asked for: the shape of a chunk."""
+
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
         """What a task on rows start..stop needs, numbered as in the whole: all of it for files, or a piece."""
 
-    def block(self, start: int, stop: int) -> Array:
-        """Rows start..stop, (stop - start, d), in `dtype`. Raises CorruptionError where they cannot be read."""
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        """Rows start..stop, or the columns of them from columns.start to columns.stop, in `dtype`.
+
+        Raises CorruptionError where they cannot be read.
+        """
 
     def fingerprint(self) -> dict[str, Any]:
         """What identifies the rows, JSON-ready: path (None without one), shape, dtype, and a stamp that changes
@@ -84,13 +93,15 @@ def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """Rows first, first + 1, ... of a table, in memory."""
+    """Rows first, first + 1, ... and columns first_column, ... of a table, in memory."""
 
     values: Array
     first: int = 0
     where: str = "the array"
     name: None = None
     grain: int = 1
+    first_column: int = 0
+    grid: tuple[int, int] = (1, 1)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,11 +111,14 @@ class ArrayRows:
     def dtype(self) -> np.dtype[Any]:
         return self.values.dtype
 
-    def part(self, start: int, stop: int) -> ArrayRows:
-        return ArrayRows(self.block(start, stop), start, self.where)
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
+        return ArrayRows(self.block(start, stop, columns), start, self.where, first_column=columns.start or 0)
 
-    def block(self, start: int, stop: int) -> Array:
-        return self.values[start - self.first : stop - self.first]
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        found = self.values[start - self.first : stop - self.first]
+        if columns == EVERY:
+            return found
+        return found[:, columns.start - self.first_column : columns.stop - self.first_column]
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": hashlib.sha256(little_endian(self.values)).hexdigest()}
@@ -130,12 +144,17 @@ class DaskRows:
     def grain(self) -> int:
         return 1  # slicing a Dask array cuts chunks for free
 
-    def part(self, start: int, stop: int) -> Delayed:
-        piece = self.values[start:stop].rechunk(-1).to_delayed().item()
-        return delayed(ArrayRows)(piece, start, self.where)
+    @property
+    def grid(self) -> tuple[int, int]:
+        rows, columns = self.values.chunks
+        return max(rows), max(columns)
 
-    def block(self, start: int, stop: int) -> Array:
-        return np.asarray(self.values[start:stop].compute())
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
+        piece = self.values[start:stop, columns].rechunk(-1).to_delayed().item()
+        return delayed(ArrayRows)(piece, start, self.where, first_column=columns.start or 0)
+
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        return np.asarray(self.values[start:stop, columns].compute())
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by what they compute
@@ -165,14 +184,20 @@ class ZarrRows:
 
     @property
     def grain(self) -> int:
-        return min(self.array.chunks[0], self.array.shape[0])
+        return self.grid[0]
 
-    def part(self, start: int, stop: int) -> ZarrRows:
+    @property
+    def grid(self) -> tuple[int, int]:
+        rows, columns = (min(pair) for pair in zip(self.array.chunks, self.array.shape, strict=True))
+        return rows, columns
+
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
         return self
 
-    def block(self, start: int, stop: int) -> Array:
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
-            return np.asarray(self.array[start:stop])
+            found = self.array[start:stop] if columns == EVERY else self.array[start:stop, columns]  # labels are (n,)
+            return np.asarray(found)
         except MemoryError:
             raise
         except Exception as error:  # each codec raises its own kind when bytes do not decode
@@ -208,6 +233,19 @@ class ZarrRows:
         rows = (self.array.shards or self.array.chunks)[0]
         per_row = len(self._expected_keys()) // math.ceil(self.count / rows)
         return [i // per_row * rows for i, key in enumerate(self._expected_keys()) if key not in self._stored]
+
+    def unstored(self, row: int, column: int) -> tuple[slice, slice] | None:
+        """Rows and columns of the chunk or shard that holds an entry, if the store has none; None where it is there, or
+        the store cannot be listed."""
+        height, width = self.array.shards or self.array.chunks
+        at = row // height, column // width
+        if not isinstance(self.array.store, LocalStore) or self.array.metadata.encode_chunk_key(at) in self._stored:
+            return None
+        rows, columns = (
+            slice(number * size, min(number * size + size, end))
+            for number, size, end in zip(at, (height, width), self.shape, strict=True)
+        )
+        return rows, columns
 
     def check_whole(self) -> None:
         """Raise CorruptionError when a chunk is gone that was written, or whose fill value is NaN."""
@@ -255,6 +293,10 @@ class NpyRows:
     def grain(self) -> int:
         return power_of_two(2**16 // (self.shape[1] * self.dtype.itemsize))
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        return (_RUN_BYTES // self.dtype.itemsize, 1) if self.fortran else (1, 1)
+
     @classmethod
     def open(cls, path: Path) -> NpyRows:
         """Read the header; raises DataError for dtypes and shapes that cannot be rows."""
@@ -268,31 +310,43 @@ class NpyRows:
         rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, str(path))
         return cls(path, rows, dtype, tuple(shape[1:]), fortran, start)
 
-    def part(self, start: int, stop: int) -> NpyRows:
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
         return self
 
-    def block(self, start: int, stop: int) -> Array:
-        n, d = self.shape
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        d = self.shape[1]
+        left, right, _ = columns.indices(d)
         with self.path.open("rb") as file:
-            if not self.fortran:
-                return self._read(file, start * d, (stop - start) * d).reshape(stop - start, d)
-            columns = np.empty((d, stop - start), self.dtype)
-            for j in range(d):
-                columns[j] = self._read(file, j * n + start, stop - start)
-            if len(self.row_shape) > 1:  # Fortran order holds the first trailing axis fastest
-                columns = (
-                    columns.reshape(*self.row_shape[::-1], -1)
-                    .transpose(*range(len(self.row_shape) - 1, -1, -1), len(self.row_shape))
-                    .reshape(d, -1)
-                )
-            return np.ascontiguousarray(columns.T)
+            if self.fortran:
+                return self._block_by_columns(file, start, stop, left, right)
+            found = np.empty((stop - start, right - left), self.dtype)
+            if right - left == d:
+                self._read(file, start * d, found.reshape(-1))
+            else:
+                for i in range(start, stop):
+                    self._read(file, i * d + left, found[i - start])
+            return found
 
-    def _read(self, file: IO[bytes], first: int, count: int) -> Array:
+    def _block_by_columns(self, file: IO[bytes], start: int, stop: int, left: int, right: int) -> Array:
+        n, d = self.shape
+        flattened = len(self.row_shape) > 1  # so that columns are numbered in another order than they are stored
+        first, last = (0, d) if flattened else (left, right)
+        columns = np.empty((last - first, stop - start), self.dtype)
+        for j in range(first, last):
+            self._read(file, j * n + start, columns[j - first])
+        if flattened:  # Fortran order holds the first trailing axis fastest
+            columns = (
+                columns.reshape(*self.row_shape[::-1], -1)
+                .transpose(*range(len(self.row_shape) - 1, -1, -1), len(self.row_shape))
+                .reshape(d, -1)
+            )
+        return np.ascontiguousarray(columns[left - first : right - first].T)
+
+    def _read(self, file: IO[bytes], first: int, values: Array) -> None:
+        """Fill the vector `values` with what the file holds from value `first` on."""
         file.seek(self.data_start + first * self.dtype.itemsize)
-        values = np.empty(count, self.dtype)
         if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
             raise CorruptionError(f"{self.path} ended early: was it truncated while it was read?")
-        return values
 
     def fingerprint(self) -> dict[str, Any]:
         status = self.path.stat()

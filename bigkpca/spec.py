@@ -36,7 +36,8 @@ class FitSpec(BaseModel):
     )
     kernel: str | Kernel = Field(
         "gaussian",
-        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine",
+        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine; or "
+        "precomputed, with method exact: the data are the matrix of kernels",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | None = Field(None, description="inverse width, instead of sigma; 1/d for polynomials")
@@ -44,7 +45,7 @@ class FitSpec(BaseModel):
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
     method: str | Any = Field(
         "nystroem",
-        description="nystroem, columns, rff (random features), rff-pca, or exact (up to 8192 rows)",
+        description="nystroem, columns, rff (random features), rff-pca, or exact",
     )
     size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
     tol: float | None = Field(
@@ -166,13 +167,19 @@ class FitSpec(BaseModel):
             raise SpecError(f"the {self.kernel} kernel has no length sigma")
         elif self.kernel == "polynomial" and not self.coef0 >= 0:
             raise SpecError(f"coef0={self.coef0}: a negative constant makes the polynomial kernel indefinite")
-        elif self.gamma is not None and self.kernel in ("linear", "cosine"):
+        elif self.gamma is not None and self.kernel in ("linear", "cosine", "precomputed"):
             raise SpecError(f"the {self.kernel} kernel has no gamma")
         return self
 
     @model_validator(mode="after")
     def _method_fits(self) -> FitSpec:
         method = self.method_value
+        if self.precomputed and not self.exact:
+            raise SpecError(
+                f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels"
+            )
+        if self.precomputed and self.standardize:
+            raise SpecError("standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels")
         if self.n_directions != "auto" and not isinstance(method, PrincipalFeatures):
             raise SpecError(f"n_directions={self.n_directions} belongs to method='rff-pca', not to {method.name!r}")
         if method.landmarks and self.solver == "randomized":
@@ -251,6 +258,11 @@ class FitSpec(BaseModel):
     def exact(self) -> bool:
         """Whether every row is a landmark."""
         return isinstance(self.method_value, methods.Exact)
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether the data are the matrix of kernels."""
+        return self.kernel in (kernels.Precomputed.name, kernels.Precomputed())
 
     @property
     def _rule_name(self) -> str:

@@ -16,10 +16,10 @@ import zarr
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
+from bigkpca.fitting import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
 from bigkpca.passes import score_rows
-from bigkpca.pipeline import fit_rows
 from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 

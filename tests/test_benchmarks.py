@@ -11,6 +11,8 @@ from conftest import shared_file
 SIZES = {  # rows, landmarks or features
     "accuracy": (3000, 120),
     "against_sklearn": (3000, 120),
+    "automatic_size": (1000, 120),
+    "certificate": (3000, 120),
     "exact": (3000, 120),
     "fit_pass": (3000, 120),
     "landmarks": (500, 100),
@@ -25,9 +27,9 @@ SIZES = {  # rows, landmarks or features
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if name != "thesis_example1":
         shared_file("mnist", "train-images-idx3-ubyte.gz")
-    if name in ("landmarks", "random_features"):
+    if name in ("automatic_size", "landmarks", "random_features"):
         shared_file("usps", "usps_int16.npz")
-    if name == "landmarks":
+    if name in ("automatic_size", "landmarks"):
         shared_file("covertype", "covtype_93k.npz")
     rows, size = SIZES[name]
     toy = ["--rows", str(rows), "--size", str(size), "--repeats", "1", "--folder", str(tmp_path)]

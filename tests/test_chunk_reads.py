@@ -12,8 +12,8 @@ import zarr
 
 from bigkpca import arrays, landmarks, methods
 from bigkpca.engine import Engine, Silent
+from bigkpca.fitting import extend, fit_rows
 from bigkpca.passes import score_rows
-from bigkpca.pipeline import extend, fit_rows
 from bigkpca.plan import plan_fit
 from bigkpca.sources import ZarrRows, open_rows
 from bigkpca.spec import FitSpec

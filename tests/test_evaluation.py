@@ -24,12 +24,12 @@ from bigkpca.choose import PROBES, random_stream
 from bigkpca.cli import main
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
+from bigkpca.fitting import fit_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Probes, Sums
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.passes import score_rows, sums_with
-from bigkpca.pipeline import fit_rows
 from bigkpca.sources import ArrayRows, ZarrRows, open_rows
 from bigkpca.spec import FitSpec
 

@@ -21,10 +21,10 @@ from bigkpca import KernelPCA, kernels, methods, passes
 from bigkpca.cli import main
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
+from bigkpca.fitting import fit_rows
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
-from bigkpca.pipeline import fit_rows
 from bigkpca.plan import plan_fit
 from bigkpca.sources import ArrayRows, Rows, open_rows
 from bigkpca.spec import FitSpec

@@ -30,8 +30,8 @@ from bigkpca.errors import (
     MemoryLimitError,
     SpecError,
 )
+from bigkpca.fitting import extend, fit_rows, fit_within
 from bigkpca.passes import score_rows
-from bigkpca.pipeline import extend, fit_rows, fit_within
 from bigkpca.sources import ArrayRows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store import lock

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
+from bigkpca.fitting import fit_rows
 from bigkpca.numerics import kernels, landmarks, methods
-from bigkpca.pipeline import fit_rows
 from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 

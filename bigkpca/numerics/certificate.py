@@ -43,7 +43,8 @@ class Certificate:
     kernel_error: |H(K - K^)H|_F / |Kc|_F of random features, from pairs of sampled rows.
     residuals (r,): |Kc u_j - lambda_j u_j| / lambda_j, where products with the exact Gram matrix were made: some
         eigenvalue of Kc lies within this share of lambda_j of it.
-    trust (r,): "solid" where stability >= 0.995 or the residual <= 0.01, "fair" where >= 0.9 or <= 0.1, else "doubtful".
+    trust (r,): "solid" where stability >= 0.995 or the residual <= 0.01, "fair" where >= 0.9 or <= 0.1, else
+        "doubtful".
     """
 
     trace_error: float | None = None

@@ -32,6 +32,18 @@ def add_strip(
                 out[where] += K @ B[rows]
 
 
+def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
+    """Add to out (n, c) what the tile K of a symmetric matrix, at rows I and columns J, gives to its product with B.
+
+    K B_J goes to rows I. With `mirrored`, what lies right of the square on the diagonal, columns from rows.stop on,
+    stands for its mirror image too, and K' B_I goes to rows J. B (n, c) has the dtype of K.
+    """
+    out[rows] += K @ B[columns]
+    if mirrored and columns.stop > rows.stop:
+        first = max(columns.start, rows.stop)
+        out[first : columns.stop] += K[:, first - columns.start :].T @ B[rows]
+
+
 def _with_own(rows: slice, X: Array, later: Iterable[tuple[slice, Array]]) -> Iterable[tuple[slice, Array]]:
     yield rows, X
     yield from later

@@ -140,16 +140,8 @@ class KernelRows(FeatureMap):
         return (S if self.scale is None else S * self.scale) + self.offset
 
 
-@dataclass(frozen=True)
-class Columns(FeatureMap):
-    """v(x) = x itself, shifted and scaled: its moments are the means and the covariance of the columns."""
-
-    name: ClassVar[str] = "columns"
-    block_dtype: np.dtype[Any]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.block_dtype
+class _Itself(FeatureMap):
+    """v(x) = x itself, shifted and scaled."""
 
     @property
     def size(self) -> int:
@@ -160,6 +152,37 @@ class Columns(FeatureMap):
             V[:] = X
 
         return fill
+
+
+@dataclass(frozen=True)
+class Columns(_Itself):
+    """v(x) = x itself, shifted and scaled: its moments are the means and the covariance of the columns."""
+
+    name: ClassVar[str] = "columns"
+    block_dtype: np.dtype[Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.block_dtype
+
+
+@dataclass(frozen=True)
+class GivenKernels(_Itself):
+    """v(x) = (k(x, x_1), ..., k(x, x_n)), kernels with the n fitted rows, which come as the row itself."""
+
+    name: ClassVar[str] = "given-kernels"
+    precision: str  # of block work: float32 or float64
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.precision)
+
+    def gram(self) -> Array:
+        """Raises SpecError: no model keeps the matrix."""
+        raise SpecError(
+            "the model of a precomputed kernel keeps neither its rows nor their matrix, which this needs; its "
+            "certificate has the residual of every component"
+        )
 
 
 def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
@@ -317,7 +340,7 @@ class TensorSketch(FeatureMap):
 
 
 MAPS: dict[str, type[FeatureMap]] = {
-    each.name: each for each in (KernelRows, FourierRows, PrincipalFourierRows, TensorSketch)
+    each.name: each for each in (KernelRows, GivenKernels, FourierRows, PrincipalFourierRows, TensorSketch)
 }
 
 

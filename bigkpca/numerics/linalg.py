@@ -37,6 +37,17 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
+def is_positive(A: Array, shift: float) -> bool:
+    """Whether no eigenvalue of A (m, m), symmetric, float64, lies below -shift: whether Cholesky succeeds."""
+    shifted = A.copy()
+    shifted.flat[:: len(A) + 1] += shift
+    try:
+        scipy.linalg.cholesky(shifted, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 def numerical_rank(values: Array, tolerance: float) -> int:
     """How many of the descending `values` lie above `tolerance` times the largest; 0 if none is positive."""
     if not len(values) or values[0] <= 0:

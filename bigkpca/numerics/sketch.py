@@ -6,7 +6,7 @@ One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)' Q is a sum ov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -80,12 +80,20 @@ def block_action(tiles: Iterable[tuple[Array, float]], shift: Array, Q: Array) -
 @dataclass(frozen=True)
 class Ritz:
     """Approximate leading eigenpairs of A: values (r,), descending, orthonormal vectors (D, r), relative residuals
-    (r,), |A u - value u| / value, and the number of products with A that they took."""
+    (r,), |A u - value u| / value, the number of products with A that they took, and the lowest Ritz value that any of
+    them showed, which the lowest eigenvalue of A does not exceed."""
 
     values: Array
     vectors: Array
     residuals: Array
     products: int
+    lowest: float
+
+    def worst(self, floor: float) -> float:
+        """The largest residual of the values above `floor` times the largest; infinity where no value is positive."""
+        positive = self.values[0] > 0
+        counted = self.values > floor * self.values[0]
+        return float(self.residuals.max(initial=0.0, where=counted)) if positive else np.inf
 
 
 def leading_eigenpairs(
@@ -95,29 +103,32 @@ def leading_eigenpairs(
     *,
     most: int = PASSES,
     tol: float = 0.0,
+    floor: float = 0.0,
     told: Callable[[Ritz], None] = lambda _: None,
 ) -> Ritz:
     """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
 
-    apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but at most `most` times, from
-    the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span of all blocks so far (block Krylov, Musco and
-    Musco 2015): values are lower bounds, and converge far faster than by power iteration with as many products. When
-    there are four blocks, the b best vectors start anew. `told` hears of every step. Memory: about 12 D b float64.
+    apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but for values below `floor`
+    times the largest, and at most `most` times, from the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span
+    of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster than by
+    power iteration with as many products. When there are four blocks, the b best vectors start anew. `told` hears of
+    every step. Memory: about 12 D b float64.
     """
     basis = np.linalg.qr(start)[0]
     width, blocks = basis.shape[1], 1
     images = apply(basis)
     found = rayleigh_ritz(basis, images, count, 1)
     told(found)
-    while found.products < most and not (found.residuals <= tol).all():
+    while found.products < most and found.worst(floor) > tol:
         Q = next_block(basis, images[:, -width:])
         if not Q.shape[1] or blocks * width >= len(start):  # no more blocks fit into R^D
             break
         if basis.shape[1] >= PASSES * width:
-            S = _rotation(basis, images)[:, :width]
+            S = _rotation(basis, images)[1][:, :width]
             basis, images, blocks = basis @ S, images @ S, 1
         basis, images, blocks = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), blocks + 1
-        found = rayleigh_ritz(basis, images, count, found.products + 1)
+        lowest, found = found.lowest, rayleigh_ritz(basis, images, count, found.products + 1)
+        found = replace(found, lowest=min(found.lowest, lowest))  # starting anew drops the low end
         told(found)
     return found
 
@@ -138,18 +149,20 @@ def next_block(basis: Array, image: Array) -> Array:
     return image[:, : max(0, len(basis) - basis.shape[1])]
 
 
-def _rotation(basis: Array, images: Array) -> Array:
+def _rotation(basis: Array, images: Array) -> tuple[Array, Array]:
+    """Ritz values (b,), descending, and the vectors that combine the basis to theirs, (b, b)."""
     T = basis.T @ images
-    return eigh_descending((T + T.T) / 2)[1]
+    return eigh_descending((T + T.T) / 2)
 
 
 def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) -> Ritz:
     """The `count` leading eigenpairs of an operator within the span of `basis`, whose images are known."""
-    S = _rotation(basis, images)[:, :count]
+    all_values, S = _rotation(basis, images)
+    S = S[:, :count]
     vectors, moved = basis @ S, images @ S
     values = np.einsum("ij,ij->j", vectors, moved)
     for column, value, vector in zip(moved.T, values, vectors.T, strict=True):  # no third block of this size
         column -= value * vector
     norms = np.sqrt(np.einsum("ij,ij->j", moved, moved))
     residuals = np.divide(norms, values, out=np.full(len(values), np.inf), where=values > 0)
-    return Ritz(values, vectors, residuals, products)
+    return Ritz(values, vectors, residuals, products, float(all_values[-1]))

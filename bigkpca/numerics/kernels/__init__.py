@@ -18,6 +18,7 @@ from bigkpca.numerics.kernels.base import (
 )
 from bigkpca.numerics.kernels.function import Function
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.kernels.precomputed import Precomputed
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Linear",
     "Matern",
     "Polynomial",
+    "Precomputed",
     "Product",
     "RationalQuadratic",
     "Scaled",
@@ -45,7 +47,7 @@ __all__ = [
 
 _LEAVES: dict[str, type[Kernel]] = {
     kernel.name: kernel
-    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine)
+    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Precomputed)
 }
 ALIASES = {"rbf": "gaussian", "poly": "polynomial"}
 

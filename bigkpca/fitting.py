@@ -1,0 +1,252 @@
+"""From rows to a model: chosen on a sample, fitted in a pass, refined by products where asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bigkpca import refining
+from bigkpca.choose import SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream
+from bigkpca.eigenproblem import solve
+from bigkpca.engine import Engine, Progress, single_threaded_blas
+from bigkpca.errors import (
+    Array,
+    IndefiniteKernelWarning,
+    MemoryLimitError,
+    NarrowKernelWarning,
+    SpecError,
+    ToleranceWarning,
+)
+from bigkpca.numerics import solvers
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
+from bigkpca.numerics.solvers import Solution
+from bigkpca.passes import action_of, check_columns, moments_of
+from bigkpca.plan import largest_size_that_fits, plan_fit
+from bigkpca.sources import Rows, anonymous
+from bigkpca.spec import FitSpec
+
+_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
+_MOSTLY_UNEXPLAINED = 0.5
+
+
+def fit_within(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    limit: int | None,
+    progress: Progress,
+    identity: dict[str, Any] | None = None,
+    deadline: float | None = None,
+) -> Model:
+    """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use; with a tolerance
+    the size grows only as far as that allows.
+
+    Raises MemoryLimitError before anything is read.
+    """
+    if spec.tol is not None:
+        room = replace(_room(rows, spec, engine, limit), deadline=deadline)
+        return fit_rows(rows, spec, engine, progress, identity, room)
+    plan = plan_fit(rows, spec, engine.threads)
+    if spec.precomputed:
+        plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
+    elif limit is not None and plan.peak_bytes > limit:
+        size = largest_size_that_fits(rows, spec, engine.threads, limit)
+        what = "nystroem" if spec.exact else spec.method_value.name
+        plan.check(limit, f"{what} with a size of {size} would fit" if size else "not even a size of 10 would fit")
+    engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
+    return fit_rows(rows, spec, engine, progress, identity)
+
+
+def _room(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> Room:
+    """How far memory lets the size grow: this process's limit, and those of workers."""
+    room = Room(spec.feature_count(*rows.shape))
+    limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
+    limits += [
+        (f"the memory of worker {address}", threads, bytes_) for address, threads, bytes_ in engine.worker_limits()
+    ]
+    for name, threads, allowed in limits:
+        if plan_fit(rows, spec.model_copy(update={"size": room.most}), threads).peak_bytes > allowed:
+            size = largest_size_that_fits(rows, spec, threads, allowed)
+            if size is None:
+                raise MemoryLimitError(f"not even a size of 10 fits {name}")
+            room = Room(size - size % 2, name)
+    return room
+
+
+def fit_rows(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress,
+    identity: dict[str, Any] | None = None,
+    room: Room | None = None,
+) -> Model:
+    """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem.
+
+    `standardize` and rff-pca make one pass more each, the randomized solver as many as `sketch.PASSES` in all, and
+    RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
+    must know them again; `room` says how far a size may grow to a tolerance, with one pass more where the certificate
+    does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and column named) and constant
+    data, SpecError for a tolerance that is out of reach. Warns IndefiniteKernelWarning when the kernel has negative
+    eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the identity, ToleranceWarning
+    when memory or time ended the growth.
+    """
+    if spec.precomputed:
+        _note_lowered(spec, rows, progress)
+        model = refining.of_similarities(rows, spec, engine, progress)
+        _warn_if_indefinite(model.solution)
+        return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance})
+    if spec.matrix_free(rows.shape[0]):
+        start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
+        return refining.by_products(rows, start, spec, engine, progress)
+    _note_lowered(spec, rows, progress)
+    room = room or Room(spec.feature_count(*rows.shape))
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
+        chosen = choose(rows, spec, room, engine, progress)
+        found = _solved(rows, chosen, spec, engine, progress)
+    grown, reached = chosen.grown, found.certificate.relative_trace_error
+    if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
+        progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
+        more = replace(room, bias=room.bias * reached / grown.error.value)
+        return fit_rows(rows, spec, engine, progress, identity, more)
+    _warn_if_indefinite(found.solution)
+    _warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
+    if grown and grown.stopped:
+        _warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
+    choices = (*chosen.choices, *found.choices)
+    provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
+    return Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
+
+
+def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:
+    return {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """What the passes of a fit and its eigenproblem leave."""
+
+    solution: Solution
+    certificate: Certificate
+    moments: Moments | None
+    digest: str  # of the rows
+    choices: tuple[Choice, ...]
+
+
+def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> _Solved:
+    features, moments = chosen.features, None
+    choices: tuple[Choice, ...] = ()
+    if not spec.exact and spec.randomized(features.size):
+        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
+        certified = Certificate()
+    else:
+        if spec.exact:
+            assert isinstance(features, KernelRows)
+            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+        else:
+            moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
+        solution, certified, choices = solve(moments, features, spec)
+    if chosen.kernel_error:
+        certified = replace(certified, kernel_error=chosen.kernel_error.value)
+    return _Solved(solution, certified, moments, digest, choices)
+
+
+def _solve_by_sketch(
+    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
+) -> tuple[Solution, str]:
+    """Leading eigenpairs of the features' scatter from `sketch.PASSES` passes, never holding D x D."""
+    assert isinstance(spec.components, int)  # the spec checks
+    actions: list[tuple[Action, str]] = []
+
+    def apply(Q: Array) -> Array:
+        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
+        return actions[0][0].applied(Q, near_mean, spec.center)
+
+    D, count = features.size, min(spec.components, features.size)
+    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    found = leading_eigenpairs(apply, start, count)
+    ((action, digest),) = actions
+    unexplained = 0.0
+    if isinstance(features, PrincipalFourierRows):
+        unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
+    tolerance = rank_tolerance(features.dtype)
+    solution = solvers.spectrum(
+        found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
+    )
+    return solution, digest
+
+
+def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """The model of the rows it was fitted on and these: one pass over these, moments added, solved again.
+
+    Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
+    without moments: exact ones, and those of the randomized solver.
+    """
+    if model.moments is None:
+        raise SpecError(
+            "a model of the exact method or of the randomized solver cannot take more rows: fit it again on all of "
+            "them, or use nystroem"
+        )
+    check_columns(rows, model)
+    features = model.features
+    more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
+    moments = model.moments + more
+    with single_threaded_blas:
+        W = features.gram() if isinstance(features, KernelRows) else None
+        found, certified, choices = solve(moments, features, spec)
+        solution = solvers.aligned(found, model.solution, W)
+    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
+    kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
+    changed = {"added": added, "choices": kept + choices_info(choices)}
+    return Model(features, solution, moments, certified, {**model.provenance, **changed})
+
+
+def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
+    size = spec.feature_count(*rows.shape)
+    if not spec.exact and spec.size != "auto" and size < spec.size:
+        progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
+    if isinstance(spec.components, int) and spec.components > size:
+        what = "landmarks" if spec.method_value.landmarks else "features"
+        progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
+
+
+def _warn_if_indefinite(solution: Solution) -> None:
+    if solution.negative < _NOTICEABLY_NEGATIVE:
+        warnings.warn(
+            f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
+            "of the largest; the negative part was dropped",
+            IndefiniteKernelWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
+    warnings.warn(
+        f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
+        ToleranceWarning,
+        stacklevel=3,
+    )
+
+
+def _warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:
+    """Warn where K is close to the identity: neither 512 sampled landmarks nor those of the fit explain half of it."""
+    shares = [share for share in (by_sample, by_landmarks) if share is not None]
+    if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
+        warnings.warn(
+            f"{kernel} is narrow for these rows: landmarks leave {min(shares):.0%} of Σ k(x, x) unexplained, and above "
+            "50 % the Gram matrix is close to the identity, which nothing can compress; `bigkpca sigma` prints "
+            "lengths that suit the data",
+            NarrowKernelWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,113 @@
+"""Large matrices in pieces: some columns of some rows at a time, whole chunks of storage, each read once.
+
+Rows of a matrix of similarities are as long as there are rows, so that not even a strip of them can be held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from bigkpca.blocks import fit_block_rows, split
+from bigkpca.errors import Array, SpecError, check_finite
+from bigkpca.sources import DaskRows, Rows, little_endian
+
+PIECE_BYTES = 2**23  # one read, beside which the matrix product counts for little
+PART_BYTES = 2**26  # what travels to a task, where it cannot read by itself
+_STRIP_ROWS = 2048
+_TALL = 512  # rows of a piece: fewer would move more of the vectors through memory than of the matrix
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some columns of some rows."""
+
+    rows: slice
+    columns: slice
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+    def within(self, outer: Part) -> tuple[slice, slice]:
+        """Its rows and columns, counted from the first of `outer`."""
+        a, b = outer.rows.start, outer.columns.start
+        return slice(self.rows.start - a, self.rows.stop - a), slice(self.columns.start - b, self.columns.stop - b)
+
+
+def check_square(rows: Rows) -> None:
+    """Raise SpecError unless the matrix has as many columns as rows."""
+    n, d = rows.shape
+    if n != d:
+        raise SpecError(
+            f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' takes the square matrix of kernels of "
+            "all rows with all rows; for rows that are vectors, name another kernel"
+        )
+
+
+def halves(rows: Rows) -> bool:
+    """Whether the upper half of a symmetric matrix can be read alone: chunks on the diagonal make up squares."""
+    height, width = rows.grid
+    return height % width == 0
+
+
+def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
+    """The matrix cut into the work of tasks: strips of rows, or pieces of strips where a source hands them out.
+
+    With `upper`, what lies left of the diagonal is left out, up to squares on it.
+    """
+    n, d = rows.shape
+    height, width = rows.grid
+    strips = split(n, fit_block_rows(n, height, block_rows or _STRIP_ROWS))
+    found = []
+    for strip in strips:
+        first = strip.start if upper else 0
+        most = max(1, PART_BYTES // (len(strip) * width * rows.dtype.itemsize)) * width
+        step = most if isinstance(rows, DaskRows) else d
+        found += [
+            Part(slice(strip.start, strip.stop), slice(left, min(left + step, d))) for left in range(first, d, step)
+        ]
+    return found
+
+
+def pieces(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -> Iterator[tuple[Part, Array]]:
+    """What part each piece is, and its values, of about 8 MB or one chunk, where chunks are larger.
+
+    With `upper`, what lies left of the diagonal is left out, up to squares on it that are one piece high. Checks every
+    value for NaN and infinity, and adds the little-endian values to `digest`.
+    """
+    height, width = piece_shape(rows)
+    for a in range(part.rows.start, part.rows.stop, height):
+        numbers = slice(a, min(a + height, part.rows.stop))
+        first = max(a, part.columns.start) if upper else part.columns.start
+        for left in range(first, part.columns.stop, width):
+            columns = slice(left, min(left + width, part.columns.stop))
+            K = rows.block(numbers.start, numbers.stop, columns)
+            check_finite(K, a, rows.where, left)
+            if digest is not None:
+                digest.update(little_endian(K))
+            yield Part(numbers, columns), K
+
+
+def piece_shape(rows: Rows) -> tuple[int, int]:
+    """(rows, columns) of a piece: about 8 MB of whole chunks, at least one, 512 rows high where they allow it."""
+    (height, width), itemsize = rows.grid, np.result_type(rows.dtype, np.float32).itemsize
+    tall = height * max(1, min(_TALL, PIECE_BYTES // (width * itemsize)) // height)
+    return tall, width * max(1, PIECE_BYTES // (tall * width * itemsize))
+
+
+def read_bytes(rows: Rows) -> int:
+    """Bytes of one read: of a piece, or of the columns that there are."""
+    height, width = piece_shape(rows)
+    n, d = rows.shape
+    return min(height, n) * min(width, d) * np.result_type(rows.dtype, np.float32).itemsize
+
+
+def upper_share(rows: Rows) -> float:
+    """The share of a square matrix that is read where its upper half is enough."""
+    bands = ceil(rows.shape[0] / piece_shape(rows)[0])
+    return (bands + 1) / (2 * bands) if halves(rows) else 1.0

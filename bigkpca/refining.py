@@ -1,0 +1,118 @@
+"""Exact eigenpairs by products with the Gram matrix, computed tile by tile or given, from an approximate start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bigkpca import similarities
+from bigkpca.choose import SKETCH, choices_info, random_stream
+from bigkpca.eigenproblem import chosen_components
+from bigkpca.engine import Engine, Progress, single_threaded_blas
+from bigkpca.errors import Array
+from bigkpca.numerics import certificate, solvers
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.features import GivenKernels, KernelRows
+from bigkpca.numerics.kernels import Precomputed
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
+from bigkpca.numerics.solvers import Solution
+from bigkpca.passes import gather, gram_product, score_rows
+from bigkpca.pieces import check_square
+from bigkpca.sources import ArrayRows, Rows
+from bigkpca.spec import FitSpec
+
+_MOST_PRODUCTS = 20
+
+
+def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """Exact eigenpairs by products with the Gram matrix, of n² / 2 kernels, from an approximate model's scores."""
+    columns = start.features.as_columns()
+    X = gather(rows, columns, engine, progress)
+    # Threads share the rows in memory; workers read theirs from the source, block by block.
+    here = (ArrayRows(X), replace(columns, offset=np.zeros(columns.columns), scale=None))
+    source, seen = (rows, columns) if engine.client else here
+
+    def product(B: Array) -> Array:
+        return gram_product(source, seen, B, engine, progress, "products with the Gram matrix")
+
+    scores = score_rows(rows, start, engine, progress).astype(np.float64)
+    diagonal = float(columns.kernel.diagonal(X).sum())
+    solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, progress)
+    features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
+    provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
+    return Model(features, solution, None, _certified(solution, found), provenance)
+
+
+def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """The exact model of a given Gram matrix: held up to 8192 rows, above read for each product."""
+    check_square(rows)
+    n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
+    features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
+    if not spec.matrix_free(n):
+        with single_threaded_blas:
+            K, digest = similarities.whole(rows, spec, engine, progress)
+            solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec))
+        return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
+    with single_threaded_blas:
+        start = similarities.started(rows, spec, engine, progress)
+    product = partial(similarities.product, rows, spec, engine, progress)
+    solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress)
+    noise = similarities.rounding(start.trace, n, similarities.precision(rows, spec))
+    lowest = min(start.negative, similarities.noticed(found.lowest, found.values[0], noise))
+    provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
+    return Model(features, replace(solution, negative=lowest), None, _certified(solution, found), provenance)
+
+
+def _solved(rows: Rows, K: Array, spec: FitSpec, components: Any) -> tuple[Solution, Certificate]:
+    held = K.copy() if spec.components == "auto" else K  # which is solved twice
+    solution = similarities.solved(rows, held, spec, components)
+    return solution, certificate.of_gram(solution)
+
+
+def _certified(solution: Solution, found: Ritz) -> Certificate:
+    return certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
+
+
+def _eigenpairs(
+    product: Callable[[Array], Array],
+    block: Array,
+    trace: float,
+    dtype: np.dtype[Any],
+    spec: FitSpec,
+    progress: Progress,
+) -> tuple[Solution, Ritz]:
+    """Exact eigenpairs by products B -> K B with the Gram matrix, of trace `trace`, from the span of a block (n, b)."""
+    assert isinstance(spec.components, int)
+    n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
+
+    def apply(Q: Array) -> Array:
+        nonlocal row_sums
+        first = not row_sums.any()
+        B = np.column_stack([Q - Q.mean(axis=0) if spec.center else Q, *([np.ones(n)] if first else [])])
+        image = product(B)
+        if first:
+            row_sums = image[:, -1].copy()  # not a view, which would keep the product
+        image = image[:, : Q.shape[1]]
+        return image - image.mean(axis=0) if spec.center else image
+
+    def told(found: Ritz) -> None:
+        progress.note(f"product {found.products}: largest relative residual {found.worst(tolerance):.1e}")
+
+    missing = min(spec.components + OVERSAMPLING, n) - block.shape[1]
+    if missing > 0:  # the approximate model had not enough landmarks: random directions beside its scores
+        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
+    most = spec.refine or _MOST_PRODUCTS
+    with single_threaded_blas:
+        found = leading_eigenpairs(
+            apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=told
+        )
+    solution = solvers.of_eigenvectors(
+        found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
+    )
+    return solution, found

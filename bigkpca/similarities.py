@@ -1,0 +1,275 @@
+"""A Gram matrix that the caller has: read, checked, and multiplied; above 8192 rows without ever being held."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bigkpca.choose import SKETCH, random_stream
+from bigkpca.engine import Engine, Progress, Task, shared
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
+from bigkpca.numerics import solvers
+from bigkpca.numerics.exact import add_tile
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.kernels import Precomputed
+from bigkpca.numerics.linalg import is_positive, rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.sketch import OVERSAMPLING
+from bigkpca.numerics.solvers import Solution
+from bigkpca.passes import moments_of, score_rows
+from bigkpca.pieces import Part, halves, parts, pieces
+from bigkpca.sources import ArrayRows, Rows, ZarrRows
+from bigkpca.spec import FitSpec
+
+_ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(K_ii K_jj), by bytes: well above rounding, far below mistakes
+_PROBES = 4  # random vectors p for which K p = K'p
+_BAND = 512  # rows looked at together
+
+
+# Up to 8192 rows
+
+
+def whole(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tuple[Array, str]:
+    """The matrix (n, n), float64, and a digest of it: one pass.
+
+    Raises DataError for NaN and infinity, and for a diagonal or entries that no kernel has; CorruptionError where such
+    entries stand in a chunk that is not stored.
+    """
+    dtype, cut = spec.block_dtype(rows.dtype), parts(rows, spec.block_rows, upper=False)
+    found = engine.each("reading the matrix", _tasks(_values, rows, cut, dtype), progress)
+    K = np.empty(rows.shape)
+    for part, (values, _) in zip(cut, found, strict=True):
+        K[part.rows, part.columns] = values
+    tolerance = _ASYMMETRY[precision(rows, spec).itemsize]
+    _check_diagonal(rows, K.diagonal(), K.any(axis=1))
+    for start in range(0, len(K), _BAND):
+        numbers = np.arange(start, min(start + _BAND, len(K)))
+        _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, K.diagonal(), tolerance)
+    return K, _joined([digest for _, digest in found])
+
+
+def _tasks(function: Any, rows: Rows, cut: list[Part], *given: Any) -> list[Task]:
+    """A task for each part; progress counts the rows of a strip once."""
+    return [
+        Task(
+            function,
+            (rows.part(p.rows.start, p.rows.stop, p.columns), p, *given),
+            p.shape[0] if p.columns.stop == rows.shape[1] else 0,
+        )
+        for p in cut
+    ]
+
+
+def _values(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
+    values, digest = np.empty(part.shape, dtype), hashlib.sha256()
+    with np.errstate(over="ignore"):
+        for at, K in pieces(rows, part, digest=digest):
+            values[at.within(part)] = K
+    check_overflow(values, rows.where)
+    return values, digest.hexdigest()
+
+
+def _joined(digests: list[str]) -> str:
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None) -> Solution:
+    """The exact solution of the matrix of these rows, which is overwritten."""
+    noise = rounding(float(K.trace()), len(K), precision(rows, spec))
+    positive = is_positive(K, noise)  # else the whole spectrum tells how far it is from that
+    tolerance = rank_tolerance(spec.block_dtype(rows.dtype))
+    found = solvers.gram(K, components, center=spec.center, tolerance=tolerance, positive=positive)
+    largest = found.eigenvalues[0]
+    return replace(found, negative=noticed(found.negative * largest, largest, noise))
+
+
+# What every matrix of kernels has
+
+
+def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:
+    """The dtype to which entries are rounded: the one of block work, or as stored where that is coarser."""
+    block = spec.block_dtype(rows.dtype)
+    return min(rows.dtype, block, key=lambda dtype: dtype.itemsize) if rows.dtype.kind == "f" else block
+
+
+def rounding(trace: float, n: int, dtype: np.dtype[Any]) -> float:
+    """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n): at most a few eps sqrt(n)
+    times the mean of the diagonal, the norm of a matrix of random errors."""
+    return 16 * float(np.finfo(dtype).eps) * trace / float(np.sqrt(n))
+
+
+def noticed(lowest: float, largest: float, noise: float) -> float:
+    """A negative eigenvalue as a share of the largest, 0 where it is noise."""
+    return lowest / largest if lowest < -noise else 0.0
+
+
+def _check_diagonal(rows: Rows, diagonal: Array, filled: Any) -> None:
+    """Raise unless the diagonal (n,) is positive, or zero where a row is not `filled` (n,), holds nothing but zeros."""
+    if len(negative := np.flatnonzero(diagonal < 0)):
+        i = int(negative[0])
+        raise DataError(
+            f"{rows.where}: entry ({i}, {i}) is {diagonal[i]:.6g} (counted from 0): k(x, x) is the square of a length, "
+            "never negative; give a matrix of kernels"
+        )
+    if len(zero := np.flatnonzero((diagonal == 0) & filled)):
+        i = int(zero[0])
+        raise _hole(rows, (i, i)) or DataError(
+            f"{rows.where}: entry ({i}, {i}) is 0, and others of its row are not (counted from 0): where k(x, x) = 0, "
+            "k(x, y) = 0 for all y; distances D are made kernels by exp(-D² / (2 sigma²))"
+        )
+
+
+def _check_symmetry(
+    rows: Rows, numbers: Array, values: Array, mirrored: Array, diagonal: Array, tolerance: float
+) -> None:
+    """Raise unless rows of these numbers, (b, n), are the columns, which are `mirrored` (b, n), up to rounding."""
+    roots = np.sqrt(diagonal)
+    apart = np.abs(values - mirrored) - tolerance * np.outer(roots[numbers], roots)
+    if (apart > 0).any():
+        k, j = divmod(int(apart.argmax()), apart.shape[1])
+        i = int(numbers[k])
+        raise _hole(rows, (i, j), (j, i)) or DataError(
+            f"{rows.where} is not symmetric: entry ({i}, {j}) is {values[k, j]:.9g}, entry ({j}, {i}) is "
+            f"{mirrored[k, j]:.9g} (counted from 0): correct what is wrong; where it is rounding alone, store "
+            "(K + K.T) / 2"
+        )
+
+
+def _hole(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
+    """The error for the first of these entries that stands in a chunk that is not stored; None if there is none."""
+    for row, column in entries:
+        if isinstance(rows, ZarrRows) and (hole := rows.unstored(row, column)):
+            tall, wide = hole
+            return CorruptionError(
+                f"{rows.where}: the chunk of rows {tall.start} to {tall.stop - 1}, columns {wide.start} to "
+                f"{wide.stop - 1} is not stored, but its mirror image or its rows are not zero; write it again"
+            )
+    return None
+
+
+# Above 8192 rows
+
+
+@dataclass(frozen=True)
+class Start:
+    """What products start from: a block (n, b); and tr(K), a digest of K, and the most negative eigenvalue of sampled
+    entries as a share of their largest."""
+
+    block: Array
+    trace: float
+    digest: str
+    negative: float
+
+
+def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Start:
+    """Look at all of the matrix once, and check it: raises what `whole` raises.
+
+    The block holds the scores of a Nyström model of randomly drawn columns, and random directions beside them, since no
+    column may have been drawn from some part of the rows that is similar to no other.
+    """
+    n, rng = rows.shape[0], random_stream(spec.seed, SKETCH)
+    dtype, few = spec.block_dtype(rows.dtype), spec.start(n)
+    S = np.sort(rng.choice(n, few.feature_count(n, n), replace=False))
+    found = _survey(rows, spec, S, rng.standard_normal((n, _PROBES)), engine, progress)
+    _check_diagonal(rows, found.diagonal, found.images.any(axis=1))
+    _check_probes(rows, found, _ASYMMETRY[precision(rows, spec).itemsize])
+    # The columns are in memory here, and stay.
+    local, C = Engine(engine.threads), ArrayRows(found.columns)
+    features = Columns(Precomputed(), np.zeros(len(S)), dtype)
+    near_mean = found.columns[:_BAND].mean(axis=0).astype(np.float64)
+    moments, _ = moments_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
+    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
+    W = (W + W.T) / 2
+    assert isinstance(few.components, int)  # the spec checks
+    solution = solvers.nystroem(moments, W, few.components, center=spec.center, tolerance=rank_tolerance(dtype))
+    scores = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
+    block = np.hstack([scores, rng.standard_normal((n, OVERSAMPLING))])
+    noise = rounding(float(W.trace()), len(W), precision(rows, spec))
+    return Start(block, moments.trace, found.digest, _negative_share(W, spec.center, noise))
+
+
+def _negative_share(W: Array, center: bool, noise: float) -> float:
+    """The most negative eigenvalue of W, centred if asked, as a share of its largest."""
+    H = W - W.mean(axis=0) if center else W
+    values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
+    return noticed(values[0], values[-1], noise)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What looking at K leaves, of a part of it or of all: diagonal, K P and K'P for random P, columns C = K[:, S] for
+    random S, in the dtype of block work, and a digest. What a part does not have is zero."""
+
+    diagonal: Array
+    images: Array
+    mirrored: Array
+    columns: Array
+    digest: str
+
+
+def _survey(rows: Rows, spec: FitSpec, S: Array, P: Array, engine: Engine, progress: Progress) -> Survey:
+    n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
+    cut = parts(rows, spec.block_rows, upper=False)
+    tasks = _tasks(_surveyed, rows, cut, shared(S), shared(P.astype(dtype)))
+    total = Survey(np.zeros(n), np.zeros(P.shape), np.zeros(P.shape), np.empty((n, len(S)), dtype), "")
+    digests = []
+    for part, found in zip(cut, engine.each("looking at the matrix", tasks, progress), strict=True):
+        total.diagonal[part.rows] += found.diagonal
+        total.images[part.rows] += found.images
+        total.mirrored[part.columns] += found.mirrored
+        total.columns[part.rows, _drawn(S, part.columns)] = found.columns
+        digests.append(found.digest)
+    return replace(total, digest=_joined(digests))
+
+
+def _drawn(S: Array, columns: slice) -> slice:
+    """Which of the ascending numbers S are those of these columns."""
+    first, last = np.searchsorted(S, [columns.start, columns.stop])
+    return slice(int(first), int(last))
+
+
+def _surveyed(rows: Rows, part: Part, S: Array, P: Array) -> Survey:
+    (height, width), own, digest = part.shape, S[_drawn(S, part.columns)], hashlib.sha256()
+    diagonal, columns = np.zeros(height), np.empty((height, len(own)), P.dtype)
+    images, mirrored = np.zeros((height, P.shape[1])), np.zeros((width, P.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for at, values in pieces(rows, part, digest=digest):
+            K, (tall, wide) = values.astype(P.dtype, copy=False), at.within(part)
+            images[tall] += K @ P[at.columns]
+            mirrored[wide] += K.T @ P[at.rows]
+            drawn = _drawn(own, at.columns)
+            columns[tall, drawn] = K[:, own[drawn] - at.columns.start]
+            on = np.arange(max(at.rows.start, at.columns.start), min(at.rows.stop, at.columns.stop))
+            diagonal[on - part.rows.start] = K[on - at.rows.start, on - at.columns.start]
+    check_overflow(images, rows.where)
+    return Survey(diagonal, images, mirrored, columns, digest.hexdigest())
+
+
+def _check_probes(rows: Rows, found: Survey, tolerance: float) -> None:
+    """Raise unless K P = K'P up to rounding; the row in which they differ most tells which entry is wrong."""
+    apart = np.linalg.norm(found.images - found.mirrored, axis=1)
+    apart -= tolerance * np.sqrt(_PROBES * found.diagonal * found.diagonal.sum())
+    i = int(apart.argmax())
+    if apart[i] > 0:
+        row, column = rows.block(i, i + 1), rows.block(0, rows.shape[0], slice(i, i + 1)).T
+        given = (row.astype(np.float64), column.astype(np.float64), found.diagonal, tolerance)
+        _check_symmetry(rows, np.array([i]), *given)
+
+
+def product(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, B: Array) -> Array:
+    """K B (n, c), float64: one pass over K, over its upper half alone where its chunks allow that."""
+    upper = halves(rows)
+    cut, given = parts(rows, spec.block_rows, upper=upper), shared(B.astype(spec.block_dtype(rows.dtype)))
+    tasks = _tasks(_product, rows, cut, given, upper)
+    found: Array = engine.total("products with the matrix", tasks, progress)
+    return found
+
+
+def _product(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
+    out = np.zeros(B.shape)
+    for at, K in pieces(rows, part, upper=upper):
+        add_tile(out, B, at.rows, at.columns, K.astype(B.dtype, copy=False), mirrored=upper)
+    return out
