@@ -14,7 +14,6 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics import solvers
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import eigh_descending
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
@@ -25,7 +24,7 @@ SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
 _ROUNDING = 10  # bounds are widened by so many rank tolerances of the largest eigenvalue
 _SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
-_CURVE = (8, 4, 2, 1)  # shares of the landmarks at which the learning curve is taken
+_CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,12 @@ def of_landmarks(
     Source: `docs/numerics.md`, section 14.
     """
     W, r = features.gram(), solution.components.shape[1]
+    plain = method == Nystroem()
+    span = None if plain and not uniform else solvers.span_of(W, tolerance)
     bound = solution
     # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
-    if method != Nystroem():
-        bound = solvers.nystroem(moments, W, r, center=center, tolerance=tolerance)
+    if span and not plain:
+        bound = solvers.nystroem_within(span, moments, W, r, center=center, tolerance=tolerance)
     assert bound.unexplained is not None
     error, total = max(bound.unexplained * moments.trace, 0.0), bound.total_variance
     slack = _ROUNDING * tolerance * bound.eigenvalues[0]
@@ -130,9 +131,10 @@ def of_landmarks(
         eigenvalue_upper=high,
         explained_variance_ratio_lower=low / total,
         explained_variance_ratio_upper=np.minimum(high / total, 1),
-        learning_curve=_learning_curve(moments, W, center, tolerance),
+        learning_curve=np.vstack([_learning_curve(moments, W, center, tolerance), [len(W), error / total]]),
         stability=_stability(Nystroem(), moments, features, solution, center, tolerance),
-        leave_one_out_residual=_leave_one_out(W, tolerance) if uniform else None,
+        # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
+        leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if span and uniform else None,
     )
 
 
@@ -171,7 +173,7 @@ def of_random_features(
 
 
 def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float) -> Array:
-    """(number, relative trace error) of every 8th, 4th, 2nd landmark and of all, (4, 2): models of their own."""
+    """(number, relative trace error) of every 8th, 4th and 2nd landmark, (3, 2): models of their own."""
     points = []
     for step in _CURVE:
         part = moments.part(slice(None, None, step))
@@ -201,10 +203,3 @@ def _stability(
     # Components at the level of rounding may have no length: nothing can be said for them.
     cosines = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
     return np.minimum(cosines.max(axis=0), 1)
-
-
-def _leave_one_out(W: Array, tolerance: float) -> float:
-    """mean_i 1 / (W⁻¹)_ii: the residual of each landmark, given all others (Schur complements)."""
-    L, Q = eigh_descending(W.copy())
-    inverse = Q**2 @ (1 / np.maximum(L, tolerance * L[0]))
-    return float(np.mean(1 / inverse))

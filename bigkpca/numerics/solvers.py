@@ -49,7 +49,13 @@ def nystroem(moments: Moments, W: Array, components: int | float | None, *, cent
     W (l, l), float64. `components` is a number, a share of the total variance in (0, 1), or None for the
     numerical rank. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 1.
     """
-    span = span_of(W, tolerance)
+    return nystroem_within(span_of(W, tolerance), moments, W, components, center=center, tolerance=tolerance)
+
+
+def nystroem_within(
+    span: Span, moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float
+) -> Solution:
+    """`nystroem` where the span of W is known already."""
     second, mean = about_the_mean(moments, center)
     M = span.P.T @ second @ span.P
     most = components if isinstance(components, int) else None
@@ -87,6 +93,13 @@ class Span:
     def unexplained(self, moments: Moments) -> float:
         """tr(K - C W⁺ C') / tr(K)."""
         return self.trace_error(moments) / moments.trace
+
+    def inverse_diagonal(self, tolerance: float) -> Array:
+        """(l,), that of (Q max(L, tolerance L_max) Q')⁻¹: W⁻¹, where dropped directions count as the least kept."""
+        L = 1 / np.einsum("ij,ij->j", self.P, self.P)
+        dropped = 1 - self.P**2 @ L  # what unit vectors have of them
+        found: Array = np.einsum("ij,ij->i", self.P, self.P) + np.maximum(dropped, 0) / (tolerance * L[0])
+        return found
 
 
 def span_of(W: Array, tolerance: float) -> Span:
