@@ -26,8 +26,8 @@ _MOST_COPIES = 8
 def row_noise(key: Array, first_row: int, rows: int, columns: int, copy: int = 0) -> Array:
     """Standard normal numbers for rows first_row, first_row + 1, ... of a table, (rows, columns), float32.
 
-    Those of a row depend on its number, on `copy` and on the key (2,), uint64, alone, not on rows asked for with it: the
-    counter of Philox starts anew with each row. Pairs of normals by Box and Muller, from 24 bits each.
+    Those of a row depend on its number, on `copy` and on the key (2,), uint64, alone, whatever rows are asked for with
+    it: the counter of Philox starts anew with each row. Pairs of normals by Box and Muller, from 24 bits each.
     """
     words = -(-columns // 2)  # of 64 bits: a pair each
     steps = -(-words // 4)  # of the counter: four words each

@@ -69,7 +69,7 @@ def _inner_products(features: FeatureMap, given: Expansion, rows: Array) -> tupl
 
 @dataclass(frozen=True)
 class DistancesDecoder(Decoder):
-    """Reference rows (m, d), shifted and scaled, with <φ^, φ(row)> = origin + map y of each; |φ^|² as in an expansion."""
+    """Reference rows (m, d), shifted, with <φ^, φ(row)> = origin + map y of each, and |φ^|² as an expansion has it."""
 
     name: ClassVar[str] = "mds"
     rows: Array
