@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_pull
 from bigkpca.numerics.methods import Method
@@ -51,6 +51,11 @@ class FixedPoint:
             raise SpecError(
                 "pre-images of a tensor sketch have no fixed point: use 'ridge', 'denoising' or 'linear', or landmarks "
                 "(method='nystroem')"
+            )
+        if not method.landmarks and not method.pairs:
+            raise SpecError(
+                "pre-images by 'fixed-point' need pairs of a sine and a cosine, whose length is the same for all rows: "
+                "with form='phase', use 'mds', 'ridge', 'denoising' or 'linear'"
             )
         if kernel.towards is None:
             raise no_pull(kernel)
@@ -100,14 +105,17 @@ class FixedPointDecoder(Decoder):
         given = Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
         start_of = LinearDecoder(self.mean_score, self.mean_row, self.weights)
         candidates = candidates_of(features)
+        # One factor for all rows makes features blind to what lies off the axes: only the linear map knows it.
+        blind = isinstance(features, PrincipalFourierRows) and features.factor is not None
 
         def decode(Y: Array, start: Array | None) -> Preimages:
             gamma = given.weights(Y)
-            Z = start_of(Y) if start is None else start.astype(np.float64)
+            known = start is not None and not blind
+            Z = start.astype(np.float64) if start is not None and known else start_of(Y)
             if not self.mean_term:
                 return self._as_in_the_thesis(goal, Z, gamma)
             norms = np.sqrt(np.maximum(given.squares(Y), 0))
-            Z, far = begin(goal, Z, gamma, norms, candidates, known=start is not None)
+            Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
             hold = self.anchor * goal.own
             found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=self.tol, most=self.iterations)
             return _beside(found, self.mean_row, far)

@@ -87,21 +87,18 @@ def _over_waves(features: FourierRows | PrincipalFourierRows) -> Objective:
     kernel, frequencies = features.kernel, features.frequencies.astype(np.float64)
     zero = np.zeros((1, features.columns))
     own, level = float(kernel.own_pull(zero)[0]), float(kernel.diagonal(zero)[0])
-    m, phases = len(frequencies), features.phases
-    amplitude = np.sqrt(level / m * (1 if phases is None else 2))
+    m = len(frequencies)
+    amplitude = np.sqrt(level / m)
 
     def waves(P: Array, gamma: Array) -> tuple[Array, Array]:
         """z(p)'gamma, and its gradient in p."""
         angles = P @ frequencies.T
-        if phases is not None:
-            angles += phases
         cosines, sines = np.cos(angles), np.sin(angles)
-        value = np.einsum("ij,ij->i", gamma[:, :m], cosines)
-        slopes = -gamma[:, :m] * sines
-        if phases is None:
-            value += np.einsum("ij,ij->i", gamma[:, m:], sines)
-            slopes += gamma[:, m:] * cosines
-        return amplitude * value, amplitude * (slopes @ frequencies)
+        value = np.einsum("ij,ij->i", gamma[:, :m], cosines) + np.einsum("ij,ij->i", gamma[:, m:], sines)
+        sines *= gamma[:, :m]
+        cosines *= gamma[:, m:]
+        cosines -= sines
+        return amplitude * value, amplitude * (cosines @ frequencies)
 
     def at(Z: Array, gamma: Array) -> Pulls:
         value, gradient = waves(Z, gamma) if isinstance(features, FourierRows) else _on_axes(features, Z, gamma, waves)
