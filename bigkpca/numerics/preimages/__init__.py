@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from bigkpca.errors import Array, unknown_name
 from bigkpca.numerics.preimages.base import (
     Decode,
@@ -79,7 +81,8 @@ def named(name: str) -> Preimage:
 
 def to_dict(way: Preimage) -> dict[str, Any]:
     """The way as JSON-ready values; `from_dict` reads it back."""
-    return {"name": way.name, **asdict(way)}  # type: ignore[call-overload]  # ways are dataclasses
+    options = asdict(way)  # type: ignore[call-overload]  # ways are dataclasses
+    return {"name": way.name, **{key: np.asarray(value).item() for key, value in options.items()}}
 
 
 def from_dict(values: Mapping[str, Any]) -> Preimage:

@@ -13,6 +13,7 @@ from bigkpca.numerics.preimages.base import Preimages
 from bigkpca.numerics.preimages.objective import Objective
 
 _SMALLEST_STEP = 2.0**-12
+_STEPS = (0.1, 4.0)  # the bounds of a step after one that went well; up to 10 finds no sooner
 _ROUNDING = 1e-14
 
 
@@ -52,15 +53,17 @@ class _Place(_Rows):
 def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, most: int) -> Preimages:
     """Rows of larger and larger F from rows Z (b, d), by at most `most` steps.
 
-    A step goes to the fixed point image / weight, or a half, a quarter ... of the way where F would fall there. `hold`
-    pulls each row back to its start, as a landmark there would. A row has converged when the way left is at most `tol`
-    lengths of the kernel; rows that are finished leave the batch.
+    The first step goes to the fixed point image / weight, later ones as far along that way as the last one suggests;
+    or a half, a quarter ... of it where F would fall there. `hold` pulls each row back to its start, as a landmark
+    there would. A row has converged when the way left is at most `tol` lengths of the kernel; rows that are finished
+    leave the batch.
     """
     rows, iterations, converged = Z.copy(), np.full(len(Z), most), np.zeros(len(Z), bool)
     given, step = _Given(np.arange(len(Z)), gamma, Z), np.ones(len(Z))
     here = _place(goal, Z, given, hold)
     for iteration in range(most + 1):
-        arrived = squared_norms(here.target - here.Z) <= (tol * goal.length) ** 2
+        # Never before the first step: with a very wide kernel every row is within tol, and one step brings it home.
+        arrived = (squared_norms(here.target - here.Z) <= (tol * goal.length) ** 2) & (iteration > 0)
         finished = arrived | (step < _SMALLEST_STEP) | (iteration == most)
         if finished.any():
             numbers = given.number[finished]
@@ -70,9 +73,20 @@ def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, m
             break
         there = _place(goal, here.Z + step[:, None] * (here.target - here.Z), given, hold)
         better = there.sound & (there.value >= here.value - _ROUNDING * np.abs(here.value))
+        step = np.where(better, _next_step(here, there), step / 2)
         here = here.instead(better, there)
-        step = np.where(better, np.minimum(2 * step, 1), step / 2)
     return Preimages(rows, converged, iterations, np.zeros(len(Z), bool))
+
+
+def _next_step(here: _Place, there: _Place) -> Array:
+    """How far to go along the way from `there`, (b,): to where the way would be gone if it shrank as it did so far.
+
+    |s|² / s'y with s the last move and y what it took off the way (Barzilai and Borwein 1988).
+    """
+    moved = there.Z - here.Z
+    shrunk = np.einsum("ij,ij->i", moved, (here.target - here.Z) - (there.target - there.Z))
+    squares = squared_norms(moved)
+    return np.clip(np.divide(squares, shrunk, out=np.ones(len(squares)), where=shrunk > 0), *_STEPS)
 
 
 def _place(goal: Objective, Z: Array, given: _Given, hold: float) -> _Place:

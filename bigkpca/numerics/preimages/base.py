@@ -90,7 +90,7 @@ class Decoder(ABC):
         """The numbers that a file must hold besides, JSON-ready, the name among them."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
-        return {"name": self.name, **plain}
+        return {"name": self.name, **{name: np.asarray(value).item() for name, value in plain.items()}}
 
     @classmethod
     def from_parts(cls, parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:

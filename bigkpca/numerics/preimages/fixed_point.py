@@ -43,6 +43,8 @@ class FixedPoint:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.anchor) and self.anchor >= 0):
             raise SpecError(f"{self}: the anchor is a number that is not negative")
+        if self.anchor and not self.mean_term:
+            raise SpecError(f"{self}: the thesis's update (mean_term=False) has no anchor; leave one of them out")
         if self.iterations < 1 or not self.tol > 0:
             raise SpecError(f"{self}: at least one iteration, and a positive tol")
 
@@ -136,10 +138,7 @@ class FixedPointDecoder(Decoder):
 
 def _beside(found: Preimages, mean_row: Array, far: Array) -> Preimages:
     """What was found of the rows that are not far, beside the mean for those that are."""
-    rows, converged, iterations = (
-        np.tile(mean_row, (len(far), 1)),
-        np.zeros(len(far), bool),
-        np.zeros(len(far), np.intp),
-    )
+    b = len(far)
+    rows, converged, iterations = np.tile(mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
     rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations
     return Preimages(rows, converged, iterations, far)
