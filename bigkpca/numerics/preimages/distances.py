@@ -11,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.methods import Method
+from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
 from bigkpca.numerics.solvers import Solution
@@ -45,6 +45,12 @@ class Distances:
             raise SpecError(
                 f"pre-images by 'mds' need a kernel that is a decreasing function of |x - y|, not {kernel.name}: use "
                 "'ridge', 'denoising' or 'linear'"
+            )
+        if isinstance(method, PrincipalFeatures) and method.correction != "pointwise":
+            raise SpecError(
+                f"pre-images by 'mds' need distances, and {method} has one factor for all rows, which is blind to what "
+                "lies off the principal axes: use correction='pointwise', or 'fixed-point', 'ridge', 'denoising' or "
+                "'linear'"
             )
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> DistancesDecoder:
@@ -95,8 +101,10 @@ class DistancesDecoder(Decoder):
             return _placed(self.rows[near].astype(np.float64), squares_of(np.clip(ratios, _LEAST_RATIO, 1)))
 
         def decode(Y: Array, start: Array | None) -> Preimages:
-            pieces = [of_piece(Y[first : first + height]) for first in range(0, len(Y), height)]
-            return Preimages.direct(np.concatenate(pieces))
+            rows = np.empty((len(Y), features.columns))
+            for first in range(0, len(Y), height):
+                rows[first : first + height] = of_piece(Y[first : first + height])
+            return Preimages.direct(rows)
 
         return decode
 
