@@ -16,7 +16,9 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
+EvaluatePull = Callable[[Array, Array, Array], None]  # (X, K (b, l), pulls (b, l)) -> None; k and its pull
 Distance = Literal["sqeuclidean", "cityblock"]
+Towards = Literal["difference", "product"]
 
 
 class Draws(Protocol):
@@ -51,6 +53,17 @@ class Kernel(ABC):
         return False
 
     @property
+    def radial(self) -> bool:
+        """Whether k is a decreasing function of |x - y|, so that its values tell distances."""
+        return self.distance == "sqeuclidean"
+
+    @property
+    def towards(self) -> Towards | None:
+        """Where a row z is pulled when k(z, y) is to grow: its gradient in z is p(z, y) (y - z) ("difference", and then
+        k(z, z) is the same for all z), or p(z, y) y ("product", k symmetric). None where no pull p(z, y) is known."""
+        return None
+
+    @property
     def on_vectors(self) -> bool:
         """Whether averages of rows are rows too, so that k-means centres make sense."""
         return True
@@ -74,6 +87,17 @@ class Kernel(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The kernel as JSON-ready values; `from_dict` reads it back."""
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        """Prepare k(., Y) and its pull p(., Y) for tiles of at most `most_rows` rows, as `against` prepares k.
+
+        Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 17.
+        """
+        raise no_pull(self)
+
+    def own_pull(self, X: Array) -> Array:
+        """p(x_i, x_i), shape (b,), float64. Raises SpecError for a kernel without a pull."""
+        raise no_pull(self)
 
     def frequencies(self, draws: Draws) -> Array:
         """w_1, ..., w_m with k(x, y) / k(0, 0) = E cos(w'(x - y)), (m, d): draws from the spectral density.
@@ -125,6 +149,16 @@ def no_spectrum(kernel: Kernel) -> SpecError:
     )
 
 
+def no_pull(kernel: Kernel) -> SpecError:
+    """The error for a kernel whose pre-images have no fixed point, with the maps that do work."""
+    distances = "'mds', " if kernel.radial else ""
+    return SpecError(
+        f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge', 'denoising' or 'linear'; "
+        "gaussian, rational-quadratic, matern with nu > 1, polynomial and linear kernels have one, and sums, products "
+        "and multiples of kernels of one kind"
+    )
+
+
 def require_positive(kernel: Kernel, **values: float) -> None:
     """Raise SpecError unless every value is a positive number."""
     for key, value in values.items():
@@ -155,6 +189,14 @@ class _Pair(Kernel):
         return self.left.stationary and self.right.stationary
 
     @property
+    def radial(self) -> bool:
+        return self.left.radial and self.right.radial
+
+    @property
+    def towards(self) -> Towards | None:
+        return self.left.towards if self.left.towards == self.right.towards else None
+
+    @property
     def on_vectors(self) -> bool:
         return self.left.on_vectors and self.right.on_vectors
 
@@ -174,6 +216,22 @@ class _Pair(Kernel):
 
         return evaluate
 
+    def _combined_pulls(
+        self, Y: Array, most_rows: int, combine: Callable[[Array, Array, Array, Array], None]
+    ) -> EvaluatePull:
+        """`combine` brings (K, pulls) of both into the first two."""
+        if self.towards is None:
+            raise no_pull(self)
+        left, right = self.left.pulling(Y, most_rows), self.right.pulling(Y, most_rows)
+        values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            left(X, K, pulls)
+            right(X, values[: len(X)], others[: len(X)])
+            combine(K, pulls, values[: len(X)], others[: len(X)])
+
+        return evaluate
+
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "left": self.left.to_dict(), "right": self.right.to_dict()}
 
@@ -189,6 +247,16 @@ class Sum(_Pair):
     def diagonal(self, X: Array) -> Array:
         return self.left.diagonal(X) + self.right.diagonal(X)
 
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        def added(K: Array, pulls: Array, values: Array, others: Array) -> None:
+            K += values
+            pulls += others
+
+        return self._combined_pulls(Y, most_rows, added)
+
+    def own_pull(self, X: Array) -> Array:
+        return self.left.own_pull(X) + self.right.own_pull(X)
+
 
 class Product(_Pair):
     """k(x, y) = left(x, y) · right(x, y)."""
@@ -200,6 +268,19 @@ class Product(_Pair):
 
     def diagonal(self, X: Array) -> Array:
         return self.left.diagonal(X) * self.right.diagonal(X)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        def multiplied(K: Array, pulls: Array, values: Array, others: Array) -> None:
+            pulls *= values
+            others *= K
+            pulls += others
+            K *= values
+
+        return self._combined_pulls(Y, most_rows, multiplied)
+
+    def own_pull(self, X: Array) -> Array:
+        left, right = self.left, self.right
+        return left.own_pull(X) * right.diagonal(X) + left.diagonal(X) * right.own_pull(X)
 
     @property
     def spectral(self) -> bool:
@@ -233,6 +314,14 @@ class Scaled(Kernel):
         return self.kernel.spectral
 
     @property
+    def radial(self) -> bool:
+        return self.kernel.radial
+
+    @property
+    def towards(self) -> Towards | None:
+        return self.kernel.towards
+
+    @property
     def on_vectors(self) -> bool:
         return self.kernel.on_vectors
 
@@ -251,6 +340,19 @@ class Scaled(Kernel):
 
     def diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel.diagonal(X)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        inner = self.kernel.pulling(Y, most_rows)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            inner(X, K, pulls)
+            K *= self.factor
+            pulls *= self.factor
+
+        return evaluate
+
+    def own_pull(self, X: Array) -> Array:
+        return self.factor * self.kernel.own_pull(X)
 
     def frequencies(self, draws: Draws) -> Array:
         """Those of the kernel itself: the factor scales features, not frequencies."""

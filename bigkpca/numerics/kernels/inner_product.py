@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import Evaluate, Leaf, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, Leaf, Towards, require_positive, squared_norms
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Linear(Leaf):
     """k(x, y) = <x, y>."""
 
     name: ClassVar[str] = "linear"
+    towards: ClassVar[Towards] = "product"
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         right = np.ascontiguousarray(Y.T)
@@ -28,12 +29,25 @@ class Linear(Leaf):
     def diagonal(self, X: Array) -> Array:
         return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        inner = self.against(Y, most_rows)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            inner(X, K)
+            pulls[:] = 1
+
+        return evaluate
+
+    def own_pull(self, X: Array) -> Array:
+        return np.ones(len(X))
+
 
 @dataclass(frozen=True)
 class Polynomial(Leaf):
     """k(x, y) = (gamma <x, y> + coef0)^degree, with degree a positive integer and coef0 >= 0."""
 
     name: ClassVar[str] = "polynomial"
+    towards: ClassVar[Towards] = "product"
     gamma: float
     degree: int = 3
     coef0: float = 1.0
@@ -62,6 +76,28 @@ class Polynomial(Leaf):
 
     def diagonal(self, X: Array) -> Array:
         return (self.gamma * Linear().diagonal(X) + self.coef0) ** int(self.degree)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        """p(x, y) = degree · gamma · (gamma <x, y> + coef0)^(degree - 1)."""
+        inner = Linear().against(Y, most_rows)
+        base = np.empty((most_rows, len(Y)), Y.dtype)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            factor = base[: len(X)]
+            inner(X, factor)
+            factor *= self.gamma
+            factor += self.coef0
+            pulls[:] = 1
+            for _ in range(int(self.degree) - 1):
+                pulls *= factor
+            np.multiply(pulls, factor, out=K)
+            pulls *= self.degree * self.gamma
+
+        return evaluate
+
+    def own_pull(self, X: Array) -> Array:
+        base = self.gamma * Linear().diagonal(X) + self.coef0
+        return np.asarray(self.degree * self.gamma * base ** (int(self.degree) - 1))
 
 
 @dataclass(frozen=True)

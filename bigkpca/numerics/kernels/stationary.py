@@ -15,8 +15,11 @@ from bigkpca.numerics.kernels.base import (
     Distance,
     Draws,
     Evaluate,
+    EvaluatePull,
     Leaf,
+    Towards,
     cached_pieces,
+    no_pull,
     require_positive,
     squared_norms,
 )
@@ -69,12 +72,24 @@ def _radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], o
     return evaluate
 
 
+def _with_pulls(evaluate: Evaluate, pull_of: Callable[[Array, Array], object]) -> EvaluatePull:
+    """k with its pull, which `pull_of` writes into its second argument from kernel values in its first."""
+
+    def both(X: Array, K: Array, pulls: Array) -> None:
+        evaluate(X, K)
+        for piece in cached_pieces(len(X)):
+            pull_of(K[piece], pulls[piece])
+
+    return both
+
+
 @dataclass(frozen=True)
 class Gaussian(_Stationary):
     """k(x, y) = exp(-|x - y|^2 / (2 sigma^2)); sigma in the units of the columns."""
 
     name: ClassVar[str] = "gaussian"
     distance: ClassVar[Distance] = "sqeuclidean"
+    towards: ClassVar[Towards] = "difference"
 
     @property
     def gamma(self) -> float:
@@ -83,6 +98,14 @@ class Gaussian(_Stationary):
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         return _radial(Y, self.sigma, most_rows, lambda values: np.exp(values, out=values))
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        """p(x, y) = k(x, y) / sigma^2."""
+        inverse = Y.dtype.type(1 / self.sigma**2)
+        return _with_pulls(self.against(Y, most_rows), lambda K, pulls: np.multiply(K, inverse, out=pulls))
+
+    def own_pull(self, X: Array) -> Array:
+        return np.full(len(X), 1 / self.sigma**2)
 
     def frequencies(self, draws: Draws) -> Array:
         """w ~ N(0, I / sigma^2)."""
@@ -147,6 +170,33 @@ class Matern(_Stationary):
 
         return _radial(Y, self.sigma, most_rows, profile)
 
+    @property
+    def towards(self) -> Towards | None:
+        return "difference" if self.nu > 1 else None  # below, the pull of a row at y itself is infinite
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        """p(x, y) = nu / (nu - 1) / sigma^2 · the Matérn kernel of nu - 1 with length sigma sqrt((nu - 1) / nu)."""
+        if self.towards is None:
+            raise no_pull(self)
+        values = self.against(Y, most_rows)
+        smoother = Matern(self.sigma * np.sqrt((self.nu - 1) / self.nu), self.nu - 1).against(Y, most_rows)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            values(X, K)
+            smoother(X, pulls)
+            pulls *= self._largest_pull
+
+        return evaluate
+
+    def own_pull(self, X: Array) -> Array:
+        if self.towards is None:
+            raise no_pull(self)
+        return np.full(len(X), self._largest_pull)
+
+    @property
+    def _largest_pull(self) -> float:
+        return self.nu / (self.nu - 1) / self.sigma**2
+
     def _bessel(self, s: Array) -> None:
         # In logarithms, since s^nu underflows where K_nu overflows; where even its logarithm does, s is as good as 0.
         exact, nu = s.astype(np.float64), self.nu
@@ -183,6 +233,7 @@ class RationalQuadratic(_Stationary):
 
     name: ClassVar[str] = "rational-quadratic"
     distance: ClassVar[Distance] = "sqeuclidean"
+    towards: ClassVar[Towards] = "difference"
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
@@ -196,6 +247,18 @@ class RationalQuadratic(_Stationary):
             np.exp(values, out=values)
 
         return _radial(Y, self.sigma, most_rows, profile)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        """p(x, y) = k(x, y)^((alpha + 1) / alpha) / sigma^2."""
+
+        def pull_of(K: Array, pulls: Array) -> None:
+            np.power(K, (self.alpha + 1) / self.alpha, out=pulls)
+            pulls *= 1 / self.sigma**2
+
+        return _with_pulls(self.against(Y, most_rows), pull_of)
+
+    def own_pull(self, X: Array) -> Array:
+        return np.full(len(X), 1 / self.sigma**2)
 
     def frequencies(self, draws: Draws) -> Array:
         """w = sqrt(tau) z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""

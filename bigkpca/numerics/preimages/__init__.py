@@ -1,0 +1,95 @@
+"""Back from scores to rows: ways as values, a string names a way's default; and the decoders that a model keeps.
+
+base          what a pre-image is, and what a decoder holds
+expansion     what scores stand for in feature space, the mean included; residuals (novelty)
+objective     how near φ(z) is to that, and where z is pulled, over landmarks or random waves
+ascent        guarded fixed-point steps;  beginning: from where
+fixed_point   "fixed-point", no pass
+regression    least squares from one streamed pass
+linear        "linear", from the landmarks' own scores, no pass
+ridge         "ridge", kernel ridge regression, one pass
+denoising     "denoising", from the scores of noised rows to clean rows, one pass
+distances     "mds", from distances to reference rows, no pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from bigkpca.errors import Array, unknown_name
+from bigkpca.numerics.preimages.base import (
+    Decode,
+    Decoder,
+    Fitted,
+    Preimage,
+    Preimages,
+    Training,
+    check_scores,
+    reconstructing,
+)
+from bigkpca.numerics.preimages.denoising import Denoising, row_noise
+from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
+from bigkpca.numerics.preimages.expansion import Expansion, expansion, residuals
+from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
+from bigkpca.numerics.preimages.linear import Linear, LinearDecoder
+from bigkpca.numerics.preimages.regression import Regression
+from bigkpca.numerics.preimages.ridge import KernelDecoder, Ridge
+
+__all__ = [
+    "PREIMAGES",
+    "Decode",
+    "Decoder",
+    "Denoising",
+    "Distances",
+    "Expansion",
+    "Fitted",
+    "FixedPoint",
+    "Linear",
+    "Preimage",
+    "Preimages",
+    "Regression",
+    "Ridge",
+    "Training",
+    "check_scores",
+    "decoder_from_parts",
+    "expansion",
+    "from_dict",
+    "named",
+    "reconstructing",
+    "residuals",
+    "row_noise",
+    "to_dict",
+]
+
+PREIMAGES: dict[str, type[Any]] = {way.name: way for way in (FixedPoint, Distances, Ridge, Linear, Denoising)}
+_DECODERS: dict[str, type[Decoder]] = {
+    decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
+}
+
+
+def named(name: str) -> Preimage:
+    """The default value of a way's name; SpecError suggests the nearest known name."""
+    key = name.lower().replace("_", "-")
+    if key not in PREIMAGES:
+        raise unknown_name("preimage", name, PREIMAGES)
+    return PREIMAGES[key]()
+
+
+def to_dict(way: Preimage) -> dict[str, Any]:
+    """The way as JSON-ready values; `from_dict` reads it back."""
+    options = asdict(way)  # type: ignore[call-overload]  # ways are dataclasses
+    return {"name": way.name, **{key: np.asarray(value).item() for key, value in options.items()}}
+
+
+def from_dict(values: Mapping[str, Any]) -> Preimage:
+    """The way that `to_dict` described."""
+    return PREIMAGES[values["name"]](**{key: value for key, value in values.items() if key != "name"})
+
+
+def decoder_from_parts(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Decoder:
+    """The decoder whose `parameters()` and `arrays()` these are; other arrays are passed over."""
+    return _DECODERS[parameters["name"]].from_parts(parameters, arrays)

@@ -1,0 +1,138 @@
+"""Pre-images from distances to reference rows, without iteration (Kwok and Tsang 2004)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.kernels import Kernel, squared_norms
+from bigkpca.numerics.methods import Method, PrincipalFeatures
+from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
+from bigkpca.numerics.preimages.expansion import Expansion, expansion
+from bigkpca.numerics.solvers import Solution
+
+_LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are told
+_LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours: what is below it is noise
+_TILE_ROWS = 1024
+_PIECE_VALUES = 2**20  # of a tile's values against all reference rows
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The row whose distances to the nearest of the reference rows come closest to those that φ^ asks for.
+
+    Kernel values tell distances where the kernel is a decreasing function of |x - y|; `neighbours` of at most `rows`
+    sampled rows, which the model keeps. No pass, no iteration.
+    """
+
+    name: ClassVar[str] = "mds"
+    trained: ClassVar[bool] = False
+    needs_rows: ClassVar[bool] = True
+    neighbours: int = 30
+    rows: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.neighbours < 2 or self.rows < self.neighbours:
+            raise SpecError(f"{self}: at least 2 neighbours, and at least as many rows")
+
+    def check(self, kernel: Kernel, method: Method) -> None:
+        if not kernel.radial:
+            raise SpecError(
+                f"pre-images by 'mds' need a kernel that is a decreasing function of |x - y|, not {kernel.name}: use "
+                "'ridge', 'denoising' or 'linear'"
+            )
+        if isinstance(method, PrincipalFeatures) and method.correction != "pointwise":
+            raise SpecError(
+                f"pre-images by 'mds' need distances, and {method} has one factor for all rows, which is blind to what "
+                "lies off the principal axes: use correction='pointwise', or 'fixed-point', 'ridge', 'denoising' or "
+                "'linear'"
+            )
+
+    def decoder(self, fitted: Fitted, rows: Array | None = None) -> DistancesDecoder:
+        features = fitted.features
+        self.check(features.kernel, fitted.method)
+        found = sampled(rows, "pre-images by 'mds'")
+        found = found[np.unique(np.linspace(0, len(found) - 1, min(self.rows, len(found))).astype(np.intp))]
+        given = expansion(fitted)
+        origin, inner = _inner_products(features, given, found)
+        return DistancesDecoder(
+            features.shifted(found), origin, inner, given.linear, given.constant, self.neighbours, given.quadratic
+        )
+
+
+def _inner_products(features: FeatureMap, given: Expansion, rows: Array) -> tuple[Array, Array]:
+    """<φ^, φ(x)> = origin + map y of the rows, (m,) and (m, r)."""
+    tiles = (rows[start : start + _TILE_ROWS] for start in range(0, len(rows), _TILE_ROWS))
+    parts = [(V @ given.origin, V @ given.map) for V, _ in features.tiles(tiles, min(_TILE_ROWS, len(rows)))]
+    origin, inner = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return origin, inner
+
+
+@dataclass(frozen=True)
+class DistancesDecoder(Decoder):
+    """Reference rows (m, d), shifted, with <φ^, φ(row)> = origin + map y of each, and |φ^|² as an expansion has it."""
+
+    name: ClassVar[str] = "mds"
+    rows: Array
+    origin: Array  # (m,)
+    map: Array  # (m, r)
+    linear: Array
+    constant: float
+    neighbours: int
+    quadratic: Array | None = None
+
+    def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
+        given = Expansion(self.origin, self.map, self.constant, self.linear, self.quadratic)
+        level = float(features.kernel.diagonal(np.zeros((1, features.columns)))[0])
+        centred = self.rows - self.rows.mean(axis=0, dtype=np.float64)
+        squares_of = _squared_distances(features.kernel, float(np.sqrt(squared_norms(centred).mean())))
+        q, height = min(self.neighbours, len(self.rows)), max(1, _PIECE_VALUES // len(self.rows))
+
+        def of_piece(Y: Array) -> Array:
+            inner = given.weights(Y)
+            near = np.argpartition(-inner, q - 1, axis=1)[:, :q]
+            # The kernel value at which a row would be as far from φ(x) as φ^ is.
+            ratios = (1 + (2 * np.take_along_axis(inner, near, axis=1) - given.squares(Y)[:, None]) / level) / 2
+            return _placed(self.rows[near].astype(np.float64), squares_of(np.clip(ratios, _LEAST_RATIO, 1)))
+
+        def decode(Y: Array, start: Array | None) -> Preimages:
+            rows = np.empty((len(Y), features.columns))
+            for first in range(0, len(Y), height):
+                rows[first : first + height] = of_piece(Y[first : first + height])
+            return Preimages.direct(rows)
+
+        return decode
+
+
+def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array]:
+    """|x - y|² of values k(x, y) / k(x, x) in (0, 1]: by linear interpolation of -log k, which is exact for Gaussians.
+
+    `spread` is a typical distance; the table holds those from 1e-4 to 100 times as long.
+    """
+    distances = np.concatenate([[0], spread * np.geomspace(1e-4, 1e2, 8192)])
+    values = kernel(distances[:, None], np.zeros((1, 1)))[:, 0]
+    known = values > _LEAST_RATIO / 2 * values[0]
+    logarithms, squares = -np.log(values[known] / values[0]), distances[known] ** 2
+    return lambda ratios: np.interp(-np.log(ratios), logarithms, squares)
+
+
+def _placed(N: Array, squares: Array) -> Array:
+    """The rows (b, d) in the affine span of neighbours N (b, q, d) whose distances to them fit `squares` (b, q) best.
+
+    About the centroid N = U L^(1/2) Q' up to transposition, and x = centroid + N' Q L⁻¹ Q' (d0² - d²) / 2 with d0 the
+    distances of the neighbours to their centroid.
+    """
+    centroid = N.mean(axis=1, keepdims=True)
+    N = N - centroid
+    gram = N @ N.transpose(0, 2, 1)
+    L, Q = np.linalg.eigh(gram)
+    least = _LEAST_SPREAD * np.maximum(L[:, -1:], np.finfo(float).tiny)
+    inverse = np.where(least < L, 1 / np.maximum(L, least), 0)
+    halves = (np.diagonal(gram, axis1=1, axis2=2) - squares)[:, :, None] / 2
+    coefficients = Q @ (inverse[:, :, None] * (Q.transpose(0, 2, 1) @ halves))
+    return (centroid + coefficients.transpose(0, 2, 1) @ N)[:, 0]

@@ -1,0 +1,99 @@
+"""What scores stand for in feature space: φ^ as a combination of landmarks, the mean of the data included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+
+from bigkpca.errors import Array
+from bigkpca.numerics import solvers
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.methods import Nystroem
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.preimages.base import Fitted
+from bigkpca.numerics.solvers import Solution
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The reconstruction of scores y, φ^ = Σ gamma_i φ(s_i) with gamma = origin + map y.
+
+    For random features gamma is z^ itself, so that for every method <φ^, φ(x)> = v(x)'gamma. |φ^|² is
+    constant + 2 linear'y + y'quadratic y; quadratic is None where it is the identity, as for all methods whose
+    components are orthonormal in feature space. All float64. Source: `docs/numerics.md`, section 17.
+    """
+
+    origin: Array  # (D,)
+    map: Array  # (D, r)
+    constant: float
+    linear: Array  # (r,)
+    quadratic: Array | None = None  # (r, r)
+
+    def weights(self, Y: Array) -> Array:
+        """gamma (b, D) of scores Y (b, r)."""
+        return self.origin + Y @ self.map.T
+
+    def squares(self, Y: Array) -> Array:
+        """|φ^|² of scores Y (b, r), (b,)."""
+        own = Y if self.quadratic is None else Y @ self.quadratic
+        return self.constant + 2 * Y @ self.linear + np.einsum("ij,ij->i", own, Y)
+
+    def without_mean(self) -> Expansion:
+        """Weights gamma - (Σ gamma) origin of map y alone: what the thesis iterates with, which drops the mean of the
+        data and subtracts it once more. For replication; its |φ^|² is left as it was."""
+        dropped = self.map - np.outer(self.origin, self.map.sum(axis=0))
+        return replace(self, origin=np.zeros_like(self.origin), map=dropped)
+
+
+def expansion(fitted: Fitted) -> Expansion:
+    """The expansion that belongs to a model.
+
+        orthogonalised Nyström:    gamma = W⁺ mean + A y,
+        other landmark methods:    gamma = W⁺ m + G (y - A'(m - mean)),  G = W⁺ M A (A'M A)⁺,
+        all rows as landmarks:     gamma = 1 / n + A y,
+        random features:           z^ = mean + A y,
+
+    A the components, m and M mean and scatter of the moments; without the first terms, and with M about zero, where
+    scores are not centred. The second is least squares over the fitted rows, and is the first for Nyström.
+    """
+    features, solution = fitted.features, fitted.solution
+    if not isinstance(features, KernelRows):
+        return _with_components(solution, solution.mean)
+    if fitted.moments is None:  # W is the Gram matrix of all rows, and W⁺ mean is known without it
+        return _with_components(solution, np.full(features.size, 1 / features.size if fitted.centred else 0.0))
+    W = features.gram()
+    P = solvers.nystroem_map(W, fitted.tolerance)
+    if fitted.method == Nystroem():
+        return _with_components(solution, P @ (P.T @ solution.mean))
+    origin, G = _least_squares(fitted.moments, solution, P, fitted.centred)
+    WG = W @ G
+    return Expansion(origin, G, float(origin @ W @ origin), WG.T @ origin, G.T @ WG)
+
+
+def _with_components(solution: Solution, origin: Array) -> Expansion:
+    """Of orthonormal components, whose inner products with the mean of the data are A'mean."""
+    A, mean = solution.components, solution.mean
+    return Expansion(origin, A, float(mean @ origin), A.T @ mean)
+
+
+def _least_squares(moments: Moments, solution: Solution, P: Array, centred: bool) -> tuple[Array, Array]:
+    A = solution.components
+    second, _ = solvers.about_the_mean(moments, centred)
+    MA = second @ A
+    G = P @ (P.T @ MA) @ scipy.linalg.pinvh(A.T @ MA)
+    if not centred:
+        return np.zeros(len(A)), G
+    return P @ (P.T @ moments.mean) - G @ (A.T @ (moments.mean - solution.mean)), G
+
+
+def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:
+    """|φ(x) - φ^(x)|² of rows with features V (b, D) and k(x, x) = diagonal (b,): what their scores leave out, (b,).
+
+    Small for rows like those of the fit, up to k(x, x) for others: novelty. Never negative.
+    """
+    V = V.astype(np.float64, copy=False)
+    Y = (V - solution.mean) @ solution.components
+    inner = V @ given.origin + np.einsum("ij,ij->i", V @ given.map, Y)
+    return np.maximum(diagonal - 2 * inner + given.squares(Y), 0)

@@ -1,0 +1,73 @@
+"""A linear map from scores to rows: least squares from the landmarks' own scores, without a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.methods import Method
+from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
+from bigkpca.numerics.preimages.regression import Regression, block_regression
+from bigkpca.numerics.solvers import Solution
+
+
+@dataclass(frozen=True)
+class LinearDecoder(Decoder):
+    """x = mean_row + (y - mean_score) weights, shifted and scaled like all rows; float64."""
+
+    name: ClassVar[str] = "linear"
+    mean_score: Array  # (r,)
+    mean_row: Array  # (d,)
+    weights: Array  # (r, d)
+
+    def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
+        return lambda Y, start: Preimages.direct(self(Y))
+
+    def __call__(self, Y: Array) -> Array:
+        """Rows (b, d) of scores Y (b, r)."""
+        return self.mean_row + (Y - self.mean_score) @ self.weights
+
+
+def of_regression(regression: Regression, ridge: float, tolerance: float) -> LinearDecoder:
+    """The decoder of sums over scores and rows; `ridge` is relative to the mean square of the scores."""
+    penalty = ridge * regression.mean_square * np.eye(len(regression.mean))
+    return LinearDecoder(regression.mean, regression.mean_rows, regression.weights(penalty, tolerance))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Least squares from the scores of the landmarks to the landmarks; from those of sampled rows where there are no
+    landmarks. No pass, no iteration."""
+
+    name: ClassVar[str] = "linear"
+    trained: ClassVar[bool] = False
+    needs_rows: ClassVar[bool] = False
+
+    def check(self, kernel: Kernel, method: Method) -> None:
+        """Every kernel and every method will do."""
+
+    def decoder(self, fitted: Fitted, rows: Array | None = None) -> LinearDecoder:
+        return linear_decoder(fitted, rows)
+
+
+_TILE_ROWS = 1024
+
+
+def linear_decoder(fitted: Fitted, rows: Array | None) -> LinearDecoder:
+    """Least squares from scores to rows, of the landmarks or else of `rows` (m, d) in the units of the data."""
+    features, solution = fitted.features, fitted.solution
+    if not isinstance(features, KernelRows):
+        rows = sampled(rows, "pre-images of random features")
+        X, Y = features.shifted(rows), fitted.scores(rows)
+    elif fitted.moments is None:
+        X, Y = features.landmarks, solution.components * solution.eigenvalues  # = (K - mean) A
+    else:
+        X, Y = features.landmarks, (features.gram() - solution.mean) @ solution.components
+    tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(X), _TILE_ROWS))
+    pairs = ((Y[tile].copy(), X[tile].astype(np.float64)) for tile in tiles)
+    return of_regression(block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64)), 0.0, 1e-12)

@@ -1,0 +1,113 @@
+"""Kernel ridge regression from scores to rows, with an intercept, from one streamed pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics import bandwidth
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.kernels import Gaussian, Kernel
+from bigkpca.numerics.methods import Method
+from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
+from bigkpca.numerics.preimages.regression import Regression, block_regression
+from bigkpca.numerics.solvers import Solution
+
+_SHIFT_ROWS = 1024
+_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class KernelDecoder(Decoder):
+    """x = mean_row + (k(y, T) - mean_feature) weights, k Gaussian of length sigma, T (p, r) scores of sampled rows."""
+
+    name: ClassVar[str] = "ridge"
+    landmarks: Array  # T (p, r)
+    mean_feature: Array  # (p,)
+    mean_row: Array  # (d,)
+    weights: Array  # (p, d)
+    sigma: float
+
+    def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
+        evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
+        work = np.empty((most_rows, len(self.landmarks)))
+
+        def decode(Y: Array, start: Array | None) -> Preimages:
+            K = work[: len(Y)]
+            evaluate(Y, K)
+            K -= self.mean_feature
+            return Preimages.direct(self.mean_row + K @ self.weights)
+
+        return decode
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Kernel ridge regression of rows on scores (Bakir, Weston and Schölkopf 2004), with an intercept.
+
+    A Gaussian kernel on scores, whose length makes the median pair have k = exp(-1), and the scores of `size` sampled
+    rows as its landmarks. `ridge` is the penalty on the squared norm of the map, as scikit-learn's alpha: a variance of
+    noise relative to that of the rows. Noisy rows want 1 or more, clean ones less. One pass.
+    """
+
+    name: ClassVar[str] = "ridge"
+    trained: ClassVar[bool] = True
+    needs_rows: ClassVar[bool] = True
+    ridge: float = 0.3
+    size: int = 1000
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 1:
+            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 1")
+
+    def check(self, kernel: Kernel, method: Method) -> None:
+        """Every kernel and every method will do."""
+
+    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
+        rng = np.random.default_rng(seed)
+        chosen = np.sort(rng.choice(len(rows), min(self.size, len(rows)), replace=False))
+        Y = fitted.scores(rows[chosen])
+        sigma = bandwidth.median_sigma(bandwidth.pair_distances(Y, "sqeuclidean", rng), "sqeuclidean")
+        few = slice(None, None, max(1, len(chosen) // _SHIFT_ROWS))
+        shift = Gaussian(sigma)(Y[few], Y).mean(axis=0)
+        row_shift = fitted.features.shifted(rows[chosen][few]).mean(axis=0, dtype=np.float64)
+        return KernelTraining(fitted.features, fitted.solution, Y, sigma, shift, row_shift, self.ridge)
+
+
+@dataclass(frozen=True)
+class KernelTraining:
+    """What a pass needs to know, and the decoder of its sums."""
+
+    features: FeatureMap
+    solution: Solution
+    landmarks: Array
+    sigma: float
+    shift: Array
+    row_shift: Array
+    ridge: float
+
+    def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
+        """Sums of one block, one tile X (b, d) at a time."""
+        return block_regression(self._pairs(X_tiles, most_rows), self.shift, self.row_shift)
+
+    def _pairs(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
+        fill, evaluate = self.features.filling(most_rows), Gaussian(self.sigma).against(self.landmarks, most_rows)
+        values = np.empty((most_rows, self.features.size), self.features.dtype)
+        # float64, since features of a smooth kernel are nearly dependent
+        kernels = np.empty((most_rows, len(self.landmarks)))
+        mean, A = self.solution.mean.astype(values.dtype), self.solution.components.astype(values.dtype)
+        for tile in X_tiles:
+            X, V, K = self.features.shifted(tile), values[: len(tile)], kernels[: len(tile)]
+            fill(X, V)
+            V -= mean
+            evaluate((V @ A).astype(np.float64), K)
+            yield K, X.astype(np.float64)
+
+    def decoder(self, sums: Regression) -> KernelDecoder:
+        penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
+        weights = sums.weights(penalty, _TOLERANCE)
+        return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
