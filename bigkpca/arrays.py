@@ -75,7 +75,7 @@ def feature_map(model: Model, X: Any) -> da.Array:
     check_columns(rows, model)
     tolerance = rank_tolerance(model.features.dtype)
     with single_threaded_blas:
-        P = FitSpec.factor(model, tolerance)
+        P = model.factor(tolerance)
     return _view(rows, model.features, P, model.block_rows)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bigkpca import refining
 from bigkpca.choose import SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream
+from bigkpca.decoding import check_extensible, extended, with_decoder
 from bigkpca.eigenproblem import solve
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import (
@@ -91,9 +92,9 @@ def fit_rows(
     identity: dict[str, Any] | None = None,
     room: Room | None = None,
 ) -> Model:
-    """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem.
+    """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem; and the way back.
 
-    `standardize` and rff-pca make one pass more each, the randomized solver as many as `sketch.PASSES` in all, and
+    `standardize` and rff-pca make one pass more each, so do ways back that are learned, the randomized solver as many as `sketch.PASSES` in all, and
     RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
     must know them again; `room` says how far a size may grow to a tolerance, with one pass more where the certificate
     does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and column named) and constant
@@ -101,14 +102,27 @@ def fit_rows(
     eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the identity, ToleranceWarning
     when memory or time ended the growth.
     """
+    model, sample = _without_decoder(rows, spec, engine, progress, identity, room)
+    return with_decoder(model, rows, sample, spec, engine, progress)
+
+
+def _without_decoder(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress,
+    identity: dict[str, Any] | None,
+    room: Room | None,
+) -> tuple[Model, Array | None]:
+    """The model, and sampled rows where its way back needs them."""
     if spec.precomputed:
         _note_lowered(spec, rows, progress)
         model = refining.of_similarities(rows, spec, engine, progress)
         _warn_if_indefinite(model.solution)
-        return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance})
+        return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}), None
     if spec.matrix_free(rows.shape[0]):
-        start = fit_rows(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
-        return refining.by_products(rows, start, spec, engine, progress)
+        start, _ = _without_decoder(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
+        return refining.by_products(rows, start, spec, engine, progress), None
     _note_lowered(spec, rows, progress)
     room = room or Room(spec.feature_count(*rows.shape))
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
@@ -118,14 +132,15 @@ def fit_rows(
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
         progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
         more = replace(room, bias=room.bias * reached / grown.error.value)
-        return fit_rows(rows, spec, engine, progress, identity, more)
+        return _without_decoder(rows, spec, engine, progress, identity, more)
     _warn_if_indefinite(found.solution)
     _warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
     if grown and grown.stopped:
         _warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
     choices = (*chosen.choices, *found.choices)
     provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
-    return Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
+    model = Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
+    return model, chosen.sample
 
 
 def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:
@@ -191,7 +206,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     """The model of the rows it was fitted on and these: one pass over these, moments added, solved again.
 
     Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
-    without moments: exact ones, and those of the randomized solver.
+    without moments, exact ones and those of the randomized solver, and for ways back that were learned.
     """
     if model.moments is None:
         raise SpecError(
@@ -199,6 +214,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
             "them, or use nystroem"
         )
     check_columns(rows, model)
+    check_extensible(spec)
     features = model.features
     more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + more
@@ -209,7 +225,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
     kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
     changed = {"added": added, "choices": kept + choices_info(choices)}
-    return Model(features, solution, moments, certified, {**model.provenance, **changed})
+    larger = Model(features, solution, moments, certified, {**model.provenance, **changed})
+    return extended(larger, model, rows, spec, engine, progress)
 
 
 def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bigkpca import store, store_features, store_model
+from bigkpca import store, store_blocks, store_model
 from bigkpca.blocks import split
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
@@ -90,10 +90,10 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _features_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    scores = store_features.open_scores(path)
-    manifest = store_features.read_manifest(path)
+    scores = store_blocks.open_scores(path)
+    manifest = store_blocks.read_manifest(path)
     blocks = split(scores.shape[0], about["block_rows"])
-    stored = {block.number for block in store_features.stored_blocks(path, blocks)}
+    stored = {block.number for block in store_blocks.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]
     return {
         "kind": "features",

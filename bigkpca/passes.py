@@ -20,6 +20,7 @@ from bigkpca.numerics.exact import add_strip
 from bigkpca.numerics.features import Columns, FeatureMap, GivenKernels
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
+from bigkpca.numerics.preimages import Preimages, Regression, Training, joined
 from bigkpca.numerics.sketch import Action, block_action
 from bigkpca.pieces import Part, pieces
 from bigkpca.sources import Rows, take, tiles
@@ -299,6 +300,69 @@ def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
     for at, K in pieces(rows, part):
         scores[at.within(part)[0]] += (K.astype(dtype, copy=False) - mean[at.columns]) @ components[at.columns]
     return scores.astype(dtype)
+
+
+def block_residuals(rows: Rows, block: Block, model: Model) -> Array:
+    """|φ(x) - φ^(x)|² of the rows of a block, (rows of the block,), in the dtype of block work."""
+    X_tiles, most_rows = block_tiles(rows, block, model.features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.concatenate(list(model.residuals(X_tiles, most_rows))).astype(model.features.dtype)
+    check_overflow(found, _named(rows, block))
+    return found
+
+
+def sums_for(
+    rows: Rows, training: Training, model: Model, block_rows: int | None, engine: Engine, progress: Progress
+) -> Regression:
+    """The sums over all rows from which a way back is learned: one pass."""
+    given = shared(model.features), shared(training)
+    tasks = [
+        Task(_regression, (rows.part(b.start, b.stop), b, *given), len(b)) for b in fit_blocks(rows, block_rows)
+    ]
+    found: Regression = engine.total("learning the way back", tasks, progress)
+    return found
+
+
+def _regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
+    X_tiles, most_rows = block_tiles(rows, block, features)
+    return training.block(X_tiles, block.start, most_rows)
+
+
+def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
+    """Pre-images of a block of scores, which are all that is known of the rows."""
+    height = tile_rows(model.columns, model.features.size, 8)
+    decode = model.reconstructing(min(height, len(block)))
+
+    def decoded() -> Iterator[Preimages]:
+        for Y in tiles(scores, block.start, block.stop, height):
+            yield decode(Y, None)
+
+    return joined(decoded())
+
+
+def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
+    """Pre-images of the scores of a block of rows, from which iterations start."""
+    height = tile_rows(model.columns, model.features.size, 8)
+    most_rows = min(height, len(block))
+    decode = model.reconstructing(most_rows)
+
+    def decoded() -> Iterator[Preimages]:
+        for X in tiles(rows, block.start, block.stop, height):
+            (Y,) = model.project([X], most_rows)
+            check_overflow(Y, _named(rows, block))
+            yield decode(Y, X)
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        return joined(decoded())
+
+
+def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine, progress: Progress) -> Preimages:
+    """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
+    fitted = shared(model)
+    tasks = [
+        Task(function, (given.part(b.start, b.stop), b, fitted), len(b)) for b in fit_blocks(given, model.block_rows)
+    ]
+    return joined(iter(engine.each("reconstructing", tasks, progress)))
 
 
 def _named(rows: Rows, block: Block) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from bigkpca import store, store_features, store_model
+from bigkpca import store, store_blocks, store_model
 from bigkpca.blocks import Block, split
 from bigkpca.choose import PROBES, random_stream
 from bigkpca.engine import (
@@ -22,17 +24,27 @@ from bigkpca.engine import (
     shared,
     single_threaded_blas,
 )
-from bigkpca.errors import SpecError
+from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.fitting import fit_within
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.passes import block_scores, check_columns, read_rows, sums_with
-from bigkpca.plan import plan_transform
+from bigkpca.numerics.preimages import Preimages, check_width
+from bigkpca.passes import (
+    block_denoised,
+    block_preimages,
+    block_residuals,
+    block_scores,
+    check_columns,
+    read_rows,
+    sums_with,
+)
+from bigkpca.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+from bigkpca.store_blocks import Stored
 
 Path = str | os.PathLike[str]
 
@@ -95,6 +107,7 @@ def transform(
     data: Any,
     out: Path,
     *,
+    residual: bool = False,
     array: str | None = None,
     block_rows: int | None = None,
     scheduler: str | None = None,
@@ -102,41 +115,177 @@ def transform(
     memory: str | int | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
-) -> store_features.Scores:
+) -> Stored:
     """Write the scores of `data` under a model to a feature store at `out`, and return them as a Zarr array.
 
-    One pass. Each block is one shard, written by one task; the manifest is published last. A transform that
+    With `residual` the array of that name beside them gets |φ(x) - φ^(x)|² of each row, what its scores leave out:
+    novelty. One pass. Each block is one shard, written by one task; the manifest is published last. A transform that
     was stopped goes on with the blocks that are missing; it refuses blocks of another model or input.
     """
-    fitted = model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
+    fitted = _loaded(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)
+    if residual and isinstance(fitted.features, GivenKernels):
+        raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
+    dtype = fitted.features.dtype
+    arrays: dict[str, Any] = {"scores": ((fitted.components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
+
+    def plan(threads: int) -> Plan:
+        return plan_transform(rows, fitted, block_rows, threads)
+
+    work = _Work("features", rows, fitted, arrays, plan, _scores_and_residuals if residual else _scores, "transforming")
+    return _written(work, out, {"residual": residual}, scheduler, workers, memory, overwrite, progress)
+
+
+def reconstruct(
+    model: Path | Model,
+    scores: Any,
+    out: Path,
+    *,
+    array: str | None = None,
+    block_rows: int | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    overwrite: bool = False,
+    progress: Progress = Silent(),
+) -> Stored:
+    """Write the rows that scores (n, r) stand for, their pre-images, to `out`, and return them as a Zarr array (n, d).
+
+    Beside x lie, for each row, `converged`, `iterations` and `far` (nothing near the data has such scores: the row is
+    the mean). One pass over the scores; blocks, resume and manifest are those of `transform`. Raises SpecError for
+    scores of another model, and for kernels without a way back.
+    """
+    fitted = _loaded(model)
+    check_maker(fitted, scores)
+    rows = open_rows(scores, array)
+    check_width(rows.shape, fitted.components, rows.where)
+    return _back(fitted, rows, "scores", out, block_rows, scheduler, workers, memory, overwrite, progress)
+
+
+def denoise(
+    model: Path | Model,
+    data: Any,
+    out: Path,
+    *,
+    array: str | None = None,
+    block_rows: int | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    overwrite: bool = False,
+    progress: Progress = Silent(),
+) -> Stored:
+    """Write what the model makes of the rows of `data`: `transform` and `reconstruct` in one pass, with iterations that
+    start at the rows themselves. Output and guarantees are those of `reconstruct`.
+    """
+    fitted = _loaded(model)
+    rows = open_rows(data, array)
+    check_columns(rows, fitted)
+    return _back(fitted, rows, "rows", out, block_rows, scheduler, workers, memory, overwrite, progress)
+
+
+def _back(
+    model: Model,
+    rows: Rows,
+    given: Literal["scores", "rows"],
+    out: Path,
+    block_rows: int | None,
+    scheduler: str | None,
+    workers: int | None,
+    memory: str | int | None,
+    overwrite: bool,
+    progress: Progress,
+) -> Stored:
+    model.reconstructing(1)  # which says so where there is no way back
+    arrays: dict[str, Any] = {
+        "x": ((model.columns,), model.features.dtype),
+        "converged": ((), bool),
+        "iterations": ((), np.uint16),
+        "far": ((), bool),
+    }
+
+    def plan(threads: int) -> Plan:
+        return plan_reconstruct(rows, model, block_rows, threads)
+
+    function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
+    work = _Work("reconstruction", rows, model, arrays, plan, function, title)
+    x = _written(work, out, {"given": given}, scheduler, workers, memory, overwrite, progress)
+    if lost := int(np.count_nonzero(store_blocks.values(os.fspath(out), "far"))):
+        progress.note(f"{lost:,} of {x.shape[0]:,} rows are far from all data: they became the mean, see far")
+    return x
+
+
+def check_maker(model: Model, scores: Any) -> None:
+    """Raise SpecError where scores come from a feature store that another model made."""
+    if not isinstance(scores, str | os.PathLike) or (store.describe(os.fspath(scores)) or {}).get("format") != "features":
+        return
+    path = os.fspath(scores)
+    manifest = store_blocks.read_manifest(path)
+    if manifest is None:
+        raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
+    own = store_model.model_digest(model)
+    if manifest["model"] != own:
+        raise SpecError(
+            f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): scores "
+            "mean nothing to another model; take the one that made them, or transform again"
+        )
+
+
+def _loaded(model: Path | Model) -> Model:
+    return model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is written block by block: arrays of the model's making, from rows."""
+
+    kind: store_blocks.Kind
+    rows: Rows
+    model: Model
+    arrays: Mapping[str, tuple[tuple[int, ...], Any]]
+    plan: Callable[[int], Plan]  # from threads
+    function: Callable[[Rows, Block, Model], dict[str, Array]]
+    title: str
+
+
+def _written(
+    work: _Work,
+    out: Path,
+    options: Mapping[str, Any],
+    scheduler: str | None,
+    workers: int | None,
+    memory: str | int | None,
+    overwrite: bool,
+    progress: Progress,
+) -> Stored:
+    """Write the blocks that are missing, publish the manifest, and open what is there."""
     out = os.fspath(out)
     with store.lock(out), store.room_on_disk(out), open_engine(scheduler, workers) as engine:
-        plan = plan_transform(rows, fitted, block_rows, engine.threads)
+        plan = work.plan(engine.threads)
         limit = None if memory is None else parse_bytes(memory)
         plan.check(limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
-        engine.check_memory(lambda threads: plan_transform(rows, fitted, block_rows, threads).peak_bytes)
-        fingerprint = rows.fingerprint()
+        engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
+        fingerprint = work.rows.fingerprint()
         record = {
-            "format": "features",
-            "model": store_model.model_digest(fitted),
+            "format": work.kind,
+            "model": store_model.model_digest(work.model),
             "input": fingerprint,
             "block_rows": plan.block_rows,
+            **options,
         }
         place = store.destination(out, record, overwrite=overwrite)
         if place.state == "done":
             progress.note(f"{out} is there already, from the same model and rows: nothing to do")
-            return store_features.open_scores(out)
-        blocks = split(rows.shape[0], plan.block_rows)
+            return store_blocks.open_main(out, work.kind)
+        blocks = split(work.rows.shape[0], plan.block_rows)
         if place.state == "new":
-            shape = (rows.shape[0], fitted.components)
-            store_features.create_features(place.work, record, shape, fitted.features.dtype)
-        digests = _write_missing(rows, fitted, place.work, blocks, engine, progress)
-        _check_unchanged(rows, fingerprint)
-        store_features.publish(place.work, record, blocks, digests)
+            store_blocks.create(place.work, record, work.rows.shape[0], work.arrays)
+        digests = _write_missing(work, place.work, blocks, engine, progress)
+        _check_unchanged(work.rows, fingerprint)
+        store_blocks.publish(place.work, record, blocks, digests)
         place.put_in_place()
-    return store_features.open_scores(out)
+    return store_blocks.open_main(out, work.kind)
 
 
 def evaluate(
@@ -155,7 +304,7 @@ def evaluate(
     Reads the sampled rows, and makes one pass: `sample` kernels a row. Raises SpecError for rows of the wrong width and
     a sample larger than the data.
     """
-    fitted = model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
+    fitted = _loaded(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)
     if isinstance(fitted.features, GivenKernels):
@@ -177,32 +326,59 @@ def evaluate(
     with open_engine(scheduler, workers) as engine:
         X = read_rows(rows, numbers, engine, progress)
         with single_threaded_blas:
-            P = FitSpec.factor(fitted, tolerance)
+            P = fitted.factor(tolerance)
             given = evaluation.probes(features, fitted.solution, X, P)
         sums = sums_with(rows, fitted, given, engine, progress)
     return evaluation.evaluation(sums, given, P, center=spec.center)
 
 
 def _write_missing(
-    rows: Rows, model: Model, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
-) -> list[str]:
+    work: _Work, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
+) -> list[dict[str, str]]:
     """Write the blocks that are not stored whole; the digests of all, in order."""
-    stored = store_features.stored_blocks(path, blocks)
-    checks = [Task(store_features.block_digest, (path, block), len(block)) for block in stored]
+    stored = store_blocks.stored_blocks(path, blocks)
+    checks = [Task(store_blocks.block_digests, (path, block), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
     missing = [block for block in blocks if block.number not in digests]
     if digests:
         progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
-    fitted = shared(model)
-    tasks = [Task(_write_scores, (rows.part(b.start, b.stop), b, fitted, path), len(b)) for b in missing]
-    written = engine.each("transforming", tasks, progress)
+    fitted, rows = shared(work.model), work.rows
+    tasks = [Task(_write, (work.function, rows.part(b.start, b.stop), b, fitted, path), len(b)) for b in missing]
+    written = engine.each(work.title, tasks, progress)
     digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
     return [digests[block.number] for block in blocks]
 
 
-def _write_scores(rows: Rows, block: Block, model: Model, path: str) -> str:
-    return store_features.write_block(path, block, block_scores(rows, block, model))
+def _write(
+    function: Callable[[Rows, Block, Model], dict[str, Array]], rows: Rows, block: Block, model: Model, path: str
+) -> dict[str, str]:
+    return store_blocks.write_block(path, block, function(rows, block, model))
+
+
+def _scores(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
+    return {"scores": block_scores(rows, block, model)}
+
+
+def _scores_and_residuals(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
+    return {**_scores(rows, block, model), "residual": block_residuals(rows, block, model)}
+
+
+def _preimages(scores: Rows, block: Block, model: Model) -> dict[str, Array]:
+    return _by_name(block_preimages(scores, block, model))
+
+
+def _denoised(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
+    return _by_name(block_denoised(rows, block, model))
+
+
+def _by_name(found: Preimages) -> dict[str, Array]:
+    return {
+        "x": found.rows,
+        "converged": found.converged,
+        "iterations": found.iterations.astype(np.uint16),
+        "far": found.far,
+    }
 
 
 def _check_unchanged(rows: Rows, before: dict[str, Any]) -> None:

@@ -84,6 +84,11 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         more, working = _pass(rows, d, 0, itemsize, threads, partial, _AXES_WIDTH if wide else None)
         passes += more
         stages.append(sample + working)
+    if spec.keeps_sample:
+        stages = [stage + sample for stage in stages]
+    if spec.preimage_value.trained:
+        passes += 1
+        stages.append(_training_bytes(rows, spec, D, held, itemsize, threads, blocks))
     passes += spec.standardize
     return Plan(
         rows=n,
@@ -96,6 +101,18 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         peak_bytes=_resident(max(stages)),
         result_bytes=held + 8 * D * _components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
     )
+
+
+def _training_bytes(
+    rows: Rows, spec: FitSpec, D: int, held: int, itemsize: int, threads: int, blocks: int
+) -> int:
+    """Work space of the pass that teaches the way back, and of its linear system."""
+    d, q = rows.shape[1], spec.preimage_value.features(_components(spec, D))
+    square = 8 * q * (q + d)
+    tile = tile_rows(d, D, itemsize) * 8 * (2 * q + 2 * d)
+    partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
+    moments = 0 if spec.exact else 8 * D * D
+    return moments + threads * (_streaming_bytes(rows, D, held, itemsize) + tile + 2 * square) + (partial + 3) * square
 
 
 def _plan_products(rows: Rows, spec: FitSpec, threads: int) -> Plan:
@@ -217,6 +234,36 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
         tasks=ceil(n / block),
         passes=1,
         bytes_read=rows.dtype.itemsize * d * n,
+        peak_bytes=_resident(fixed + threads * one),
+        result_bytes=n * row_bytes,
+    )
+
+
+def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
+    """The cost of writing pre-images of all rows, or of all scores: one pass, one shard for each block.
+
+    Iterations depend on the data and are not counted.
+    """
+    n, given = rows.shape
+    d, D, itemsize = model.columns, model.features.size, model.features.dtype.itemsize
+    row_bytes = d * itemsize
+    block = output_block_rows(n, rows.grain, row_bytes, block_rows)
+    assert model.decoder is not None
+    decoder = sum(array.nbytes for array in model.decoder.arrays().values())
+    held = sum(array.nbytes for array in model.features.arrays().values())
+    fixed = 2 * held + decoder + model.solution.components.nbytes + (8 * D * D if model.moments else 0)
+    height = tile_rows(d, D, 8)
+    # In float64: kernels and pulls of a tile, beside a few copies of its rows; landmarks once more for each thread.
+    tile = height * 8 * (4 * D + 8 * d) + 2 * 8 * D * d
+    one = _streaming_bytes(rows, D, held, itemsize) + tile + 4 * block * row_bytes
+    return Plan(
+        rows=n,
+        columns=given,
+        size=D,
+        block_rows=block,
+        tasks=ceil(n / block),
+        passes=1,
+        bytes_read=rows.dtype.itemsize * given * n,
         peak_bytes=_resident(fixed + threads * one),
         result_bytes=n * row_bytes,
     )

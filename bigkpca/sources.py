@@ -434,6 +434,8 @@ def _group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
             raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
     elif kind == "features":
         name = name or "scores"
+    elif kind == "reconstruction":
+        name = name or "x"
     node = group.get(name or "x")
     if node is None and name is None:
         arrays = dict(group.arrays())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from bigkpca.blocks import sample_rows
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
-from bigkpca.numerics import kernels, landmarks, methods
+from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Denoising, FixedPoint, Preimage
 from bigkpca.numerics.sketch import OVERSAMPLING
 
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
@@ -71,6 +73,18 @@ class FitSpec(BaseModel):
     residual_tol: float = Field(
         1e-2, gt=0, description="largest relative residual of a component at which exact and refine stop"
     )
+    preimage: str | Any = Field(
+        "fixed-point",
+        description="way back from scores to rows: fixed-point, mds or linear; or ridge or denoising, which one more "
+        "pass trains",
+    )
+    noise: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="standard deviation of the noise that pre-images are to undo: denoising is trained on it, scoring "
+        "adds it",
+    )
     seed: int = Field(0, ge=0, description="seed of all that is random")
     block_rows: int | None = Field(None, ge=1, description="rows of one task")
 
@@ -121,6 +135,15 @@ class FitSpec(BaseModel):
             return methods.named(value).name
         if type(value) not in methods.METHODS.values():
             raise SpecError(f"method={value!r}: give a name or a value of bigkpca.methods")
+        return value
+
+    @field_validator("preimage")
+    @classmethod
+    def _preimage(cls, value: str | Preimage) -> str | Preimage:
+        if isinstance(value, str):
+            return preimages.named(value).name
+        if type(value) not in preimages.PREIMAGES.values():
+            raise SpecError(f"preimage={value!r}: give a name or a value of bigkpca.preimages")
         return value
 
     @field_validator("landmarks", mode="before")
@@ -207,6 +230,46 @@ class FitSpec(BaseModel):
             raise SpecError(f"tol={self.tol} lets the size grow, but {what} leaves nothing to grow: leave tol out")
         method.check(self.kernel_value(1, 1.0), None if self.size == "auto" else self.size)
         return self
+
+    @model_validator(mode="after")
+    def _preimage_fits(self) -> FitSpec:
+        way = self.preimage_value
+        if isinstance(self.preimage, Denoising) and self.preimage.noise and self.noise:
+            raise SpecError(f"noise={self.noise} and {self.preimage} both give the noise: leave one of them out")
+        if way == FixedPoint():  # the default, which a kernel may refuse when it is asked for rows
+            return self
+        if self.precomputed:
+            raise SpecError(f"preimage={way.name!r} leads back to rows, which kernel='precomputed' has none of")
+        way.check(self.kernel_value(1, 1.0), self.kept_method)
+        return self
+
+    @property
+    def preimage_value(self) -> Preimage:
+        """The way back from scores to rows, with its options."""
+        way: Preimage = preimages.named(self.preimage) if isinstance(self.preimage, str) else self.preimage
+        return replace(way, noise=self.noise) if isinstance(way, Denoising) and way.noise is None else way
+
+    @property
+    def kept_method(self) -> Method:
+        """The method whose form the model has: products with the Gram matrix make any of them exact."""
+        return methods.Exact() if self.refine else self.method_value
+
+    @property
+    def reconstructs(self) -> bool:
+        """Whether there is a way back from scores to rows."""
+        if self.precomputed:
+            return False
+        try:
+            self.preimage_value.check(self.kernel_value(1, 1.0), self.kept_method)
+        except SpecError:
+            return False
+        return True
+
+    @property
+    def keeps_sample(self) -> bool:
+        """Whether the way back from scores to rows needs sampled rows, which no model keeps by itself."""
+        needed = self.preimage_value.needs_rows or not self.method_value.landmarks
+        return needed and not self.refine and self.reconstructs
 
     @property
     def stationary(self) -> bool:
@@ -363,6 +426,8 @@ class FitSpec(BaseModel):
             fields["landmarks"] = landmarks.from_dict(fields["landmarks"], own)
         if isinstance(fields["method"], dict):
             fields["method"] = methods.from_dict(fields["method"])
+        if isinstance(fields["preimage"], dict):
+            fields["preimage"] = preimages.from_dict(fields["preimage"])
         return cls.checked(**fields)
 
     @classmethod
@@ -375,14 +440,6 @@ class FitSpec(BaseModel):
             values["kernel"] = features.kernel
         return cls.from_dict(values, own)
 
-    @classmethod
-    def factor(cls, model: Model, tolerance: float) -> Array | None:
-        """P (D, m) with K ≈ (V P)(V P)' for the features V of a model's rows; None where V itself is that factor."""
-        # A refined model keeps its rows, whatever its method was, and has no moments.
-        refined = model.moments is None and isinstance(model.features, KernelRows)
-        method: Method = methods.Exact() if refined else cls.of(model).method_value
-        return method.factor(model.moments, model.features, tolerance)
-
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""
         values = {key: getattr(self, key) for key in type(self).model_fields}
@@ -392,4 +449,6 @@ class FitSpec(BaseModel):
             values["landmarks"] = landmarks.to_dict(self.landmarks)
         if not isinstance(self.method, str):
             values["method"] = methods.to_dict(self.method)
+        if not isinstance(self.preimage, str):
+            values["preimage"] = preimages.to_dict(self.preimage)
         return values

@@ -1,10 +1,11 @@
 """Arrays, models and manifests on disk. Zarr's door.
 
-Three kinds of Zarr v3 groups are ours, told apart by the attribute `bigkpca` of the group:
+Four kinds of Zarr v3 groups are ours, told apart by the attribute `bigkpca` of the group:
 
     dataset    x (n, d), optionally y (n,)      finished when the attribute holds `rows`
     model      eigenvalues, components, ...     appears whole, by one rename
-    features   scores (n, r)                    finished when scores/manifest.json exists
+    features   scores (n, r), ...               finished when scores/manifest.json exists
+    reconstruction   x (n, d), ...              finished when x/manifest.json exists
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.sources import ATTRIBUTE
 
 FORMAT_VERSION = 1
+MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 CHUNK_BYTES = 2**20  # one read
 _SCRATCH, _OLD, _LOCK = ".new", ".old", ".lock"
 
@@ -110,8 +112,10 @@ def is_finished(path: str) -> bool:
 
 
 def manifest_path(path: str) -> Path:
-    """The manifest of a feature store: inside the array's folder, where Zarr does not trip over it."""
-    return Path(path) / "scores" / "manifest.json"
+    """The manifest of what is written block by block: inside the array's folder, where Zarr does not trip over it."""
+    about = describe(path)
+    assert about is not None  # callers know that it is ours
+    return Path(path) / MAIN[about["format"]] / "manifest.json"
 
 
 @dataclass(frozen=True)

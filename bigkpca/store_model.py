@@ -15,7 +15,7 @@ from bigkpca import store
 from bigkpca.blocks import power_of_two
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
-from bigkpca.numerics import kernels
+from bigkpca.numerics import kernels, preimages
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
@@ -90,6 +90,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "unexplained": solution.unexplained,
         "moments": moments and {"count": moments.count, "trace": moments.trace},
         "certificate": model.certificate.numbers(),
+        "decoder": model.decoder and model.decoder.parameters(),
         **model.provenance,
     }
     arrays = {
@@ -99,6 +100,8 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "eigenvalues": solution.eigenvalues,
     }
     arrays |= {f"certificate_{name}": values for name, values in model.certificate.arrays().items()}
+    if model.decoder:
+        arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
     if moments:
         arrays |= {"moments_mean": moments.mean, "moments_scatter": moments.scatter}
     about["arrays"] = sorted(arrays)
@@ -127,13 +130,17 @@ def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         "unexplained",
         "moments",
         "certificate",
+        "decoder",
         "arrays",
     )
-    of_certificate: dict[str, Any] = {
-        name.removeprefix("certificate_"): arrays[name] for name in arrays if name.startswith("certificate_")
-    }
-    certificate = Certificate(**about["certificate"], **of_certificate)
-    return Model(features, solution, moments, certificate, {key: about[key] for key in about if key not in own})
+    certificate = Certificate(**about["certificate"], **_prefixed("certificate_", arrays))
+    decoder = about["decoder"] and preimages.decoder_from_parts(about["decoder"], _prefixed("decoder_", arrays))
+    provenance = {key: about[key] for key in about if key not in own}
+    return Model(features, solution, moments, certificate, provenance, decoder)
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

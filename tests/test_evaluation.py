@@ -94,7 +94,7 @@ class Whole:
 
     @classmethod
     def of(cls, model: Model, X: Any) -> Whole:
-        P = FitSpec.factor(model, rank_tolerance(model.features.dtype))
+        P = model.factor(rank_tolerance(model.features.dtype))
         given = evaluation.probes(model.features, model.solution, X, P)
         sums = sums_with(open_rows(X), model, given, Engine(threads=1), Silent())
         return cls(sums, given, P, model.provenance["spec"]["center"])

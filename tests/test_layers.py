@@ -57,7 +57,7 @@ LAYERS = [
     "engine",
     "store",
     "store_model",
-    "store_features",
+    "store_blocks",
     "formats.table",
     "formats.binary",
     "formats.columnar",
@@ -77,6 +77,7 @@ LAYERS = [
     "similarities",
     "eigenproblem",
     "refining",
+    "decoding",
     "fitting",
     "pipeline",
     "arrays",
@@ -101,7 +102,7 @@ DOORS = {
     "zarr": {
         "sources",
         "store",
-        "store_features",  # a part of store
+        "store_blocks",  # a part of store
         "ingest",  # appends to a dataset it made through store
     },
     "pyarrow": {"formats.columnar"},

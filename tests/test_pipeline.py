@@ -17,7 +17,7 @@ import zarr
 from conftest import shared_file
 
 import bigkpca
-from bigkpca import kernels, store_features
+from bigkpca import kernels, store_blocks
 from bigkpca.blocks import split
 from bigkpca.choose import sample_lengths
 from bigkpca.engine import Engine, Silent
@@ -253,7 +253,7 @@ def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-    if store_features.read_manifest(str(out)) is not None:
+    if store_blocks.read_manifest(str(out)) is not None:
         pytest.skip("the run was too quick to be stopped")
     if how != signal.SIGKILL:
         assert process.returncode == 6
@@ -295,16 +295,16 @@ def test_unfinished_blocks_of_another_input_are_refused(
 def test_input_that_changes_under_a_run_is_not_published(
     dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = store_features.write_block
+    write = store_blocks.write_block
 
     def meddle(*arguments: Any) -> str:
         zarr.open_array(dataset, mode="r+")[0, 0] = 7
         return write(*arguments)
 
-    monkeypatch.setattr("bigkpca.store_features.write_block", meddle)
+    monkeypatch.setattr("bigkpca.store_blocks.write_block", meddle)
     with pytest.raises(SpecError, match="changed while it was read"):
         bigkpca.transform(model, dataset, tmp_path / "scores.zarr")
-    assert store_features.read_manifest(str(tmp_path / "scores.zarr")) is None
+    assert store_blocks.read_manifest(str(tmp_path / "scores.zarr")) is None
 
 
 @pytest.fixture
@@ -478,11 +478,11 @@ def test_features_open_in_xarray_and_the_manifest_names_them(dataset: str, model
     opened = xarray.open_zarr(out, consolidated=False)["scores"]
     assert opened.dims == ("row", "component")
     np.testing.assert_array_equal(opened.values, scores[:])
-    manifest = store_features.read_manifest(str(out))
+    manifest = store_blocks.read_manifest(str(out))
     assert manifest is not None
     assert manifest["model"] == model_digest(load_model(model))
     assert manifest["rows"] == 1797
-    digests = [store_features.block_digest(str(out), block) for block in split(1797, 200)]
+    digests = [store_blocks.block_digest(str(out), block) for block in split(1797, 200)]
     assert [block["sha256"] for block in manifest["blocks"]] == digests
 
 

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from bigkpca.choose.features import feature_maps
-from bigkpca.choose.sample import PROBES, SKETCH, Prepared, prepare, random_stream, sample_lengths
+from bigkpca.choose.sample import (
+    FOLDS,
+    PROBES,
+    REFERENCES,
+    SKETCH,
+    TRAINING,
+    Prepared,
+    draw_sample,
+    prepare,
+    random_stream,
+    sample_lengths,
+)
 from bigkpca.choose.sizes import PAIRED_ROWS, Grown, Room, grow
 from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array
@@ -26,13 +37,17 @@ from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
 
 __all__ = [
+    "FOLDS",
     "PROBES",
+    "REFERENCES",
     "SKETCH",
+    "TRAINING",
     "Choice",
     "Chosen",
     "Room",
     "choices_info",
     "choose",
+    "draw_sample",
     "random_stream",
     "sample_lengths",
 ]
@@ -57,10 +72,11 @@ class Chosen:
     kernel_error: Estimate | None  # of random features
     grown: Grown | None  # where the size was grown to a tolerance
     choices: tuple[Choice, ...]
+    sample: Array | None  # (m, d), where the way back from scores to rows needs it
 
 
 def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Progress) -> Chosen:
-    """The feature map of a fit. Reads the bounded sample, which is let go before the pass, and makes one pass each for
+    """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one pass each for
     `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
@@ -79,6 +95,7 @@ def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Prog
         None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
         grown,
         tuple(_choices(prepared, spec, features, grown)),
+        prepared.sampled.sample if spec.keeps_sample else None,
     )
 
 

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bigkpca.errors import Array
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics import methods
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.preimages import Decode, Decoder, Fitted, FixedPoint, expansion, reconstructing, residuals
 from bigkpca.numerics.solvers import Solution
 
 
@@ -18,7 +23,8 @@ class Model:
     """scores(x) = (v(x) - mean) @ components, with v the feature map.
 
     moments are kept so that more rows can be added later; exact models, and those of a randomized solver, have none.
-    certificate says how wrong the model can be. provenance holds what the model was made from, as JSON-ready values
+    certificate says how wrong the model can be. decoder leads back from scores to rows; None where the kernel does not
+    let the default way. provenance holds what the model was made from, as JSON-ready values
     (FitSpec, input, package version).
     """
 
@@ -27,6 +33,7 @@ class Model:
     moments: Moments | None
     certificate: Certificate = field(default_factory=Certificate)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    decoder: Decoder | None = None
 
     @property
     def columns(self) -> int:
@@ -51,3 +58,44 @@ class Model:
         for V, _ in self.features.tiles(X_tiles, most_rows):
             V -= mean
             yield V @ components
+
+    @property
+    def method(self) -> Method:
+        """The method whose form the model has: the exact one where it keeps its rows."""
+        if self.moments is None and isinstance(self.features, KernelRows):
+            return methods.Exact()
+        given = self.provenance["spec"]["method"]
+        return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
+
+    def factor(self, tolerance: float) -> Array | None:
+        """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None where V itself is that factor."""
+        return self.method.factor(self.moments, self.features, tolerance)
+
+    @property
+    def fitted(self) -> Fitted:
+        """What ways back from scores to rows may know."""
+        return Fitted(self.features, self.solution, self.moments, self.method)
+
+    def reconstructing(self, most_rows: int) -> Decode:
+        """The way back, (scores (b, r), rows (b, d) to start from or None) -> Preimages, for tiles of at most
+        `most_rows`; rows in the units of the data. Raises SpecError where the kernel has none."""
+        if self.decoder is None:
+            FixedPoint().check(self.features.kernel, self.method)
+            raise SpecError("this model leads nowhere back: fit it again with preimage='ridge' or 'denoising'")
+        return reconstructing(self.decoder, self.features, self.solution, most_rows)
+
+    def residual(self, X: Array) -> Array:
+        """|φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): what their scores leave out of k(x, x). Large for rows
+        unlike those of the fit. No pass but this one."""
+        step = 1024
+        tiles = (X[start : start + step] for start in range(0, len(X), step))
+        return np.concatenate(list(self.residuals(tiles, min(step, len(X)))))
+
+    def residuals(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
+        """`residual` (b,) of each tile X (b, d)."""
+        given, fill = expansion(self.fitted), self.features.filling(most_rows)
+        values = np.empty((most_rows, self.features.size), self.features.dtype)
+        for X in X_tiles:
+            shifted, V = self.features.shifted(X), values[: len(X)]
+            fill(shifted, V)
+            yield residuals(given, self.solution, V, self.features.kernel.diagonal(shifted))

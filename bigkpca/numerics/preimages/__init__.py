@@ -29,6 +29,8 @@ from bigkpca.numerics.preimages.base import (
     Preimages,
     Training,
     check_scores,
+    check_width,
+    joined,
     reconstructing,
 )
 from bigkpca.numerics.preimages.denoising import Denoising, row_noise
@@ -55,9 +57,11 @@ __all__ = [
     "Ridge",
     "Training",
     "check_scores",
+    "check_width",
     "decoder_from_parts",
     "expansion",
     "from_dict",
+    "joined",
     "named",
     "reconstructing",
     "residuals",

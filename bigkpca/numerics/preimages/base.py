@@ -67,6 +67,12 @@ class Preimages:
         return cls(rows, np.ones(b, bool), np.zeros(b, np.intp), np.zeros(b, bool))
 
 
+def joined(parts: Iterable[Preimages]) -> Preimages:
+    """Pre-images of one part after the other."""
+    found = list(parts)
+    return Preimages(*(np.concatenate([getattr(part, each.name) for part in found]) for each in fields(Preimages)))
+
+
 # (scores Y (b, r), rows (b, d) to start from, or None) -> pre-images; all rows shifted and scaled, float64.
 Decode = Callable[[Array, Array | None], Preimages]
 
@@ -114,12 +120,17 @@ def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, m
 def check_scores(Y: Array, components: int, first_row: int, where: str) -> None:
     """Raise SpecError unless scores Y (b, r) are as wide as a model has components, DataError for NaN and infinity;
     `first_row` is the number of the first of them."""
-    if Y.ndim != 2 or Y.shape[1] != components:
+    check_width(Y.shape, components, where)
+    check_finite(Y, first_row, where)
+
+
+def check_width(shape: tuple[int, ...], components: int, where: str) -> None:
+    """Raise SpecError unless scores of this shape are as wide as a model has components."""
+    if len(shape) != 2 or shape[1] != components:
         raise SpecError(
-            f"{where}: scores of shape {Y.shape}, but the model has {components} components: give it scores (n, "
+            f"{where}: scores of shape {shape}, but the model has {components} components: give it scores (n, "
             f"{components}) that it made itself"
         )
-    check_finite(Y, first_row, where)
 
 
 class Preimage(Protocol):

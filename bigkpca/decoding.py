@@ -1,0 +1,76 @@
+"""The way back from scores to rows: made from what a fit left, or learned in one more pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bigkpca.blocks import sample_rows
+from bigkpca.choose import REFERENCES, TRAINING, random_stream
+from bigkpca.engine import Engine, Progress, single_threaded_blas
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.model import Model
+from bigkpca.passes import read_rows, sums_for
+from bigkpca.sources import Rows
+from bigkpca.spec import FitSpec
+
+
+def with_decoder(
+    model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
+) -> Model:
+    """The model with its way back: one pass for ridge and denoising, none for the others.
+
+    `sample` are sampled rows (m, d) in the units of the data, where `spec.keeps_sample`; refined and exact models take
+    theirs from the rows that they keep.
+    """
+    if not spec.reconstructs:
+        return model
+    way: Any = spec.preimage_value
+    if sample is None and way.needs_rows:
+        sample = _kept_rows(model, spec.seed)
+    with single_threaded_blas:
+        if not way.trained:
+            return replace(model, decoder=way.decoder(model.fitted, sample))
+        seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
+        training = way.training(model.fitted, sample, rows.shape[0], seed)
+        sums = sums_for(rows, training, model, spec.block_rows, engine, progress)
+        return replace(model, decoder=training.decoder(sums))
+
+
+def extended(model: Model, before: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """The way back of a model to which these rows were added; sampled rows, where it needs any, are of these.
+
+    Raises SpecError where the way was learned from all rows.
+    """
+    if before.decoder is None:
+        return model
+    way: Any = spec.preimage_value
+    sample = None
+    if spec.keeps_sample:
+        n, d = rows.shape
+        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
+        sample = read_rows(rows, numbers, engine, progress)
+    with single_threaded_blas:
+        return replace(model, decoder=way.decoder(model.fitted, sample))
+
+
+def check_extensible(spec: FitSpec) -> None:
+    """Raise SpecError where the way back is learned from all rows, old ones among them."""
+    if spec.preimage_value.trained:
+        raise SpecError(
+            f"partial_fit cannot add rows to what preimage={spec.preimage_value.name!r} learned from the rows before: "
+            "fit again on all of them, or use preimage='fixed-point' or 'linear'"
+        )
+
+
+def _kept_rows(model: Model, seed: int) -> Array:
+    """Some of the rows that the model keeps, (m, d), in the units of the data."""
+    features = model.features
+    assert isinstance(features, KernelRows)
+    n, d = features.landmarks.shape
+    numbers = np.sort(random_stream(seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
+    few = replace(features, landmarks=features.landmarks[numbers])
+    return few.landmarks_in_user_units().astype(features.dtype)

@@ -1,0 +1,120 @@
+"""Arrays of rows on disk that tasks fill block by block, one shard for each, and the manifest that makes them public.
+
+    features         scores (n, r), optionally residual (n,)
+    reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+
+from bigkpca import store
+from bigkpca.blocks import Block
+from bigkpca.errors import Array, CorruptionError
+from bigkpca.sources import little_endian
+
+Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
+Kind = Literal["features", "reconstruction"]
+_NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
+
+
+def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
+    """An empty store for n rows of arrays name -> (shape of a row, dtype); `record` names format, model, input and the
+    rows of a block."""
+    group = store.create_group(path, record)
+    for name, (row, dtype) in arrays.items():
+        shape = (n, *row)
+        names = _NAMES[record["format"]][: len(shape)]
+        store.create_array(group, name, shape, dtype, record["block_rows"], names, compress=False)
+
+
+def open_main(path: str, kind: Kind) -> Stored:
+    """The array that a store is for: scores (n, r), or x (n, d)."""
+    array = store.open_group(path, kind)[store.MAIN[kind]]
+    assert isinstance(array, zarr.Array)
+    return array
+
+
+def values(path: str, name: str) -> Array:
+    """An array of one number a row, whole, in memory."""
+    return np.asarray(_arrays(path)[name][...])
+
+
+def _arrays(path: str, mode: Literal["r", "r+"] = "r") -> dict[str, Stored]:
+    return dict(zarr.open_group(os.path.abspath(path), mode=mode).arrays())
+
+
+def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:
+    """Write the whole shard of a block of each array, alone; may run twice. Returns the SHA-256 of each one's values."""
+    arrays = _arrays(path, "r+")
+    for name in values:
+        # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.
+        _shard(path, name, arrays[name], block).unlink(missing_ok=True)
+        arrays[name][block.start : block.stop] = values[name]
+    return {name: _sha256(found) for name, found in values.items()}
+
+
+def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks whose shards exist; shards appear whole, by a rename."""
+    arrays = _arrays(path)
+    return [
+        block for block in blocks if all(_shard(path, name, array, block).exists() for name, array in arrays.items())
+    ]
+
+
+def _shard(path: str, name: str, array: Stored, block: Block) -> Path:
+    key = (block.number, *[0] * (array.ndim - 1))
+    return Path(path) / name / array.metadata.encode_chunk_key(key)
+
+
+def _sha256(values: Array) -> str:
+    return hashlib.sha256(little_endian(values)).hexdigest()
+
+
+def block_digests(path: str, block: Block) -> dict[str, str] | None:
+    """SHA-256 of the values of a stored block of each array, None if a shard does not decode."""
+    try:
+        return {name: _sha256(np.asarray(array[block.start : block.stop])) for name, array in _arrays(path).items()}
+    except Exception:  # each codec raises its own kind; a shard that does not decode is simply not done
+        return None
+
+
+def publish(
+    path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
+) -> None:
+    """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
+    store.sync_tree(Path(path))
+    manifest = {
+        **record,
+        "format_version": store.FORMAT_VERSION,
+        "rows": blocks[-1].stop,
+        "blocks": [
+            {"start": block.start, "stop": block.stop, **_named(digest, store.MAIN[record["format"]])}
+            for block, digest in zip(blocks, digests, strict=True)
+        ],
+    }
+    store.publish_json(store.manifest_path(path), manifest)
+
+
+def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
+    return {"sha256" if name == main else f"{name}_sha256": digests[name] for name in sorted(digests)}
+
+
+def read_manifest(path: str) -> dict[str, Any] | None:
+    """The manifest of a published store, None before it is published."""
+    name = store.manifest_path(path)
+    if not name.exists():
+        return None
+    try:
+        manifest: dict[str, Any] = json.loads(name.read_text())
+    except ValueError as error:
+        raise CorruptionError(f"{os.fspath(name)} does not parse ({error}); write {path} again") from error
+    return manifest
