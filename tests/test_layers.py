@@ -37,6 +37,8 @@ LAYERS = [
     "numerics.methods",
     "numerics.preimages.regression",
     "numerics.preimages.base",
+    "numerics.preimages.noise",
+    "numerics.preimages.scored",
     "numerics.preimages.expansion",
     "numerics.preimages.objective",
     "numerics.preimages.ascent",

@@ -5,7 +5,7 @@ expansion     what scores stand for in feature space, the mean included; residua
 objective     how near φ(z) is to that, and where z is pulled, over landmarks or random waves
 ascent        guarded fixed-point steps;  beginning: from where
 fixed_point   "fixed-point", no pass
-regression    least squares from one streamed pass
+regression    least squares from one streamed pass;  scored, noise: of what
 linear        "linear", from the landmarks' own scores, no pass
 ridge         "ridge", kernel ridge regression, one pass
 denoising     "denoising", from the scores of noised rows to clean rows, one pass
@@ -33,11 +33,12 @@ from bigkpca.numerics.preimages.base import (
     joined,
     reconstructing,
 )
-from bigkpca.numerics.preimages.denoising import Denoising, row_noise
+from bigkpca.numerics.preimages.denoising import Denoising
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.expansion import Expansion, expansion, residuals
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
 from bigkpca.numerics.preimages.linear import Linear, LinearDecoder
+from bigkpca.numerics.preimages.noise import row_noise
 from bigkpca.numerics.preimages.regression import Regression
 from bigkpca.numerics.preimages.ridge import KernelDecoder, Ridge
 

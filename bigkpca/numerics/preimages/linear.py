@@ -12,8 +12,11 @@ from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
-from bigkpca.numerics.preimages.regression import Regression, block_regression
+from bigkpca.numerics.preimages.regression import block_regression
 from bigkpca.numerics.solvers import Solution
+
+_TILE_ROWS = 1024
+_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,6 @@ class LinearDecoder(Decoder):
         return self.mean_row + (Y - self.mean_score) @ self.weights
 
 
-def of_regression(regression: Regression, ridge: float, tolerance: float) -> LinearDecoder:
-    """The decoder of sums over scores and rows; `ridge` is relative to the mean square of the scores."""
-    penalty = ridge * regression.mean_square * np.eye(len(regression.mean))
-    return LinearDecoder(regression.mean, regression.mean_rows, regression.weights(penalty, tolerance))
-
-
 @dataclass(frozen=True)
 class Linear:
     """Least squares from the scores of the landmarks to the landmarks; from those of sampled rows where there are no
@@ -55,9 +52,6 @@ class Linear:
         return linear_decoder(fitted, rows)
 
 
-_TILE_ROWS = 1024
-
-
 def linear_decoder(fitted: Fitted, rows: Array | None) -> LinearDecoder:
     """Least squares from scores to rows, of the landmarks or else of `rows` (m, d) in the units of the data."""
     features, solution = fitted.features, fitted.solution
@@ -70,4 +64,6 @@ def linear_decoder(fitted: Fitted, rows: Array | None) -> LinearDecoder:
         X, Y = features.landmarks, (features.gram() - solution.mean) @ solution.components
     tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(X), _TILE_ROWS))
     pairs = ((Y[tile].copy(), X[tile].astype(np.float64)) for tile in tiles)
-    return of_regression(block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64)), 0.0, 1e-12)
+    sums = block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64))
+    no_penalty = np.zeros((len(sums.mean), len(sums.mean)))
+    return LinearDecoder(sums.mean, sums.mean_rows, sums.weights(no_penalty, _TOLERANCE))

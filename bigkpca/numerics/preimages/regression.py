@@ -41,11 +41,6 @@ class Regression:
             self.cross + other.cross + np.outer(weighted, delta_rows),
         )
 
-    @property
-    def mean_square(self) -> float:
-        """Σ |f_i - mean|² / q, the scale of `scatter`."""
-        return float(np.trace(self.scatter)) / len(self.mean)
-
     def weights(self, penalty: Array, tolerance: float) -> Array:
         """w (q, d) that minimises Σ |x_i - mean_rows - w'(f_i - mean)|² + tr(w' penalty w), penalty (q, q).
 

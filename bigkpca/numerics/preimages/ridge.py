@@ -14,10 +14,11 @@ from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
+from bigkpca.numerics.preimages.noise import Noise
 from bigkpca.numerics.preimages.regression import Regression, block_regression
+from bigkpca.numerics.preimages.scored import Scored
 from bigkpca.numerics.solvers import Solution
 
-_SHIFT_ROWS = 1024
 _TOLERANCE = 1e-12
 
 
@@ -61,50 +62,53 @@ class Ridge:
     size: int = 1000
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 1:
-            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 1")
+        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
+            raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
 
     def check(self, kernel: Kernel, method: Method) -> None:
         """Every kernel and every method will do."""
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
-        rng = np.random.default_rng(seed)
-        chosen = np.sort(rng.choice(len(rows), min(self.size, len(rows)), replace=False))
-        Y = fitted.scores(rows[chosen])
-        sigma = bandwidth.median_sigma(bandwidth.pair_distances(Y, "sqeuclidean", rng), "sqeuclidean")
-        few = slice(None, None, max(1, len(chosen) // _SHIFT_ROWS))
-        shift = Gaussian(sigma)(Y[few], Y).mean(axis=0)
-        row_shift = fitted.features.shifted(rows[chosen][few]).mean(axis=0, dtype=np.float64)
-        return KernelTraining(fitted.features, fitted.solution, Y, sigma, shift, row_shift, self.ridge)
+        return kernel_training(fitted, None, rows, self.size, self.ridge, seed)
+
+
+def kernel_training(
+    fitted: Fitted, noise: Noise | None, rows: Array, size: int, ridge: float, seed: np.random.SeedSequence
+) -> KernelTraining:
+    """What a pass needs, with the scores of at most `size` of the sampled rows (m, d), noised or not, as landmarks."""
+    scored = Scored(fitted.features, fitted.solution, noise)
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))
+    T = scored.sample(fitted, rows[chosen])
+    sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
+    shift = Gaussian(sigma)(T, T).mean(axis=0)
+    row_shift = fitted.features.shifted(rows[chosen]).mean(axis=0, dtype=np.float64)
+    return KernelTraining(scored, T, sigma, shift, row_shift, ridge)
 
 
 @dataclass(frozen=True)
 class KernelTraining:
     """What a pass needs to know, and the decoder of its sums."""
 
-    features: FeatureMap
-    solution: Solution
-    landmarks: Array
+    scored: Scored
+    landmarks: Array  # (p, r)
     sigma: float
     shift: Array
     row_shift: Array
     ridge: float
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
-        """Sums of one block, one tile X (b, d) at a time."""
-        return block_regression(self._pairs(X_tiles, most_rows), self.shift, self.row_shift)
+        """Sums of one block whose first row has the number `first_row` in all the data, one tile X (b, d) at a time."""
+        pairs = self.scored.pairs(X_tiles, first_row, most_rows)
+        return block_regression(self._kernels(pairs, most_rows), self.shift, self.row_shift)
 
-    def _pairs(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
-        fill, evaluate = self.features.filling(most_rows), Gaussian(self.sigma).against(self.landmarks, most_rows)
-        values = np.empty((most_rows, self.features.size), self.features.dtype)
+    def _kernels(self, pairs: Iterable[tuple[Array, Array]], most_rows: int) -> Iterator[tuple[Array, Array]]:
+        evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
         # float64, since features of a smooth kernel are nearly dependent
         kernels = np.empty((most_rows, len(self.landmarks)))
-        mean, A = self.solution.mean.astype(values.dtype), self.solution.components.astype(values.dtype)
-        for tile in X_tiles:
-            X, V, K = self.features.shifted(tile), values[: len(tile)], kernels[: len(tile)]
-            fill(X, V)
-            V -= mean
-            evaluate((V @ A).astype(np.float64), K)
+        for Y, X in pairs:
+            K = kernels[: len(Y)]
+            evaluate(Y.astype(np.float64), K)
             yield K, X.astype(np.float64)
 
     def decoder(self, sums: Regression) -> KernelDecoder:
