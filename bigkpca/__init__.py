@@ -3,6 +3,7 @@
     rows (n, d) --sources--> block X_b --features--> v(X_b) --moments--> Moments       one pass, fixed tree
     Moments --solvers--> mean, components, eigenvalues = Model                         small, in memory
     rows (n, d) --> (v(X_b) - mean) @ components = scores (b, r) --store--> zarr (n, r)
+    scores --preimages--> zarr (n, d)
 
 `KernelPCA` is the scikit-learn face; `fit`, `transform` and `load` are the pipeline, with the guarantees of the
 command line: a plan before anything runs, resume after a stop, results published whole or not at all.
@@ -16,24 +17,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bigkpca import arrays
     from bigkpca.estimator import KernelPCA
-    from bigkpca.numerics import kernels, landmarks, measures, methods
-    from bigkpca.pipeline import evaluate, fit, transform
+    from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
+    from bigkpca.pipeline import denoise, evaluate, fit, reconstruct, transform
     from bigkpca.store_model import load_model as load
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
+    "denoise": ("bigkpca.pipeline", "denoise"),
     "evaluate": ("bigkpca.pipeline", "evaluate"),
     "fit": ("bigkpca.pipeline", "fit"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
     "methods": ("bigkpca.numerics.methods", None),
+    "preimages": ("bigkpca.numerics.preimages", None),
+    "reconstruct": ("bigkpca.pipeline", "reconstruct"),
     "load": ("bigkpca.store_model", "load_model"),
     "transform": ("bigkpca.pipeline", "transform"),
 }
-__all__ = ["KernelPCA", "arrays", "evaluate", "fit", "kernels", "landmarks", "load", "measures", "methods", "transform"]
+__all__ = [
+    "KernelPCA",
+    "arrays",
+    "denoise",
+    "evaluate",
+    "fit",
+    "kernels",
+    "landmarks",
+    "load",
+    "measures",
+    "methods",
+    "preimages",
+    "reconstruct",
+    "transform",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,9 +25,16 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.passes import block_scores, block_tiles, check_columns
+from bigkpca.numerics.preimages import check_width
+from bigkpca.passes import (
+    block_denoised,
+    block_preimages,
+    block_residuals,
+    block_scores,
+    block_tiles,
+    check_columns,
+)
 from bigkpca.sources import Rows, open_rows
-from bigkpca.spec import FitSpec
 
 _FREQUENCIES = 0
 
@@ -83,7 +90,30 @@ def scores(model: Model, X: Any) -> da.Array:
     """Scores (n, r), lazy. One pass over X when they are computed. Raises SpecError for rows of the wrong width."""
     rows = open_rows(X)
     check_columns(rows, model)
-    return _blockwise(rows, _scores, model.components, model.features.dtype, (model,), model.block_rows)
+    return _blockwise(rows, _scores, (model.components,), model.features.dtype, (model,), model.block_rows)
+
+
+def preimages(model: Model, Y: Any) -> da.Array:
+    """Rows (n, d) that scores Y (n, r) stand for, lazy. One pass over Y when they are computed."""
+    scores = open_rows(Y)
+    check_width(scores.shape, model.components, scores.where)
+    model.reconstructing(1)  # which says so where there is no way back
+    return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
+
+
+def denoised(model: Model, X: Any) -> da.Array:
+    """Rows (n, d) as the model sees them, lazy: pre-images of their scores. One pass over X when they are computed."""
+    rows = open_rows(X)
+    check_columns(rows, model)
+    model.reconstructing(1)
+    return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
+
+
+def residuals(model: Model, X: Any) -> da.Array:
+    """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out. One pass over X when they are computed."""
+    rows = open_rows(X)
+    check_columns(rows, model)
+    return _blockwise(rows, _residuals, (), model.features.dtype, (model,), model.block_rows)
 
 
 def leverage(model: Model, X: Any) -> da.Array:
@@ -182,16 +212,21 @@ def _left(chunk: _Chunk, s: Array, V: Array) -> Array:
 def _view(rows: Rows, features: FeatureMap, P: Array | None, block_rows: int | None = None) -> da.Array:
     """v(x) P of all rows, or v(x) without P."""
     width = features.size if P is None else P.shape[1]
-    return _blockwise(rows, _features, width, features.dtype, (features, P), block_rows)
+    return _blockwise(rows, _features, (width,), features.dtype, (features, P), block_rows)
 
 
 def _blockwise(
-    rows: Rows, function: Callable[..., Array], width: int, dtype: Any, given: tuple[Any, ...], block_rows: int | None
+    rows: Rows,
+    function: Callable[..., Array],
+    width: tuple[int, ...],
+    dtype: Any,
+    given: tuple[Any, ...],
+    block_rows: int | None,
 ) -> da.Array:
     n = rows.shape[0]
     run, values = delayed(function, pure=False), [shared(value) for value in given]
     chunks = [
-        da.from_delayed(run(rows.part(b.start, b.stop), b, *values), (len(b), width), dtype=dtype)
+        da.from_delayed(run(rows.part(b.start, b.stop), b, *values), (len(b), *width), dtype=dtype)
         for b in split(n, fit_block_rows(n, rows.grain, block_rows))
     ]
     return da.concatenate(chunks)
@@ -203,6 +238,21 @@ def _blockwise(
 def _scores(rows: Rows, block: Block, model: Model) -> Array:
     with single_threaded_blas:
         return block_scores(rows, block, model)
+
+
+def _preimages(scores: Rows, block: Block, model: Model) -> Array:
+    with single_threaded_blas:
+        return block_preimages(scores, block, model).rows
+
+
+def _denoised(rows: Rows, block: Block, model: Model) -> Array:
+    with single_threaded_blas:
+        return block_denoised(rows, block, model).rows
+
+
+def _residuals(rows: Rows, block: Block, model: Model) -> Array:
+    with single_threaded_blas:
+        return block_residuals(rows, block, model)
 
 
 def _features(rows: Rows, block: Block, features: FeatureMap, P: Array | None) -> Array:

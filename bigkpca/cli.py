@@ -274,15 +274,25 @@ def info(path: str, array: str | None, as_json: bool) -> None:
 @click.option("--kernel", default="gaussian", show_default=True, help="The kernel whose length is asked for.")
 @click.option("--seed", default="0", show_default=True, help="Seed of the sample.")
 @click.option("--standardize", is_flag=True, help="Lengths for columns brought to mean 0 and deviation 1.")
+@click.option("--cv", is_flag=True, help="Choose by how well pre-images restore held-out rows of a sample.")
+@click.option("--preimage", default="ridge", show_default=True, help="With --cv: the way back from scores to rows.")
+@click.option("--noise", type=float, metavar="SD", help="With --cv: restore rows from noise of this deviation.")
+@click.option("--size", metavar="L", default="auto", show_default=True, help="With --cv: landmarks of each fit.")
+@click.option("--components", metavar="R,R,...", help="With --cv: numbers of components to try.")
+@click.option("--save", metavar="FILE", help="With --cv: write every setting that was tried to a .csv file.")
 @_json
 @_running
-def sigma(data: str, kernel: str, seed: str, standardize: bool, as_json: bool, quiet: bool, **run: Any) -> None:
+def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.choose import sample_lengths
     from bigkpca.engine import open_engine
     from bigkpca.sources import open_rows
 
-    spec = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize)
+    fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
+    if options["cv"]:
+        _cross_validated(data, fields, as_json, quiet, options)
+        return
+    run, spec = options, FitSpec.checked(**fields)
     with open_engine(run["scheduler"], run["workers"]) as engine:
         lengths = sample_lengths(open_rows(data, run["array"]), spec, engine, Report(quiet))
     if as_json:
@@ -290,6 +300,57 @@ def sigma(data: str, kernel: str, seed: str, standardize: bool, as_json: bool, q
         return
     for name, length in lengths.items():
         click.echo(f"{name.replace('_', ' '):<14} {length.sigma:>12.6g}  ± {length.standard_error:.2g}")
+
+
+def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]) -> None:
+    """The error of each setting, a mark at the best, and the command that uses it."""
+    from bigkpca.crossvalidation import cross_validate
+    from bigkpca.engine import open_engine
+    from bigkpca.sources import open_rows
+
+    spec = FitSpec.checked(**fields, **{key: options[key] for key in ("preimage", "noise", "size")})
+    tried = options["components"]
+    numbers = [_number(part) for part in tried.split(",")] if tried else None
+    with open_engine(options["scheduler"], options["workers"]) as engine:
+        rows = open_rows(data, options["array"])
+        found = cross_validate(rows, spec, engine, Report(quiet), components=numbers)
+    if options["save"]:
+        _save_settings(options["save"], found.settings)
+    best = found.best
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "best": asdict(best)}))
+        return
+    click.echo(f"mean squared error of pre-images, {found.folds} folds of {found.rows:,} rows")
+    click.echo("       sigma   components   ridge        error")
+    for one in found.curve():
+        ridge = "" if one.ridge is None else f"{one.ridge:g}"
+        mark = "  best" if one == best else ""
+        error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
+        click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
+    noise = "" if spec.noise is None else f" --noise {spec.noise:g}"
+    click.echo(
+        f"bigkpca fit {data} MODEL --sigma {best.sigma:.6g} --components {best.components} "
+        f"--preimage {spec.preimage_value.name}{noise}"
+    )
+    if best.ridge is not None:
+        click.echo(
+            f"in Python, preimage={type(spec.preimage_value).__name__}(ridge={best.ridge:g}) of bigkpca.preimages"
+        )
+
+
+def _number(text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise SpecError(f"--components {text}: give numbers of components, as 10,50,200")
+    return int(text)
+
+
+def _save_settings(path: str, settings: Any) -> None:
+    import csv
+
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["sigma", "components", "ridge", "error", "standard_error"])
+        writer.writerows([one.sigma, one.components, one.ridge, one.error, one.standard_error] for one in settings)
 
 
 @main.command()
@@ -336,6 +397,7 @@ def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
 @click.argument("data")
 @click.argument("out")
 @click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
+@click.option("--residual", is_flag=True, help="Also write what scores leave out of each row: novelty.")
 @_overwrite
 @_running
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
@@ -344,6 +406,44 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
 
     scores = pipeline.transform(model, data, out, progress=Report(quiet), **options)
     _print({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
+
+
+def _printed_rows(out: str, x: Any) -> None:
+    """Where pre-images are, and what is known of them."""
+    from bigkpca import store_blocks
+
+    far = int(store_blocks.values(out, "far").sum())
+    stopped = x.shape[0] - int(store_blocks.values(out, "converged").sum()) - far
+    facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
+    _print(facts, False)
+
+
+@main.command()
+@click.argument("model")
+@click.argument("scores")
+@click.argument("out")
+@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
+@_overwrite
+@_running
+def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write the rows that SCORES of MODEL stand for, their pre-images, to OUT."""
+    from bigkpca import pipeline
+
+    _printed_rows(out, pipeline.reconstruct(model, scores, out, progress=Report(quiet), **options))
+
+
+@main.command()
+@click.argument("model")
+@click.argument("data")
+@click.argument("out")
+@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
+@_overwrite
+@_running
+def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
+    """Write what MODEL makes of the rows of DATA to OUT: transform and reconstruct in one pass."""
+    from bigkpca import pipeline
+
+    _printed_rows(out, pipeline.denoise(model, data, out, progress=Report(quiet), **options))
 
 
 @main.command()

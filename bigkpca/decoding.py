@@ -13,6 +13,7 @@ from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Regression
 from bigkpca.passes import read_rows, sums_for
 from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
@@ -34,10 +35,18 @@ def with_decoder(
     with single_threaded_blas:
         if not way.trained:
             return replace(model, decoder=way.decoder(model.fitted, sample))
-        seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
-        training = way.training(model.fitted, sample, rows.shape[0], seed)
-        sums = sums_for(rows, training, model, spec.block_rows, engine, progress)
+        training, sums = learned(model, rows, sample, spec, engine, progress)
         return replace(model, decoder=training.decoder(sums))
+
+
+def learned(
+    model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
+) -> tuple[Any, Regression]:
+    """What a way back that is learned has learned: its training, and the sums of one pass."""
+    way: Any = spec.preimage_value
+    seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
+    training = way.training(model.fitted, sample, rows.shape[0], seed)
+    return training, sums_for(rows, training, model, spec.block_rows, engine, progress)
 
 
 def extended(model: Model, before: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:

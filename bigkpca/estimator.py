@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, fitting, passes, pipeline, store_model
+from bigkpca import arrays, fitting, passes, pipeline, scoring, store_model
 from bigkpca.engine import Silent, open_engine, parse_bytes
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import Certificate
@@ -39,6 +39,8 @@ _FIELDS = {
     "solver": "solver",
     "refine": "refine",
     "residual_tol": "residual_tol",
+    "preimage": "preimage",
+    "noise": "noise",
     "random_state": "seed",
     "block_rows": "block_rows",
 }
@@ -89,6 +91,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Products with the exact Gram matrix after the fit, at most; the model then keeps its rows.
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
+    preimage : "fixed-point", "mds", "linear", "ridge", "denoising", or a value of bigkpca.preimages
+        The way back from scores to rows. "ridge" and "denoising" are learned by `fit`, in one more pass.
+    noise : float or None
+        Standard deviation of the noise, in the units of the data, that pre-images are to undo: "denoising" is trained
+        on it, and `score` adds it.
     random_state : int, RandomState or None
         None draws a seed, which the model records.
     block_rows : int or None
@@ -101,8 +108,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     eigenvalues_ (r,), explained_variance_ratio_ (r,), n_components_, landmarks_ (l, d; None for random features),
     kernel_, sigma_, certificate_, model_, n_features_in_, feature_names_in_ (of frames).
 
-    Passes over the data: a bounded sample and one more; standardize and rff-pca add one each, the randomized solver
-    three, landmarks.RPCholesky(over="all") as many as it needs. Source: `docs/numerics.md`.
+    Passes over the data: a bounded sample and one more; standardize, rff-pca and learned pre-images add one each, the
+    randomized solver three, landmarks.RPCholesky(over="all") as many as it needs. Source: `docs/numerics.md`.
     """
 
     def __init__(
@@ -125,6 +132,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         solver: str = "auto",
         refine: int = 0,
         residual_tol: float = 1e-2,
+        preimage: Any = "fixed-point",
+        noise: float | None = None,
         random_state: Any = None,
         block_rows: int | None = None,
         memory_limit: str | int | None = None,
@@ -146,6 +155,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.solver = solver
         self.refine = refine
         self.residual_tol = residual_tol
+        self.preimage = preimage
+        self.noise = noise
         self.random_state = random_state
         self.block_rows = block_rows
         self.memory_limit = memory_limit
@@ -192,6 +203,60 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return arrays.scores(self.model_, rows)
         with open_engine() as engine:
             return passes.score_rows(rows, self.model_, engine, Silent())
+
+    def inverse_transform(self, Y: Any, out: str | os.PathLike[str] | None = None) -> Any:
+        """Rows (n, d) that scores Y (n, r) stand for: NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
+        paths. With `out` they are streamed to that path, and its Zarr array is returned.
+
+        Raises SpecError for scores of another width or model and for kernels without a way back, DataError for NaN.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return pipeline.reconstruct(self.model_, Y, out)
+        scores = pipeline.open_scores(self.model_, Y)
+        if not isinstance(scores, ArrayRows):
+            return arrays.preimages(self.model_, scores)
+        with open_engine() as engine:
+            return passes.reconstruct_rows(scores, self.model_, passes.block_preimages, engine, Silent()).rows
+
+    def denoise(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
+        """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.
+
+        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths; with `out` a Zarr array at that path.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return pipeline.denoise(self.model_, X, out)
+        rows = self._rows(X, reset=False)
+        passes.check_columns(rows, self.model_)
+        if not isinstance(rows, ArrayRows):
+            return arrays.denoised(self.model_, rows)
+        with open_engine() as engine:
+            return passes.reconstruct_rows(rows, self.model_, passes.block_denoised, engine, Silent()).rows
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
+
+        Pre-images are of the scores alone; with `noise`, of X with that noise added, against X itself.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        passes.check_columns(rows, self.model_)
+        with open_engine() as engine:
+            return -scoring.preimage_error(self.model_, rows, self.noise, engine, Silent())
+
+    def residual(self, X: Any) -> Any:
+        """|φ(x) - φ^(x)|² of rows X (n, d), (n,): what their scores leave out of k(x, x), large for novel rows.
+
+        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        passes.check_columns(rows, self.model_)
+        if not isinstance(rows, ArrayRows):
+            return arrays.residuals(self.model_, rows)
+        with open_engine() as engine:
+            return passes.residual_rows(rows, self.model_, engine, Silent())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""

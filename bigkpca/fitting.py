@@ -94,13 +94,13 @@ def fit_rows(
 ) -> Model:
     """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem; and the way back.
 
-    `standardize` and rff-pca make one pass more each, so do ways back that are learned, the randomized solver as many as `sketch.PASSES` in all, and
-    RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the rows, where a model on disk
-    must know them again; `room` says how far a size may grow to a tolerance, with one pass more where the certificate
-    does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and column named) and constant
-    data, SpecError for a tolerance that is out of reach. Warns IndefiniteKernelWarning when the kernel has negative
-    eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the identity, ToleranceWarning
-    when memory or time ended the growth.
+    `standardize`, rff-pca and ways back that are learned make one pass more each, the randomized solver as many as
+    `sketch.PASSES` in all, and RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the
+    rows, where a model on disk must know them again; `room` says how far a size may grow to a tolerance, with one pass
+    more where the certificate does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and
+    column named) and constant data, SpecError for a tolerance that is out of reach. Warns IndefiniteKernelWarning when
+    the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the
+    identity, ToleranceWarning when memory or time ended the growth.
     """
     model, sample = _without_decoder(rows, spec, engine, progress, identity, room)
     return with_decoder(model, rows, sample, spec, engine, progress)

@@ -24,8 +24,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         return _rows_info(path, array)
     if about["format"] == "model":
         return model_info(store_model.load_model(path), path)
-    if about["format"] == "features":
-        return _features_info(path, about)
+    if about["format"] in store.MAIN:
+        return _blocks_info(path, about)
     return _dataset_info(path, about)
 
 
@@ -44,6 +44,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "components": model.components,
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
+        "preimage": spec.preimage_value.name if model.decoder else None,
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "eigenvalues": model.solution.eigenvalues.tolist(),
@@ -89,18 +90,18 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
 
-def _features_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    scores = store_blocks.open_scores(path)
+def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    main = store_blocks.open_main(path, about["format"])
     manifest = store_blocks.read_manifest(path)
-    blocks = split(scores.shape[0], about["block_rows"])
+    blocks = split(main.shape[0], about["block_rows"])
     stored = {block.number for block in store_blocks.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]
     return {
-        "kind": "features",
+        "kind": about["format"],
         "path": path,
         "finished": manifest is not None,
-        "shape": list(scores.shape),
-        "dtype": str(scores.dtype),
+        "shape": list(main.shape),
+        "dtype": str(main.dtype),
         "block_rows": about["block_rows"],
         "blocks": len(blocks),
         "missing_blocks": missing,

@@ -316,9 +316,7 @@ def sums_for(
 ) -> Regression:
     """The sums over all rows from which a way back is learned: one pass."""
     given = shared(model.features), shared(training)
-    tasks = [
-        Task(_regression, (rows.part(b.start, b.stop), b, *given), len(b)) for b in fit_blocks(rows, block_rows)
-    ]
+    tasks = [Task(_regression, (rows.part(b.start, b.stop), b, *given), len(b)) for b in fit_blocks(rows, block_rows)]
     found: Regression = engine.total("learning the way back", tasks, progress)
     return found
 
@@ -354,6 +352,16 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
 
     with np.errstate(over="ignore", invalid="ignore"):
         return joined(decoded())
+
+
+def residual_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+    """`block_residuals` of all rows, (n,), in memory."""
+    fitted = shared(model)
+    tasks = [
+        Task(block_residuals, (rows.part(b.start, b.stop), b, fitted), len(b))
+        for b in fit_blocks(rows, model.block_rows)
+    ]
+    return np.concatenate(engine.each("comparing", tasks, progress))
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine, progress: Progress) -> Preimages:

@@ -157,9 +157,7 @@ def reconstruct(
     scores of another model, and for kernels without a way back.
     """
     fitted = _loaded(model)
-    check_maker(fitted, scores)
-    rows = open_rows(scores, array)
-    check_width(rows.shape, fitted.components, rows.where)
+    rows = open_scores(fitted, scores, array)
     return _back(fitted, rows, "scores", out, block_rows, scheduler, workers, memory, overwrite, progress)
 
 
@@ -216,9 +214,20 @@ def _back(
     return x
 
 
-def check_maker(model: Model, scores: Any) -> None:
-    """Raise SpecError where scores come from a feature store that another model made."""
-    if not isinstance(scores, str | os.PathLike) or (store.describe(os.fspath(scores)) or {}).get("format") != "features":
+def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
+    """Scores of a model, wherever they are. Raises SpecError for those of another width, or of another model where a
+    feature store tells."""
+    _check_maker(model, scores)
+    rows = open_rows(scores, array)
+    check_width(rows.shape, model.components, rows.where)
+    return rows
+
+
+def _check_maker(model: Model, scores: Any) -> None:
+    if (
+        not isinstance(scores, str | os.PathLike)
+        or (store.describe(os.fspath(scores)) or {}).get("format") != "features"
+    ):
         return
     path = os.fspath(scores)
     manifest = store_blocks.read_manifest(path)
@@ -227,8 +236,8 @@ def check_maker(model: Model, scores: Any) -> None:
     own = store_model.model_digest(model)
     if manifest["model"] != own:
         raise SpecError(
-            f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): scores "
-            "mean nothing to another model; take the one that made them, or transform again"
+            f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
+            "scores mean nothing to another model; take the one that made them, or transform again"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, log2
+from typing import Any
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError
@@ -103,11 +104,10 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     )
 
 
-def _training_bytes(
-    rows: Rows, spec: FitSpec, D: int, held: int, itemsize: int, threads: int, blocks: int
-) -> int:
+def _training_bytes(rows: Rows, spec: FitSpec, D: int, held: int, itemsize: int, threads: int, blocks: int) -> int:
     """Work space of the pass that teaches the way back, and of its linear system."""
-    d, q = rows.shape[1], spec.preimage_value.features(_components(spec, D))
+    way: Any = spec.preimage_value
+    d, q = rows.shape[1], way.size
     square = 8 * q * (q + d)
     tile = tile_rows(d, D, itemsize) * 8 * (2 * q + 2 * d)
     partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)

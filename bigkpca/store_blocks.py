@@ -1,7 +1,7 @@
 """Arrays of rows on disk that tasks fill block by block, one shard for each, and the manifest that makes them public.
 
-    features         scores (n, r), optionally residual (n,)
-    reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
+features         scores (n, r), optionally residual (n,)
+reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _arrays(path: str, mode: Literal["r", "r+"] = "r") -> dict[str, Stored]:
 
 
 def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:
-    """Write the whole shard of a block of each array, alone; may run twice. Returns the SHA-256 of each one's values."""
+    """Write the whole shard of a block of each array, alone; may run twice. Returns the SHA-256 of each."""
     arrays = _arrays(path, "r+")
     for name in values:
         # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.

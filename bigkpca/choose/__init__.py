@@ -16,6 +16,7 @@ from bigkpca.choose.sample import (
     FOLDS,
     PROBES,
     REFERENCES,
+    SCORING,
     SKETCH,
     TRAINING,
     Prepared,
@@ -40,6 +41,7 @@ __all__ = [
     "FOLDS",
     "PROBES",
     "REFERENCES",
+    "SCORING",
     "SKETCH",
     "TRAINING",
     "Choice",
@@ -76,8 +78,8 @@ class Chosen:
 
 
 def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Progress) -> Chosen:
-    """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one pass each for
-    `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
+    """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one
+    pass each for `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
     """

@@ -19,7 +19,7 @@ from bigkpca.spec import FitSpec
 
 # What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
 _SAMPLE, _PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, _HELD_OUT, _FEW = range(10)
-TRAINING, REFERENCES, FOLDS = range(10, 13)
+TRAINING, REFERENCES, FOLDS, SCORING = range(10, 14)
 _HELD_OUT_ROWS = 1024
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,12 @@ class Model:
             return methods.Exact()
         given = self.provenance["spec"]["method"]
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
+
+    def leading(self, r: int) -> Model:
+        """The model of the r leading components alone, without a way back."""
+        s = self.solution
+        fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
+        return replace(self, solution=fewer, certificate=Certificate(), decoder=None)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None where V itself is that factor."""

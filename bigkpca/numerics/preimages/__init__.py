@@ -38,7 +38,7 @@ from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.expansion import Expansion, expansion, residuals
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
 from bigkpca.numerics.preimages.linear import Linear, LinearDecoder
-from bigkpca.numerics.preimages.noise import row_noise
+from bigkpca.numerics.preimages.noise import Noise, row_noise
 from bigkpca.numerics.preimages.regression import Regression
 from bigkpca.numerics.preimages.ridge import KernelDecoder, Ridge
 
@@ -52,6 +52,7 @@ __all__ = [
     "Fitted",
     "FixedPoint",
     "Linear",
+    "Noise",
     "Preimage",
     "Preimages",
     "Regression",

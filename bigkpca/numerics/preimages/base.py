@@ -160,6 +160,10 @@ class Training(Protocol):
 class Trained(Preimage, Protocol):
     """A way back whose decoder comes from one more pass."""
 
+    @property
+    def size(self) -> int:
+        """Features of scores that it is linear in, at most: its sums hold size x (size + d) numbers."""
+
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> Training:
         """What the pass needs, from sampled rows (m, d) in the units of the data; `count` rows will pass."""
 

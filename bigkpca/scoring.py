@@ -1,0 +1,58 @@
+"""How well pre-images restore rows: the error by which settings are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigkpca.blocks import Block, tile_rows
+from bigkpca.choose import SCORING
+from bigkpca.engine import Engine, Progress, Task, shared
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Noise
+from bigkpca.passes import fit_blocks
+from bigkpca.sources import Rows, tiles
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """Sum over entries, and how many there are."""
+
+    total: float
+    count: int
+
+    def __add__(self, other: SquaredError) -> SquaredError:
+        return SquaredError(self.total + other.total, self.count + other.count)
+
+
+def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine, progress: Progress) -> float:
+    """Mean over all entries of (x - x^)², x^ the pre-image of the scores of x: one pass.
+
+    With `noise`, a standard deviation in the units of the data, x^ is that of x with noise added, a function of the
+    number of the row, and iterations start at the noisy row. Raises SpecError for kernels without a way back.
+    """
+    model.reconstructing(1)  # which says so where there is none
+    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
+    added = None if noise is None else Noise(noise, key, 1)
+    given = shared(model), shared(added)
+    tasks = [
+        Task(_squared_error, (rows.part(b.start, b.stop), b, *given), len(b))
+        for b in fit_blocks(rows, model.block_rows)
+    ]
+    found: SquaredError = engine.total("scoring", tasks, progress)
+    return found.total / found.count
+
+
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None) -> SquaredError:
+    height = tile_rows(model.columns, model.features.size, 8)
+    most_rows = min(height, len(block))
+    decode = model.reconstructing(most_rows)
+    total, first = 0.0, block.start
+    for X in tiles(rows, block.start, block.stop, height):
+        given = X if noise is None else noise.added(X, first, 0)
+        (Y,) = model.project([given], most_rows)
+        found = decode(Y, None if noise is None else given)
+        total += float(np.sum((X.astype(np.float64) - found.rows) ** 2))
+        first += len(X)
+    return SquaredError(total, len(block) * model.columns)
