@@ -91,7 +91,7 @@ class Kernel(ABC):
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
         """Prepare k(., Y) and its pull p(., Y) for tiles of at most `most_rows` rows, as `against` prepares k.
 
-        Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 17.
+        Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 18.
         """
         raise no_pull(self)
 

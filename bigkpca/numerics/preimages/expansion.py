@@ -22,7 +22,7 @@ class Expansion:
 
     For random features gamma is z^ itself, so that for every method <φ^, φ(x)> = v(x)'gamma. |φ^|² is
     constant + 2 linear'y + y'quadratic y; quadratic is None where it is the identity, as for all methods whose
-    components are orthonormal in feature space. All float64. Source: `docs/numerics.md`, section 17.
+    components are orthonormal in feature space. All float64. Source: `docs/numerics.md`, section 18.
     """
 
     origin: Array  # (D,)

@@ -1,7 +1,7 @@
 """How well rows z explain φ^, and where they are pulled: F(z) = <φ(z), φ^> - k(z, z) / 2 and its gradient, in batches.
 
 |φ(z) - φ^|² = |φ^|² - 2 F(z), so that a pre-image is a maximum of F. For every kernel with a pull the gradient has the
-form image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`, section 17.
+form image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`, section 18.
 """
 
 from __future__ import annotations
