@@ -38,6 +38,11 @@ def usps() -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.load(SHARED / "usps" / "usps_int16.npz")["X_milli"].astype(np.float32) / 1000
 
 
+def usps_labels() -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The digit of each row, (9298,)."""
+    return np.load(SHARED / "usps" / "usps_int16.npz")["y"]
+
+
 def covertype() -> np.ndarray[Any, np.dtype[np.int16]]:
     """Cartographic columns of forest plots, (92962, 54), in their own units."""
     return np.load(SHARED / "covertype" / "covtype_93k.npz")["X_raw"]

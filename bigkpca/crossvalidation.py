@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -12,7 +13,7 @@ from bigkpca.blocks import Block, split
 from bigkpca.choose import FOLDS, draw_sample, random_stream, sample_lengths
 from bigkpca.decoding import learned, with_decoder
 from bigkpca.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, NarrowKernelWarning, SpecError
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.scoring import preimage_error
@@ -95,7 +96,9 @@ def cross_validate(
         )
         for sigma, part in product(sigmas, parts)
     ]
-    found = iter(engine.each("cross-validating", tasks, progress))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # lengths that are too short lose by themselves
+        found = iter(engine.each("cross-validating", tasks, progress))
     settings: list[Setting] = []
     for sigma in sigmas:
         errors = [next(found) for _ in parts]

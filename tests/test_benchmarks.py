@@ -13,6 +13,7 @@ SIZES = {  # rows, landmarks or features
     "against_sklearn": (3000, 120),
     "automatic_size": (1000, 120),
     "certificate": (3000, 120),
+    "denoise": (400, 60),
     "exact": (3000, 120),
     "fit_pass": (3000, 120),
     "landmarks": (500, 100),
@@ -27,7 +28,7 @@ SIZES = {  # rows, landmarks or features
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if name != "thesis_example1":
         shared_file("mnist", "train-images-idx3-ubyte.gz")
-    if name in ("automatic_size", "landmarks", "random_features"):
+    if name in ("automatic_size", "denoise", "landmarks", "random_features"):
         shared_file("usps", "usps_int16.npz")
     if name in ("automatic_size", "landmarks"):
         shared_file("covertype", "covtype_93k.npz")

@@ -1,0 +1,220 @@
+"""Pre-images: noise removed from digits, next to scikit-learn and PCA; the thesis's grid; labels kept; throughput."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.decomposition import KernelPCA as TheirKernelPCA
+
+from benchmarks.common import (
+    MEDIAN_DISTANCE,
+    arguments,
+    child,
+    interleaved,
+    median_ratio,
+    repeated_dataset,
+    seconds_of,
+    table,
+    usps,
+    usps_labels,
+)
+from bigkpca import KernelPCA, preimages
+from bigkpca.crossvalidation import Setting, cross_validate
+from bigkpca.engine import Engine
+from bigkpca.errors import NarrowKernelWarning
+from bigkpca.sources import ArrayRows
+from bigkpca.spec import FitSpec
+
+TRAINING_ROWS = 7291
+TESTED = 500
+NOISE = 0.5
+LEVELS = (0.25, 0.5, 0.75, 1.0)
+COMPONENTS = (128, 256, 400, 1000)
+WAYS = ("denoising", "fixed-point", "ridge", "mds", "linear")
+THESIS_SIGMAS, THESIS_COMPONENTS, THESIS_DIGITS = (1.0, 5.0, 10.0, 20.0, 50.0), (13, 26, 64, 128, 256), (1, 4, 8)
+
+_STREAM = """
+import json, sys, time
+import bigkpca
+data, model, out = sys.argv[1:]
+started = time.perf_counter()
+bigkpca.denoise(model, data, out, overwrite=True)
+print(json.dumps(time.perf_counter() - started))
+"""
+
+Rows = np.ndarray[Any, Any]
+
+
+def error(found: Rows, clean: Rows) -> float:
+    """Mean squared error over all entries."""
+    return float(np.mean((np.asarray(found, np.float64) - clean) ** 2))
+
+
+def chosen(train: Rows, way: str, size: int, noise: float) -> Setting:
+    """sigma, components and ridge by cross-validation on training rows."""
+    spec = FitSpec.checked(preimage=way, noise=noise, size=size)
+    return cross_validate(ArrayRows(train), spec, Engine(), components=COMPONENTS).best
+
+
+def estimator(way: str, setting: Setting, size: int, noise: float) -> KernelPCA:
+    """The way with the settings that were chosen."""
+    value: Any = preimages.named(way)
+    if setting.ridge is not None:
+        value = replace(value, ridge=setting.ridge)
+    return KernelPCA(setting.components, sigma=setting.sigma, size=size, preimage=value, noise=noise, random_state=0)
+
+
+def their_denoising(train: Rows, noisy: Rows) -> Rows:
+    """scikit-learn at the best of the settings that were tried."""
+    theirs = TheirKernelPCA(400, kernel="rbf", gamma=1e-3, alpha=5e-3, fit_inverse_transform=True, random_state=0)
+    return theirs.fit(train).inverse_transform(theirs.transform(noisy))
+
+
+def least_squares(train: Rows, noisy: Rows, noise: float) -> Rows:
+    """The linear map of pixels that undoes noise of this size best: Wiener's."""
+    mean = train.mean(axis=0)
+    covariance = np.cov(train.T)
+    weights = np.linalg.solve(covariance + noise**2 * np.eye(len(covariance)), covariance)
+    return mean + (noisy - mean) @ weights
+
+
+def denoising(train: Rows, clean: Rows, size: int, repeats: int) -> dict[str, Setting]:
+    """Errors and seconds of every way, its settings chosen on the training rows; those settings."""
+    rng = np.random.default_rng(0)
+    noisy = (clean + NOISE * rng.standard_normal(clean.shape)).astype(np.float32)
+    settings = {way: chosen(train, way, size, NOISE) for way in WAYS}
+
+    def ours(way: str) -> Rows:
+        return estimator(way, settings[way], size, NOISE).fit(train).denoise(noisy)
+
+    answers: dict[str, Callable[[], Rows]] = {way: partial(ours, way) for way in WAYS}
+    answers["scikit-learn"] = partial(their_denoising, train, noisy)
+    seconds = interleaved(repeats, **{way: partial(seconds_of, work) for way, work in answers.items()})
+    lines = []
+    for way, work in answers.items():
+        setting = settings.get(way)
+        shown = (
+            ["gamma 1e-3", 400, "alpha 5e-3"]
+            if setting is None
+            else [setting.sigma, setting.components, setting.ridge or ""]
+        )
+        faster = median_ratio(seconds["scikit-learn"], seconds[way])
+        lines.append([way, *shown, f"{error(work(), clean):.4f}", statistics.median(seconds[way]), faster])
+    pca = min(
+        error(model.inverse_transform(model.transform(noisy)), clean)
+        for model in (PCA(r).fit(train) for r in (32, 64, 128) if r < len(train))
+    )
+    lines.append(["PCA, best of 32, 64, 128", "", "", "", f"{pca:.4f}", "", ""])
+    lines.append(
+        ["least squares on pixels", "", "", "", f"{error(least_squares(train, noisy, NOISE), clean):.4f}", "", ""]
+    )
+    header = ["way", "sigma", "components", "ridge", "mean squared error", "seconds", "times as fast"]
+    table(
+        f"Noise {NOISE} removed from {len(clean)} digits; {len(train)} training rows, {size} landmarks", header, lines
+    )
+    return settings
+
+
+def levels(train: Rows, clean: Rows, size: int, settings: dict[str, Setting]) -> None:
+    """Errors at other sizes of the noise, with the sigma, components and ridge that were chosen for one."""
+    lines = []
+    for noise in LEVELS:
+        noisy = (clean + noise * np.random.default_rng(1).standard_normal(clean.shape)).astype(np.float32)
+        found = [error(estimator(way, settings[way], size, noise).fit(train).denoise(noisy), clean) for way in WAYS]
+        lines.append([noise, *found, error(least_squares(train, noisy, noise), clean), error(noisy, clean)])
+    header = ["noise", *WAYS, "least squares on pixels", "noisy"]
+    table(f"Mean squared error by the noise, {len(train)} training rows", header, lines)
+
+
+def thesis_grid(X: Rows, size: int) -> None:
+    """Pre-images of every row by sigma and components, from scores alone; the thesis's form from random starts."""
+    lines = []
+    components = [r for r in THESIS_COMPONENTS if r <= min(size, X.shape[1])]
+    for sigma in THESIS_SIGMAS:
+        errors, failed = [], []
+        for r in components:
+            fit = KernelPCA(r, sigma=sigma, size=size, random_state=0).fit(X)
+            Y = fit.transform(X)
+            errors.append(error(fit.inverse_transform(Y), X))
+            failed.append(_thesis_failures(fit, X, Y))
+        pca = PCA(components[-1]).fit(X)
+        flat = pca.inverse_transform(pca.transform(X))
+        apart = float(np.linalg.norm(fit.inverse_transform(Y) - flat) / np.linalg.norm(flat))
+        rises = sum(after > before * (1 + 1e-6) for before, after in pairwise(errors))
+        lines.append([sigma, *[f"{each:.4f}" for each in errors], rises, f"{apart:.2%}", f"{np.mean(failed):.0%}"])
+    header = ["sigma", *[f"r = {r}" for r in components], "rises", "from PCA's at the last", "thesis's form fails"]
+    table(f"Pre-images of {len(X)} digits {THESIS_DIGITS} by sigma and components: mean squared error", header, lines)
+
+
+def _thesis_failures(fit: KernelPCA, X: Rows, Y: Rows) -> float:
+    """Share of rows where 30 steps from a random start leave the numbers, or end further off than the mean row."""
+    model = fit.model_
+    way = preimages.FixedPoint(mean_term=False, iterations=30)
+    decode = preimages.reconstructing(way.decoder(model.fitted), model.features, model.solution, len(X))
+    found = decode(Y, np.random.default_rng(0).uniform(-1, 1, X.shape).astype(np.float32))
+    worse = np.sum((found.rows - X) ** 2, axis=1) > np.sum((X - X.mean(axis=0)) ** 2, axis=1)
+    return float(np.mean(found.far | worse))
+
+
+def labels_kept(train: Rows, test: Rows, size: int) -> None:
+    """Share of clean digits whose pre-image of 26 scores has the nearest neighbour of the digit's own label."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    labels = usps_labels()
+    nearest = KNeighborsClassifier(1).fit(train, labels[: len(train)])
+    true = labels[TRAINING_ROWS : TRAINING_ROWS + len(test)]
+    lines = []
+    for way in WAYS:
+        fit = KernelPCA(26, sigma=10.0, size=size, preimage=way, noise=0.1, random_state=0).fit(train)
+        lines.append([way, f"{nearest.score(fit.inverse_transform(fit.transform(test)), true):.1%}"])
+    pca = PCA(26).fit(train)
+    lines.append(["PCA", f"{nearest.score(pca.inverse_transform(pca.transform(test)), true):.1%}"])
+    lines.append(["the digits themselves", f"{nearest.score(test, true):.1%}"])
+    table(f"Labels kept, 26 components, sigma 10, {len(test)} clean test digits", ["way", "kept"], lines)
+
+
+def throughput(folder: Any, rows: int, size: int) -> None:
+    """Rows per second and peak memory of denoising MNIST from disk to disk."""
+    data = repeated_dataset(folder, rows)
+    lines = []
+    for way in ("denoising", "ridge", "fixed-point"):
+        model, out = folder / f"denoise-{way}.zarr", folder / "denoised.zarr"
+        if not model.exists():
+            noise = 64.0 if way == "denoising" else None
+            KernelPCA(256, sigma=MEDIAN_DISTANCE, size=size, preimage=way, noise=noise, random_state=0).fit(data).save(
+                model
+            )
+        printed, peak = child(_STREAM, data, str(model), str(out))
+        seconds = json.loads(printed)
+        lines.append([way, rows, round(seconds, 1), round(rows / seconds), round(peak)])
+    table(
+        f"Denoising MNIST from disk to disk, {size} landmarks", ["way", "rows", "seconds", "rows/s", "peak MB"], lines
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=60_000, repeats=3)
+    X = usps()
+    train = X[: min(given.rows, TRAINING_ROWS)]
+    test = X[TRAINING_ROWS:]
+    few = test[np.sort(np.random.default_rng(0).choice(len(test), TESTED, replace=False))]
+    size = min(given.size, len(train))
+    levels(train, few, size, denoising(train, few, size, given.repeats))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # sigma = 1 is one of the thesis's
+        thesis_grid(train[np.isin(usps_labels()[: len(train)], THESIS_DIGITS)], size)
+    labels_kept(train, test, min(1500, len(train)))
+    throughput(given.folder, given.rows, given.size)
+
+
+if __name__ == "__main__":
+    main()
