@@ -113,6 +113,7 @@ def residuals(model: Model, X: Any) -> da.Array:
     """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out. One pass over X when they are computed."""
     rows = open_rows(X)
     check_columns(rows, model)
+    model.check_residuals()
     return _blockwise(rows, _residuals, (), model.features.dtype, (model,), model.block_rows)
 
 

@@ -339,7 +339,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
 
 
 def _number(text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
+    if not text.strip().isdecimal() or int(text) < 1:
         raise SpecError(f"--components {text}: give numbers of components, as 10,50,200")
     return int(text)
 

@@ -78,6 +78,7 @@ def cross_validate(
     default multiples of the median length, components those below the size. Raises SpecError for kernels without a
     length or a way back, and for fewer rows than folds. Passes: the sample.
     """
+    _ = spec.distance  # which says so where a kernel has no length
     if sigmas is None:
         median = sample_lengths(rows, spec, engine, progress)["median"].sigma
         sigmas = [factor * median for factor in LENGTHS]
@@ -92,7 +93,9 @@ def cross_validate(
     given = shared(X)
     tasks = [
         Task(
-            _errors, (given, part, spec.model_copy(update={"sigma": sigma, "components": max(wanted)}), wanted), len(X)
+            _errors,
+            (given, part, spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(wanted)}), wanted),
+            len(X),
         )
         for sigma, part in product(sigmas, parts)
     ]
@@ -109,14 +112,17 @@ def cross_validate(
 
 
 def _errors(X: Array, part: Block, spec: FitSpec, components: list[int]) -> dict[tuple[int, float | None], float]:
-    """The error of each number of components and ridge, fitted outside a part and scored inside."""
+    """The error of each number of components and ridge, fitted outside a part and scored inside.
+
+    Numbers above the rank of a fit have the error of the rank: folds may differ in it.
+    """
     here = Engine(threads=1)
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
     held_out = ArrayRows(X[part.start : part.stop][:MOST_SCORED])
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here, Silent())
     return {
-        (model_r.components, ridge): preimage_error(model_r, held_out, spec.noise, here, Silent())
+        (r, ridge): preimage_error(model_r, held_out, spec.noise, here, Silent())
         for r in components
         for ridge, model_r in _with_ways_back(model.leading(r), train, spec, here)
     }

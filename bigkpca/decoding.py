@@ -11,10 +11,12 @@ from bigkpca.blocks import sample_rows
 from bigkpca.choose import REFERENCES, TRAINING, random_stream
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Regression
-from bigkpca.passes import read_rows, sums_for
+from bigkpca.numerics.preimages import Expansion, Regression, expansion
+from bigkpca.numerics.preimages.distances import DistancesDecoder
+from bigkpca.numerics.solvers import Solution
+from bigkpca.passes import sums_for
 from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
 
@@ -49,21 +51,39 @@ def learned(
     return training, sums_for(rows, training, model, spec.block_rows, engine, progress)
 
 
-def extended(model: Model, before: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
-    """The way back of a model to which these rows were added; sampled rows, where it needs any, are of these.
+def extended(model: Model, before: Model, spec: FitSpec) -> Model:
+    """The way back of a model to which rows were added, from the one it had before: no row is read for it.
 
-    Raises SpecError where the way was learned from all rows.
+    Reference rows stay. Random features, which have no landmarks, keep the linear map from scores to rows.
     """
-    if before.decoder is None:
+    had: Any = before.decoder
+    if had is None:
         return model
     way: Any = spec.preimage_value
-    sample = None
-    if spec.keeps_sample:
-        n, d = rows.shape
-        numbers = np.sort(random_stream(spec.seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
-        sample = read_rows(rows, numbers, engine, progress)
     with single_threaded_blas:
-        return replace(model, decoder=way.decoder(model.fitted, sample))
+        if isinstance(had, DistancesDecoder):
+            return replace(model, decoder=way.decoder(model.fitted, _in_user_units(had.rows, model.features)))
+        if isinstance(model.features, KernelRows):
+            return replace(model, decoder=way.decoder(model.fitted))
+        start = _carried_over(had, before.solution, expansion(model.fitted))
+        # What is learned from one row, in place of a sample, is replaced.
+        decoder = way.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
+        return replace(model, decoder=replace(decoder, **start))
+
+
+def _carried_over(had: Any, old: Solution, new: Expansion) -> dict[str, Array]:
+    """The linear map from scores to rows that a decoder had, for new scores: those stand for features (`new`), whose
+    old scores it takes."""
+    to_old = new.map.T @ old.components
+    weights = to_old @ had.weights
+    mean_score = np.linalg.lstsq(to_old.T, had.mean_score - (new.origin - old.mean) @ old.components)[0]
+    shift = (new.origin - old.mean) @ old.components + mean_score @ to_old - had.mean_score
+    return {"mean_score": mean_score, "mean_row": had.mean_row + shift @ had.weights, "weights": weights}
+
+
+def _in_user_units(rows: Array, features: FeatureMap) -> Array:
+    scaled = rows.astype(np.float64) if features.scale is None else rows * features.scale
+    return np.asarray((scaled + features.offset).astype(features.dtype))
 
 
 def check_extensible(spec: FitSpec) -> None:

@@ -226,7 +226,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
     changed = {"added": added, "choices": kept + choices_info(choices)}
     larger = Model(features, solution, moments, certified, {**model.provenance, **changed})
-    return extended(larger, model, rows, spec, engine, progress)
+    return extended(larger, model, spec)
 
 
 def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import tee
 from operator import add
 from typing import Any
 
@@ -300,6 +301,18 @@ def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
     for at, K in pieces(rows, part):
         scores[at.within(part)[0]] += (K.astype(dtype, copy=False) - mean[at.columns]) @ components[at.columns]
     return scores.astype(dtype)
+
+
+def block_scores_and_residuals(rows: Rows, block: Block, model: Model) -> tuple[Array, Array]:
+    """`block_scores` and `block_residuals`, from one reading."""
+    X_tiles, most_rows = block_tiles(rows, block, model.features)
+    first, second = tee(X_tiles)  # side by side, so that it holds one tile
+    with np.errstate(over="ignore", invalid="ignore"):
+        pairs = list(zip(model.project(first, most_rows), model.residuals(second, most_rows), strict=True))
+    scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    check_overflow(scores, _named(rows, block))
+    check_overflow(left, _named(rows, block))
+    return scores, left.astype(model.features.dtype)
 
 
 def block_residuals(rows: Rows, block: Block, model: Model) -> Array:

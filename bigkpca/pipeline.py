@@ -35,14 +35,14 @@ from bigkpca.numerics.preimages import Preimages, check_width
 from bigkpca.passes import (
     block_denoised,
     block_preimages,
-    block_residuals,
     block_scores,
+    block_scores_and_residuals,
     check_columns,
     read_rows,
     sums_with,
 )
 from bigkpca.plan import Plan, plan_reconstruct, plan_transform
-from bigkpca.sources import Rows, open_rows
+from bigkpca.sources import Rows, ZarrRows, open_rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 from bigkpca.store_blocks import Stored
 
@@ -125,8 +125,8 @@ def transform(
     fitted = _loaded(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)
-    if residual and isinstance(fitted.features, GivenKernels):
-        raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
+    if residual:
+        fitted.check_residuals()
     dtype = fitted.features.dtype
     arrays: dict[str, Any] = {"scores": ((fitted.components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
 
@@ -217,19 +217,17 @@ def _back(
 def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
     """Scores of a model, wherever they are. Raises SpecError for those of another width, or of another model where a
     feature store tells."""
-    _check_maker(model, scores)
     rows = open_rows(scores, array)
+    _check_maker(model, rows)
     check_width(rows.shape, model.components, rows.where)
     return rows
 
 
-def _check_maker(model: Model, scores: Any) -> None:
-    if (
-        not isinstance(scores, str | os.PathLike)
-        or (store.describe(os.fspath(scores)) or {}).get("format") != "features"
-    ):
+def _check_maker(model: Model, scores: Rows) -> None:
+    """Raise SpecError for scores in a feature store of another model, IncompleteError for one that is not finished."""
+    path = _feature_store(scores)
+    if path is None:
         return
-    path = os.fspath(scores)
     manifest = store_blocks.read_manifest(path)
     if manifest is None:
         raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
@@ -239,6 +237,14 @@ def _check_maker(model: Model, scores: Any) -> None:
             f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
             "scores mean nothing to another model; take the one that made them, or transform again"
         )
+
+
+def _feature_store(scores: Rows) -> str | None:
+    """Where the feature store is that holds these scores, given as the store or as its array."""
+    if not isinstance(scores, ZarrRows):
+        return None
+    places = scores.where, os.path.dirname(scores.where)
+    return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
 
 
 def _loaded(model: Path | Model) -> Model:
@@ -370,7 +376,8 @@ def _scores(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
 
 
 def _scores_and_residuals(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
-    return {**_scores(rows, block, model), "residual": block_residuals(rows, block, model)}
+    scores, residual = block_scores_and_residuals(rows, block, model)
+    return {"scores": scores, "residual": residual}
 
 
 def _preimages(scores: Rows, block: Block, model: Model) -> dict[str, Array]:

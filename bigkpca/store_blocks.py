@@ -49,7 +49,9 @@ def values(path: str, name: str) -> Array:
 
 
 def _arrays(path: str, mode: Literal["r", "r+"] = "r") -> dict[str, Stored]:
-    return dict(zarr.open_group(os.path.abspath(path), mode=mode).arrays())
+    # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
+    found = zarr.open_group(os.path.abspath(path), mode=mode).arrays()
+    return {name: array.with_config({"write_empty_chunks": True}) for name, array in found}
 
 
 def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages import Decode, Decoder, Fitted, FixedPoint, expansion, reconstructing, residuals
@@ -97,8 +97,14 @@ class Model:
         tiles = (X[start : start + step] for start in range(0, len(X), step))
         return np.concatenate(list(self.residuals(tiles, min(step, len(X)))))
 
+    def check_residuals(self) -> None:
+        """Raise SpecError where nothing says k(x, x) of a row."""
+        if isinstance(self.features, GivenKernels):
+            raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
+
     def residuals(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
         """`residual` (b,) of each tile X (b, d)."""
+        self.check_residuals()
         given, fill = expansion(self.fitted), self.features.filling(most_rows)
         values = np.empty((most_rows, self.features.size), self.features.dtype)
         for X in X_tiles:
