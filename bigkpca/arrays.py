@@ -25,7 +25,6 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import check_width
 from bigkpca.passes import (
     block_denoised,
     block_preimages,
@@ -34,6 +33,7 @@ from bigkpca.passes import (
     block_tiles,
     check_columns,
 )
+from bigkpca.pipeline import open_scores
 from bigkpca.sources import Rows, open_rows
 
 _FREQUENCIES = 0
@@ -95,8 +95,7 @@ def scores(model: Model, X: Any) -> da.Array:
 
 def preimages(model: Model, Y: Any) -> da.Array:
     """Rows (n, d) that scores Y (n, r) stand for, lazy. One pass over Y when they are computed."""
-    scores = open_rows(Y)
-    check_width(scores.shape, model.components, scores.where)
+    scores = open_scores(model, Y)
     model.reconstructing(1)  # which says so where there is no way back
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 

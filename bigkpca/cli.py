@@ -292,6 +292,9 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     if options["cv"]:
         _cross_validated(data, fields, as_json, quiet, options)
         return
+    for name in ("noise", "components", "save"):
+        if options[name] is not None:
+            raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
     run, spec = options, FitSpec.checked(**fields)
     with open_engine(run["scheduler"], run["workers"]) as engine:
         lengths = sample_lengths(open_rows(data, run["array"]), spec, engine, Report(quiet))
@@ -311,6 +314,8 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     spec = FitSpec.checked(**fields, **{key: options[key] for key in ("preimage", "noise", "size")})
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
+    if options["save"] and not Path(options["save"]).absolute().parent.is_dir():
+        raise SpecError(f"{options['save']} cannot be written: its folder does not exist")
     with open_engine(options["scheduler"], options["workers"]) as engine:
         rows = open_rows(data, options["array"])
         found = cross_validate(rows, spec, engine, Report(quiet), components=numbers)
@@ -327,15 +332,20 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
         mark = "  best" if one == best else ""
         error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
-    noise = "" if spec.noise is None else f" --noise {spec.noise:g}"
-    click.echo(
-        f"bigkpca fit {data} MODEL --sigma {best.sigma:.6g} --components {best.components} "
-        f"--preimage {spec.preimage_value.name}{noise}"
-    )
+    chosen = f"--sigma {best.sigma:.6g} --components {best.components} --preimage {spec.preimage_value.name}"
+    click.echo(f"bigkpca fit {data} MODEL {chosen}{_typed(spec, options['array'])}")
     if best.ridge is not None:
         click.echo(
             f"in Python, preimage={type(spec.preimage_value).__name__}(ridge={best.ridge:g}) of bigkpca.preimages"
         )
+
+
+def _typed(spec: FitSpec, array: str | None) -> str:
+    """The other options of a cross-validation, where they are not the default, as `fit` takes them."""
+    given = {name: getattr(spec, name) for name in ("kernel", "seed", "size", "noise")}
+    default = FitSpec()
+    words = [f" --{name} {value}" for name, value in given.items() if value != getattr(default, name)]
+    return "".join([*words, " --standardize" * spec.standardize, f" --array {array}" if array else ""])
 
 
 def _number(text: str) -> int:

@@ -42,7 +42,7 @@ from bigkpca.passes import (
     sums_with,
 )
 from bigkpca.plan import Plan, plan_reconstruct, plan_transform
-from bigkpca.sources import Rows, ZarrRows, open_rows
+from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 from bigkpca.store_blocks import Stored
 
@@ -217,13 +217,13 @@ def _back(
 def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
     """Scores of a model, wherever they are. Raises SpecError for those of another width, or of another model where a
     feature store tells."""
+    _check_maker(model, scores)
     rows = open_rows(scores, array)
-    _check_maker(model, rows)
     check_width(rows.shape, model.components, rows.where)
     return rows
 
 
-def _check_maker(model: Model, scores: Rows) -> None:
+def _check_maker(model: Model, scores: Any) -> None:
     """Raise SpecError for scores in a feature store of another model, IncompleteError for one that is not finished."""
     path = _feature_store(scores)
     if path is None:
@@ -239,11 +239,16 @@ def _check_maker(model: Model, scores: Rows) -> None:
         )
 
 
-def _feature_store(scores: Rows) -> str | None:
-    """Where the feature store is that holds these scores, given as the store or as its array."""
-    if not isinstance(scores, ZarrRows):
+def _feature_store(scores: Any) -> str | None:
+    """Where the feature store is that holds these scores, given as a path to it or to its array, or as that array."""
+    root = getattr(getattr(scores, "store", None), "root", None)
+    if isinstance(scores, str | os.PathLike):
+        place = os.fspath(scores)
+    elif root is not None:
+        place = os.path.join(root, scores.path)
+    else:
         return None
-    places = scores.where, os.path.dirname(scores.where)
+    places = place, os.path.dirname(place)
     return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
 
 
