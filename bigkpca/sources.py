@@ -481,7 +481,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
     step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
     rest: Array | None = None
     for a in range(start, stop, step):
-        X = np.ascontiguousarray(rows.block(a, min(a + step, stop)))  # other layouts give other bits
+        X = rows.block(a, min(a + step, stop))
         check_finite(X, a, rows.where)
         if digest is not None:
             digest.update(little_endian(X))

@@ -59,7 +59,10 @@ def test_the_score_is_minus_the_mean_squared_error(way: Any, X: np.ndarray[Any, 
 
 
 @pytest.mark.parametrize("way", ["fixed-point", "ridge"])
-def test_with_noise_the_score_is_that_of_denoising(way: str, X: np.ndarray[Any, Any]) -> None:
+def test_with_noise_the_score_is_that_of_denoising(
+    way: str, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.scoring.tile_rows", lambda *_: 32)  # noise is that of a row, whatever its tile
     clean = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)
     noisy = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70, noise=3.0).fit(X)
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)

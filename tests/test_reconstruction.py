@@ -231,7 +231,7 @@ def test_stored_rows_are_the_same_bytes_everywhere(
     assert tree_bytes(tmp_path / "denoised.zarr") == tree_bytes(denoised)
 
 
-@pytest.mark.parametrize("way", ["mds", "ridge", "denoising"])
+@pytest.mark.parametrize("way", ["mds", "denoising"])
 def test_ways_back_are_the_same_bytes_everywhere(way: str, engine: Engine, dataset: str, tmp_path: Path) -> None:
     spec = FitSpec.checked(**OPTIONS | WAYS[way])
     for name, where in (("one.zarr", Engine(threads=1)), ("two.zarr", engine)):
@@ -758,7 +758,7 @@ def wide_rows(path: Path, n: int, d: int) -> Path:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
-    wide_rows(rows, 10_000, 500)
+    wide_rows(rows, 6000, 500)
     options = {"preimage": preimages.FixedPoint(iterations=3), "size": 400, "components": 20}
     fitted_model = bigkpca.fit(rows, model, **options)
     transformed = peak_bytes("transform", "-q", "--residual", model, rows, scores)
