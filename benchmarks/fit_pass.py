@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
 from bigkpca.blocks import tile_rows
-from bigkpca.choose import choose
+from bigkpca.choose import Room, choose
 from bigkpca.engine import Engine, Silent, open_engine, single_threaded_blas
 from bigkpca.passes import moments_of
 from bigkpca.sources import open_rows
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = open_rows(repeated_dataset(given.folder, given.rows))
     spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
     threads = Engine(threads=2)
-    chosen = choose(rows, spec, threads, Silent())
+    chosen = choose(rows, spec, Room(given.size), threads, Silent())
 
     def one_pass(engine: Engine) -> float:
         return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))

@@ -19,9 +19,9 @@ from bigkpca.pieces import PART_BYTES, check_square, parts, read_bytes, upper_sh
 from bigkpca.sources import DaskRows, Rows
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
-# Resident bytes of a process that has imported everything and computed nothing: 186 MB measured on Linux, and up to
-# 30 MB that thread pools and their heaps were seen to add.
-INTERPRETER_BYTES = 215_000_000
+# Resident bytes of a process that has imported everything and computed nothing: 232 MB on Linux where pandas and
+# pyarrow are installed, which scikit-learn then imports (158 MB where not), and what thread pools and their heaps add.
+INTERPRETER_BYTES = 245_000_000
 _DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
