@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigkpca import arrays, fitting, passes, pipeline, scoring, store_model
@@ -46,6 +47,11 @@ _FIELDS = {
 }
 # Kept as they are, since float32 holds their values exactly; all other integers become float64.
 _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
+
+
+def _has_rows(estimator: Any) -> bool:
+    """Whether there are rows to go back to, which a matrix of kernels does not have: scikit-learn's way to ask."""
+    return estimator.kernel not in ("precomputed", Precomputed())
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -234,6 +240,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         with open_engine() as engine:
             return passes.reconstruct_rows(rows, self.model_, passes.block_denoised, engine, Silent()).rows
 
+    @available_if(_has_rows)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def score(self, X: Any, y: None = None) -> float:
         """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
 
