@@ -42,7 +42,9 @@ def draw(found: dict[str, Rows], errors: dict[str, float], path: Path) -> None:
             axis.set_yticks([])
         shown = f"{name}\n{errors[name]:.3f}" if errors[name] else name
         line[0].set_ylabel(shown, rotation=0, ha="right", va="center", fontsize=9)
-    figure.subplots_adjust(left=1.6 / (0.55 * count + 1.9), right=0.995, top=0.99, bottom=0.01, wspace=0.06, hspace=0.06)
+    figure.subplots_adjust(
+        left=1.6 / (0.55 * count + 1.9), right=0.995, top=0.99, bottom=0.01, wspace=0.06, hspace=0.06
+    )
     figure.savefig(path, metadata={"Software": None})
 
 

@@ -13,7 +13,7 @@ from bigkpca.blocks import Block, split
 from bigkpca.choose import FOLDS, draw_sample, random_stream, sample_lengths
 from bigkpca.decoding import learned, with_decoder
 from bigkpca.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
-from bigkpca.errors import Array, NarrowKernelWarning, SpecError
+from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.scoring import preimage_error
@@ -107,25 +107,30 @@ def cross_validate(
         errors = [next(found) for _ in parts]
         for r, ridge in errors[0]:
             each = np.array([fold[r, ridge] for fold in errors])
-            settings.append(Setting(sigma, r, ridge, float(each.mean()), float(each.std(ddof=1) / np.sqrt(folds))))
+            spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
+            settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
     return CrossValidation(tuple(settings), len(X), folds)
 
 
 def _errors(X: Array, part: Block, spec: FitSpec, components: list[int]) -> dict[tuple[int, float | None], float]:
     """The error of each number of components and ridge, fitted outside a part and scored inside.
 
-    Numbers above the rank of a fit have the error of the rank: folds may differ in it.
+    Numbers above the rank of a fit have the error of the rank: folds may differ in it. Where scores are too much alike
+    to learn anything from, the error is infinite.
     """
     here = Engine(threads=1)
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
     held_out = ArrayRows(X[part.start : part.stop][:MOST_SCORED])
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here, Silent())
-    return {
-        (r, ridge): preimage_error(model_r, held_out, spec.noise, here, Silent())
-        for r in components
-        for ridge, model_r in _with_ways_back(model.leading(r), train, spec, here)
-    }
+    errors: dict[tuple[int, float | None], float] = {}
+    for r in components:
+        try:
+            for ridge, model_r in _with_ways_back(model.leading(r), train, spec, here):
+                errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent())
+        except DataError:
+            errors |= {(r, ridge): np.inf for ridge in RIDGES}
+    return errors
 
 
 def _with_ways_back(model: Model, train: Rows, spec: FitSpec, engine: Engine) -> Iterator[tuple[float | None, Model]]:

@@ -199,7 +199,7 @@ def _back(
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),
         "converged": ((), bool),
-        "iterations": ((), np.uint16),
+        "iterations": ((), np.uint32),
         "far": ((), bool),
     }
 
@@ -397,7 +397,7 @@ def _by_name(found: Preimages) -> dict[str, Array]:
     return {
         "x": found.rows,
         "converged": found.converged,
-        "iterations": found.iterations.astype(np.uint16),
+        "iterations": found.iterations.astype(np.uint32),
         "far": found.far,
     }
 

@@ -134,7 +134,8 @@ def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         "arrays",
     )
     certificate = Certificate(**about["certificate"], **_prefixed("certificate_", arrays))
-    decoder = about["decoder"] and preimages.decoder_from_parts(about["decoder"], _prefixed("decoder_", arrays))
+    kept = about.get("decoder")  # models of before pre-images have none
+    decoder = kept and preimages.decoder_from_parts(kept, _prefixed("decoder_", arrays))
     provenance = {key: about[key] for key in about if key not in own}
     return Model(features, solution, moments, certificate, provenance, decoder)
 

@@ -325,3 +325,12 @@ def test_few_rows_are_refused(tmp_path: Path, X: np.ndarray[Any, Any]) -> None:
     result = run("sigma", tmp_path / "few.npy", "--cv", "-q")
     assert result.exit_code == 2
     assert "too few for 3 folds" in result.stderr
+
+
+def test_settings_from_which_nothing_can_be_learned_lose(X: np.ndarray[Any, Any]) -> None:
+    spec = FitSpec.checked(preimage="denoising", noise=40.0, size=50)
+    found = cross_validate(ArrayRows(X), spec, ONE, sigmas=(3.0, 100.0), components=(5,))
+    lost = [setting.error for setting in found.settings if setting.sigma == 3.0]
+    assert lost == [np.inf] * len(RIDGES)
+    assert found.best.sigma == 100.0
+    assert np.isfinite(found.best.error)

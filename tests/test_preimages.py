@@ -10,7 +10,8 @@ import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import DataError, SpecError
+from bigkpca import KernelPCA
+from bigkpca.errors import DataError, NarrowKernelWarning, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.kernels import (
@@ -997,3 +998,14 @@ def test_empty_sums_add_nothing():
     assert empty.count == 0
     assert empty + full is full
     assert full + empty is full
+
+
+@pytest.mark.parametrize(("noise", "named"), [(1.0, "with noise of 1 "), (100.0, "with noise of 100 ")])
+def test_noise_that_drowns_the_kernel_is_named(noise, named):
+    X = np.random.default_rng(0).normal(size=(300, 20))
+    spec = {"n_components": 5, "sigma": 0.7, "size": 60, "preimage": "denoising", "noise": noise, "random_state": 0}
+    with (
+        pytest.warns(NarrowKernelWarning),
+        pytest.raises(DataError, match=f"{named}are too much alike .* larger sigma"),
+    ):
+        KernelPCA(**spec).fit(X)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Gaussian, Kernel
@@ -80,10 +80,20 @@ def kernel_training(
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))
     T = scored.sample(fitted, rows[chosen])
+    if len(np.unique(T, axis=0)) <= len(T) // 2:
+        raise DataError(_too_alike(noise))
     sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
     shift = Gaussian(sigma)(T, T).mean(axis=0)
     row_shift = fitted.features.shifted(rows[chosen]).mean(axis=0, dtype=np.float64)
     return KernelTraining(scored, T, sigma, shift, row_shift, ridge)
+
+
+def _too_alike(noise: Noise | None) -> str:
+    what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
+    return (
+        f"scores {what} are too much alike to learn rows from: most have no kernel value with any landmark, as the "
+        "kernel is too narrow for them; take a larger sigma" + ("" if noise is None else ", or less noise")
+    )
 
 
 @dataclass(frozen=True)
@@ -113,5 +123,8 @@ class KernelTraining:
 
     def decoder(self, sums: Regression) -> KernelDecoder:
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
-        weights = sums.weights(penalty, _TOLERANCE)
+        try:
+            weights = sums.weights(penalty, _TOLERANCE)
+        except np.linalg.LinAlgError:
+            raise DataError(_too_alike(self.scored.noise)) from None
         return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
