@@ -20,7 +20,7 @@ WAYS = ("linear", "mds", "fixed-point", "ridge", "denoising")
 def strips(train: Rows, clean: Rows) -> dict[str, Rows]:
     """Rows of pictures by name, one picture for each row of `clean`."""
     noisy = (clean + NOISE * np.random.default_rng(0).standard_normal(clean.shape)).astype(np.float32)
-    pca = PCA(64).fit(train)
+    pca = PCA(64, svd_solver="full").fit(train)
     found = {"original": clean, "noisy": noisy, "PCA": pca.inverse_transform(pca.transform(noisy))}
     for way in WAYS:
         fit = KernelPCA(COMPONENTS, sigma=SIGMA, size=SIZE, preimage=way, noise=NOISE, random_state=0).fit(train)
