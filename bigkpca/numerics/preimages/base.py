@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError, check_finite
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
@@ -115,13 +115,6 @@ def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, m
         return replace(found, rows=(rows + features.offset).astype(features.dtype))
 
     return reconstruct
-
-
-def check_scores(Y: Array, components: int, first_row: int, where: str) -> None:
-    """Raise SpecError unless scores Y (b, r) are as wide as a model has components, DataError for NaN and infinity;
-    `first_row` is the number of the first of them."""
-    check_width(Y.shape, components, where)
-    check_finite(Y, first_row, where)
 
 
 def check_width(shape: tuple[int, ...], components: int, where: str) -> None:
