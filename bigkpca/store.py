@@ -91,6 +91,25 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
     return zarr.open_group(os.path.abspath(path), mode=mode)
 
 
+def open_values(path: str, name: str | None = None) -> Any:
+    """The array of one value a row at `path`, or of that name in the group there, unread.
+
+    Raises SpecError where there is none.
+    """
+    try:
+        node = zarr.open(os.path.abspath(path), mode="r")
+    except Exception as error:  # zarr raises several kinds for folders that hold no node
+        raise SpecError(f"{path} is not a Zarr array or group") from error
+    if isinstance(node, zarr.Group):
+        held = sorted(key for key, _ in node.arrays())
+        if name not in held:
+            raise SpecError(f"{path} holds no array {name!r}, but {held}")
+        node = node[name]
+    if len(node.shape) != 1:
+        raise SpecError(f"{node.path or path} has shape {node.shape}: one value for each row is needed")
+    return node
+
+
 def describe(path: str) -> dict[str, Any] | None:
     """The `bigkpca` attribute of the group at `path`, None if there is no such group."""
     try:
