@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _VARIABLES = {_INK: "ink", _FAINT: "faint", _PAPER: "paper", _ACCENT: "accent", 
 PALETTE = (
     "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadb",
 )  # fmt: skip
-_STYLE = {
+_STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.size": 10,
     "axes.edgecolor": _FAINT,
@@ -65,10 +65,10 @@ class Drawing:
 
 @contextmanager
 def _axes(width: float = 5.2, height: float = 3.4) -> Iterator[tuple[Figure, Axes]]:
-    import matplotlib as mpl
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE, "backend": mpl.rcParams["backend"]}):
+    with style.context(["default", _STYLE]):  # not as a user's own settings are
         figure = Figure(figsize=(width, height))
         yield figure, figure.add_subplot()
 
@@ -125,7 +125,9 @@ def cumulative(model: Model) -> Drawing:
         axes.fill_between(x, np.concatenate([[0], total]), step=None, color=_ACCENT, alpha=0.3, linewidth=0)
         axes.plot(x, np.concatenate([[0], total]), color=_ACCENT)
         axes.annotate(f"{total[-1]:.1f} %", (x[-1], total[-1]), (-4, 6), textcoords="offset points", ha="right")
-        axes.set(xlabel="components", ylabel="variance together, %", xlim=(0, x[-1]), ylim=(0, min(112, 1.2 * total[-1])))
+        axes.set(
+            xlabel="components", ylabel="variance together, %", xlim=(0, x[-1]), ylim=(0, min(112, 1.2 * total[-1]))
+        )
         return _drawing(figure, "cumulative", alt)
 
 
@@ -153,7 +155,8 @@ def trust(model: Model) -> Drawing | None:
             axes.axhline(border, color=_INK, linewidth=0.8, linestyle="--")
         axes.set(xlabel="component", ylabel=what, ylim=(None, 2 * max(values.max(), borders[1])))
         axes.legend(loc="lower right", ncols=3)
-        alt = f"Trust of {len(x)} components: {', '.join(counts)}; {what} between {values.min():.2g} and {values.max():.2g}."
+        span = f"{what} between {values.min():.2g} and {values.max():.2g}"
+        alt = f"Trust of {len(x)} components: {', '.join(counts)}; {span}."
         return _drawing(figure, "trust", alt)
 
 
@@ -217,12 +220,12 @@ def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
         most.remove()
     colors[:, 3] = 0.25 + 0.75 * np.log1p(counts) / np.log1p(counts.max())
     bins.set_array(None)
-    bins.set_facecolor(colors)
+    bins.set_facecolor(colors.tolist())
     bins.set_edgecolor("none")
 
 
-def _most_frequent(codes: Array) -> int:
-    return int(np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
+def _most_frequent(codes: Any) -> float:
+    return float(np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
 
 
 def _legend(axes: Axes, names: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -163,15 +164,13 @@ def _dataset(path: str | None) -> Mapping[str, Any] | None:
 def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int, numbers: Array) -> Labels | None:
     """The labels as given, or else `y` beside the rows."""
     if given is None:
-        if source is None or not os.path.isdir(os.path.join(source, "y")) or _dataset(source) is None:
+        if source is None or _dataset(source) is None or not os.path.isdir(os.path.join(source, "y")):
             return None
-        values, where = store.open_values(source, "y"), source
-        if len(values) < total:
-            return None
-        return _named(_values(values, numbers), where)
+        # Rows may have been added since: those of before keep their places.
+        return _named(_values(store.open_values(source, "y"), numbers), source)
     values, where = _open_labels(os.fspath(given), source)
     if values.shape != (total,):
-        held = f"{len(values):,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
+        held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
     return _named(_values(values, numbers), where)
 
@@ -211,6 +210,6 @@ def _named(values: Array, where: str) -> Labels:
 
 def _bands(values: Array) -> Labels:
     edges = np.quantile(values, np.linspace(0, 1, 6))
-    names = [f"{low:.3g} to {high:.3g}" for low, high in zip(edges, edges[1:], strict=False)]
+    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
     return Labels(np.array(names)[band], tuple(dict.fromkeys(names)))

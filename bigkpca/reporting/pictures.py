@@ -71,5 +71,5 @@ def _data_uri(image: Array) -> str:
     from matplotlib.image import imsave
 
     file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(image), format="png", metadata={"Software": None})
+    imsave(file, np.ascontiguousarray(image), format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -91,12 +91,12 @@ def ends(values: Array, labels: Labels) -> tuple[str, str]:
     return labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
 
 
-def provenance(model: Model, facts: dict[str, Any]) -> dict[str, str]:
-    """What was fitted and how, as lines of a table."""
+def provenance(model: Model, facts: dict[str, Any], written_by: str) -> dict[str, str]:
+    """What was fitted and how, as lines of a table; `written_by` is the version that wrote the model."""
     identity, kernel = model.provenance["identity"], dict(facts["kernel"])
     name = kernel.pop("name")
     parameters = ", ".join(f"{key} {_short(value)}" for key, value in kernel.items())
-    lines = {
+    return {
         "method": facts["method"],
         "kernel": f"{name} ({parameters})" if parameters else name,
         "landmarks" if "landmarks" in facts else "random features": f"{model.features.size:,}",
@@ -107,9 +107,10 @@ def provenance(model: Model, facts: dict[str, Any]) -> dict[str, str]:
         "stamp of the data": str(identity["stamp"]),
         "precision": facts["dtype"],
         "seed": str(facts["seed"]),
+        "rows added later": f"{sum(more['shape'][0] for more in model.provenance.get('added', [])):,}",
+        "written by": f"bigkpca {written_by}",
         "digest of the model": facts["digest"],
     }
-    return lines
 
 
 def _short(value: Any) -> str:
