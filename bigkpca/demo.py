@@ -34,8 +34,8 @@ class Demonstration:
 
 
 def demonstrate(folder: Path, progress: Progress) -> Demonstration:
-    """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report where
-    its extra is installed."""
+    """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report
+    where its extra is installed."""
     folder.mkdir(parents=True, exist_ok=True)
     raw, dataset, model_path, scores_path = (
         str(folder / name) for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")
@@ -61,10 +61,11 @@ def demonstrate(folder: Path, progress: Progress) -> Demonstration:
     paths = {"dataset": dataset, "model": model_path, "scores": scores_path}
     if installed():
         page = str(folder / "report.html")
-        drawn = timed(
-            "report", lambda: report(model_path, page, scores=scores_path, image_shape=(8, 8), overwrite=True)
-        )
-        paths["report"] = drawn
+
+        def drawn() -> str:
+            return report(model_path, page, scores=scores_path, image_shape=(8, 8), overwrite=True, progress=progress)
+
+        paths["report"] = timed("report", drawn)
     return Demonstration(
         model=model,
         seconds=seconds,

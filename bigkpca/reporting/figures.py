@@ -33,7 +33,7 @@ PALETTE = (
 )  # fmt: skip
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
-    "font.size": 10,
+    "font.size": 11,
     "axes.edgecolor": _FAINT,
     "axes.labelcolor": _INK,
     "axes.spines.top": False,
@@ -50,8 +50,9 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
+_WIDTH = 4.8  # inches of which the page makes as many as there is room for
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
-_MOST_POINTS = 1500  # above which a scatter becomes a density
+MOST_POINTS = 1500  # above which a scatter becomes a density
 _MOST_COMPONENTS = 60
 
 
@@ -64,12 +65,12 @@ class Drawing:
 
 
 @contextmanager
-def _axes(width: float = 5.2, height: float = 3.4) -> Iterator[tuple[Figure, Axes]]:
+def _axes(height: float = 3.2) -> Iterator[tuple[Figure, Axes]]:
     from matplotlib import style
     from matplotlib.figure import Figure
 
     with style.context(["default", _STYLE]):  # not as a user's own settings are
-        figure = Figure(figsize=(width, height))
+        figure = Figure(figsize=(_WIDTH, height))
         yield figure, figure.add_subplot()
 
 
@@ -98,18 +99,18 @@ def spectrum(model: Model) -> Drawing:
     shares = 100 * model.solution.explained_variance_ratio[:_MOST_COMPONENTS]
     x = np.arange(1, len(shares) + 1)
     low, high = certificate.explained_variance_ratio_lower, certificate.explained_variance_ratio_upper
-    alt = f"Share of variance of {len(x)} components, from {shares[0]:.3g} % down to {shares[-1]:.3g} %."
+    alt = f"Share of variance of {len(x)} components, from {shares[0]:.3g}% down to {shares[-1]:.3g}%."
     with _axes() as (figure, axes):
         axes.set_yscale("log")
         if low is not None and high is not None:
             bottom, top = 100 * low[: len(x)], 100 * high[: len(x)]
-            floor = shares[shares > 0].min() / 3
+            floor = shares[shares > 0].min() / 2
             axes.bar(x, top - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=_ACCENT, alpha=0.3,
                      label="proven range")  # fmt: skip
-            alt += f" Proven: the first is between {bottom[0]:.3g} % and {top[0]:.3g} %."
+            alt += f" Proven: the first is between {bottom[0]:.3g}% and {top[0]:.3g}%."
         label = "this model" if high is not None else "this model, proven at least" if low is not None else "estimate"
         axes.plot(x, shares, "o", color=_INK, markersize=3.5, label=label)
-        axes.set(xlabel="component", ylabel="share of variance, %")
+        axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
         _plain_ticks(axes)
         axes.legend(loc="upper right")
         return _drawing(figure, "spectrum", alt)
@@ -119,12 +120,12 @@ def cumulative(model: Model) -> Drawing:
     """Share of variance of the leading components together."""
     total = 100 * np.cumsum(model.solution.explained_variance_ratio)
     half = int(np.searchsorted(total, total[-1] / 2)) + 1
-    alt = f"All {len(total)} components hold {total[-1]:.1f} % of the variance; the first {half} hold half of that."
+    alt = f"All {len(total)} components hold {total[-1]:.1f}% of the variance; the first {half} hold half of that."
     with _axes() as (figure, axes):
         x = np.arange(len(total) + 1)
         axes.fill_between(x, np.concatenate([[0], total]), step=None, color=_ACCENT, alpha=0.3, linewidth=0)
         axes.plot(x, np.concatenate([[0], total]), color=_ACCENT)
-        axes.annotate(f"{total[-1]:.1f} %", (x[-1], total[-1]), (-4, 6), textcoords="offset points", ha="right")
+        axes.annotate(f"{total[-1]:.1f}%", (x[-1], total[-1]), (-4, 6), textcoords="offset points", ha="right")
         axes.set(
             xlabel="components", ylabel="variance together, %", xlim=(0, x[-1]), ylim=(0, min(112, 1.2 * total[-1]))
         )
@@ -166,14 +167,14 @@ def learning_curve(model: Model) -> Drawing | None:
     if curve is None:
         return None
     numbers, errors = curve[:, 0].astype(int), 100 * curve[:, 1]
-    pairs = ", ".join(f"{error:.1f} % with {number:,}" for number, error in zip(numbers, errors, strict=True))
+    pairs = ", ".join(f"{error:.1f}% with {number:,}" for number, error in zip(numbers, errors, strict=True))
     with _axes() as (figure, axes):
         axes.set_xscale("log", base=2)
         axes.plot(numbers, errors, "-", color=_ACCENT)
         axes.plot(numbers[:-1], errors[:-1], "o", color=_ACCENT, markerfacecolor=_PAPER, label="with fewer landmarks")
         axes.plot(numbers[-1:], errors[-1:], "o", color=_ACCENT, label="this model, proven")
         for number, error in zip(numbers, errors, strict=True):
-            axes.annotate(f"{error:.1f} %", (number, error), (4, 5), textcoords="offset points")
+            axes.annotate(f"{error:.1f}%", (number, error), (4, 5), textcoords="offset points")
         axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max()))
         axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
         axes.minorticks_off()
@@ -189,8 +190,8 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
     spans = [f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in ((first, x), (second, y))]
     alt = f"{len(x):,} rows: {', '.join(spans)}."
     codes = None if labels is None else np.array([labels.names.index(word) for word in labels.words])
-    with _axes(5.2, 4.4) as (figure, axes):
-        if len(x) > _MOST_POINTS:
+    with _axes(4.3) as (figure, axes):
+        if len(x) > MOST_POINTS:
             _density(axes, x, y, codes)
         else:
             axes.scatter(x, y, s=10, color=_ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
@@ -231,15 +232,19 @@ def _most_frequent(codes: Any) -> float:
 def _legend(axes: Axes, names: tuple[str, ...]) -> None:
     from matplotlib.lines import Line2D
 
-    marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in range(len(names))]
-    axes.legend(marks, names, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, handletextpad=0.1)
+    columns = 5 if max(map(len, names)) < 8 else 2
+    # A legend is filled column by column; people read line by line.
+    order = [i for column in range(columns) for i in range(column, len(names), columns)]
+    marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18)}
+    axes.legend(marks, [names[i] for i in order], ncols=columns, handletextpad=0.1, **place)
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:
     """How often values occur, with their median and the value that one in a hundred exceeds."""
     median, rare = np.quantile(values, [0.5, 0.99])
-    with _axes(5.2, 3) as (figure, axes):
-        axes.hist(values, bins=60, color=_ACCENT, alpha=0.6)
+    with _axes(2.8) as (figure, axes):
+        axes.hist(values, bins=60, histtype="stepfilled", color=_ACCENT, alpha=0.6)
         for value, word in ((median, "median"), (rare, "99 %")):
             axes.axvline(value, color=_INK, linewidth=0.8, linestyle="--")
             axes.annotate(word, (value, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points")

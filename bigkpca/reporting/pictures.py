@@ -41,10 +41,8 @@ class Frame:
         """Rows (m, d) side by side, one line of pictures below the other, as a data URI."""
         pictures = [np.pad(self.pictures(rows), ((0, 0), (0, _GAP), (0, _GAP), (0, 0))) for rows in lines]
         image = np.concatenate([np.concatenate(list(line), axis=1) for line in pictures])
-        transparent = np.zeros((_GAP, _GAP))  # the gaps take the colour of the page
-        seen = np.pad(np.full(self.pictures(lines[0][:1]).shape[1:3], 255), ((0, _GAP), (0, _GAP)))
-        seen[-_GAP:, -_GAP:] = transparent
-        alpha = np.tile(seen, (len(lines), len(lines[0])))[..., None].astype(np.uint8)
+        seen = np.pad(np.full(self.pictures(lines[0][:1]).shape[1:3], 255, np.uint8), ((0, _GAP), (0, _GAP)))
+        alpha = np.tile(seen, (len(lines), len(lines[0])))[..., None]  # gaps take the colour of the page
         return _data_uri(np.concatenate([image, alpha], axis=2)[:-_GAP, :-_GAP])
 
 

@@ -109,8 +109,11 @@ def maps(model: Model, looked: Looked) -> Section | None:
     text = f"Scores of {every} {looked.total:,} rows" + (
         ", in 64 stretches spread evenly over them." if len(Y) < looked.total else "."
     )
-    if looked.labels is not None and len(Y) > 0:
-        text += " Where rows are many, a hexagon has the colour of its most frequent label; names stand at the middles."
+    if len(Y) > figures.MOST_POINTS:
+        text += " The stronger a hexagon, the more rows it holds"
+        text += ", and its colour is that of its most frequent label." if looked.labels else "."
+    if looked.labels is not None:
+        text += " The names of labels stand at their middles."
     return Section("What did it find?", text, tuple(cards))
 
 
@@ -135,7 +138,7 @@ def _component(model: Model, looked: Looked, frame: Frame | None, j: int, walk: 
         extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
         if looked.labels is not None and len(looked.labels.names) > 1:
             explained = words.explained_by_labels(y[:, None], looked.labels)[0]
-            text = f"Labels explain {explained:.0%} of it, from {' to '.join(words.ends(y, looked.labels))}."
+            text = f"Labels explain {explained:.0%} of it, {words.ends(y, looked.labels)}."
         if frame and looked.rows is not None:
             pictures += [_row_pictures(looked, frame, f"{word} scores", at) for word, at in extremes.items()]
         else:

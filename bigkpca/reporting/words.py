@@ -70,7 +70,7 @@ def findings(model: Model, looked: Looked) -> str:
     best = int(explained.argmax())
     return text + (
         f" Component {best + 1} tells the labels apart best: they explain {explained[best]:.0%} of it, "
-        f"from {' to '.join(ends(looked.scores[:, best], looked.labels))}."
+        f"{ends(looked.scores[:, best], looked.labels)}."
     )
 
 
@@ -85,10 +85,11 @@ def explained_by_labels(scores: Array, labels: Labels) -> Array:
     return np.divide(between, total, out=np.zeros_like(between), where=total > 0)
 
 
-def ends(values: Array, labels: Labels) -> tuple[str, str]:
-    """The labels of the smallest and the largest mean of values (m,)."""
+def ends(values: Array, labels: Labels) -> str:
+    """Which labels have the smallest and the largest mean of values (m,)."""
     means = [values[labels.words == name].mean() for name in labels.names]
-    return labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
+    low, high = labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
+    return f"with {low} at the low end and {high} at the high one"
 
 
 def provenance(model: Model, facts: dict[str, Any], written_by: str) -> dict[str, str]:
@@ -96,6 +97,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str) -> dict[str
     identity, kernel = model.provenance["identity"], dict(facts["kernel"])
     name = kernel.pop("name")
     parameters = ", ".join(f"{key} {_short(value)}" for key, value in kernel.items())
+    added = sum(more["shape"][0] for more in model.provenance.get("added", []))
     return {
         "method": facts["method"],
         "kernel": f"{name} ({parameters})" if parameters else name,
@@ -107,7 +109,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str) -> dict[str
         "stamp of the data": str(identity["stamp"]),
         "precision": facts["dtype"],
         "seed": str(facts["seed"]),
-        "rows added later": f"{sum(more['shape'][0] for more in model.provenance.get('added', [])):,}",
+        **({"rows added later": f"{added:,}"} if added else {}),
         "written by": f"bigkpca {written_by}",
         "digest of the model": facts["digest"],
     }
