@@ -52,7 +52,7 @@ _STYLE: dict[str, Any] = {
 }
 _WIDTH = 4.8  # inches of which the page makes as many as there is room for
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
-MOST_POINTS = 1500  # above which a scatter becomes a density
+MOST_POINTS = 2000  # above which a scatter becomes a density
 _MOST_COMPONENTS = 60
 
 
