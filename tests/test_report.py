@@ -308,15 +308,17 @@ def test_pictures_show_rows() -> None:
     rows = np.array([[0, 5, 10, 0, 0, 0], [10, 10, 10, 20, -5, 0]])
     uri = frame.strip(rows, rows[::-1])
     image = imread(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,"))))
-    assert image.shape == (2 + 1 + 2, 3 + 1 + 3, 4)
-    np.testing.assert_allclose(image[:2, :3, 0], np.array([[0, 0.5, 1], [0, 0, 0]]), atol=1 / 255)
-    np.testing.assert_allclose(image[3:, :3, 0], np.array([[1, 1, 1], [1, 0, 0]]), atol=1 / 255)
-    assert image[2, 0, 3] == 0  # a gap
+    assert image.shape == (16 + 1 + 16, 24 + 1 + 24, 4)
+    np.testing.assert_allclose(image[:16:8, :24:8, 0], np.array([[0, 0.5, 1], [0, 0, 0]]), atol=1 / 255)
+    np.testing.assert_allclose(image[17::8, :24:8, 0], np.array([[1, 1, 1], [1, 0, 0]]), atol=1 / 255)
+    assert image[16, 0, 3] == 0  # a gap
     assert image[0, 0, 3] == 1
     large = pictures.Frame((200, 100, 3), 0, 1)
     assert large.pictures(np.zeros((1, 60_000))).shape == (1, 67, 34, 3)
     flat = pictures.Frame.of((1, 2), np.full((4, 2), 3.0))
     assert (flat.black, flat.white) == (3, 4)
+    sparse = pictures.Frame.of((1, 2), np.eye(1, 100_000).reshape(-1, 2))
+    assert (sparse.black, sparse.white) == (0, 1)
 
 
 def test_labels_explain_what_they_explain() -> None:

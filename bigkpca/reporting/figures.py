@@ -112,6 +112,7 @@ def spectrum(model: Model) -> Drawing:
         axes.plot(x, shares, "o", color=_INK, markersize=3.5, label=label)
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
         _plain_ticks(axes)
+        _whole_ticks(axes)
         axes.legend(loc="upper right")
         return _drawing(figure, "spectrum", alt)
 
@@ -125,6 +126,7 @@ def cumulative(model: Model) -> Drawing:
         x = np.arange(len(total) + 1)
         axes.fill_between(x, np.concatenate([[0], total]), step=None, color=_ACCENT, alpha=0.3, linewidth=0)
         axes.plot(x, np.concatenate([[0], total]), color=_ACCENT)
+        _whole_ticks(axes)
         axes.annotate(f"{total[-1]:.1f}%", (x[-1], total[-1]), (-4, 6), textcoords="offset points", ha="right")
         axes.set(
             xlabel="components", ylabel="variance together, %", xlim=(0, x[-1]), ylim=(0, min(112, 1.2 * total[-1]))
@@ -154,6 +156,7 @@ def trust(model: Model) -> Drawing | None:
                 axes.plot(x[here], values[here], _MARKS[word], color=color, markersize=5, label=word)
         for border in borders:
             axes.axhline(border, color=_INK, linewidth=0.8, linestyle="--")
+        _whole_ticks(axes)
         axes.set(xlabel="component", ylabel=what, ylim=(None, 2 * max(values.max(), borders[1])))
         axes.legend(loc="lower right", ncols=3)
         span = f"{what} between {values.min():.2g} and {values.max():.2g}"
@@ -200,7 +203,7 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
             middles = {name: (x[codes == i], y[codes == i]) for i, name in enumerate(labels.names)}
             for word, (xs, ys) in middles.items():
                 axes.text(float(np.median(xs)), float(np.median(ys)), word, ha="center", va="center", fontweight="bold",
-                          bbox={"boxstyle": "round,pad=0.15", "fc": _PAPER, "ec": "none", "alpha": 0.75})  # fmt: skip
+                          bbox={"boxstyle": "round,pad=0.15", "fc": _PAPER, "ec": "none", "alpha": 0.85})  # fmt: skip
             alt += " Middles: " + "; ".join(
                 f"{word} at {np.median(xs):.2g}, {np.median(ys):.2g}" for word, (xs, ys) in middles.items()
             ) + "."  # fmt: skip
@@ -236,8 +239,8 @@ def _legend(axes: Axes, names: tuple[str, ...]) -> None:
     # A legend is filled column by column; people read line by line.
     order = [i for column in range(columns) for i in range(column, len(names), columns)]
     marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18)}
-    axes.legend(marks, [names[i] for i in order], ncols=columns, handletextpad=0.1, **place)
+    words = [names[i] for i in order]
+    axes.legend(marks, words, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns, handletextpad=0.1)
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:
@@ -254,7 +257,14 @@ def histogram(values: Array, name: str, xlabel: str) -> Drawing:
 
 
 def _plain_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _whole_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))

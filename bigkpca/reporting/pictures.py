@@ -13,6 +13,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 
 _MOST_SIDE = 96  # pixels of a picture: larger ones are thinned out, so that the page stays small
+_LEAST_SIDE = 24  # smaller ones are repeated, so that the gaps between them are narrow
 _GAP = 1
 
 
@@ -26,15 +27,19 @@ class Frame:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], rows: Array) -> Frame:
-        """The frame in which these rows (m, d) use the whole range, but for the outermost hundredths."""
-        black, white = (0, 255) if rows.dtype == np.uint8 else np.percentile(rows, [1, 99]).tolist()
+        """The frame in which these rows (m, d) use the whole range, but for the outermost thousandths."""
+        black, white = np.percentile(rows, [0.1, 99.9]).tolist()
+        if white == black:  # nearly all values are the same
+            black, white = float(rows.min()), float(rows.max())
         return cls(shape, black, white if white > black else black + 1)
 
     def pictures(self, rows: Array) -> Array:
         """(m, h, w, 3), uint8."""
         scaled = np.clip((rows.astype(np.float64) - self.black) / (self.white - self.black), 0, 1)
-        step = max(1, math.ceil(max(self.shape[:2]) / _MOST_SIDE))
+        side = max(self.shape[:2])
+        step, times = max(1, math.ceil(side / _MOST_SIDE)), max(1, _LEAST_SIDE // side)
         found = (scaled * 255).round().astype(np.uint8).reshape(len(rows), *self.shape[:2], -1)[:, ::step, ::step]
+        found = found.repeat(times, axis=1).repeat(times, axis=2)
         return np.broadcast_to(found, (*found.shape[:3], 3))
 
     def strip(self, *lines: Array) -> str:

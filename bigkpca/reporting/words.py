@@ -22,7 +22,8 @@ def verdict(model: Model) -> str:
     elif trust is None:
         parts = ["Nothing is known of how far its components can be trusted: fit with a larger size to find out."]
     else:
-        parts = [_trusted(trustworthy(trust), r) + f" ({_counts(trust)})."]
+        known = "estimated" if certificate.residuals is None else "from residuals"
+        parts = [f"{_trusted(trustworthy(trust), r)}. Trust: {_counts(trust)} ({known})."]
     return " ".join([*parts, *_shares(model)])
 
 
