@@ -222,7 +222,7 @@ def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
         most = axes.hexbin(x, y, C=codes, gridsize=45, reduce_C_function=_most_frequent)
         colors = to_rgba_array([PALETTE[int(code)] for code in np.asarray(most.get_array())])
         most.remove()
-    colors[:, 3] = 0.25 + 0.75 * np.log1p(counts) / np.log1p(counts.max())
+    colors[:, 3] = 0.4 + 0.6 * np.log1p(counts) / np.log1p(counts.max())
     bins.set_array(None)
     bins.set_facecolor(colors.tolist())
     bins.set_edgecolor("none")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca import store, store_blocks
+from bigkpca.blocks import tile_rows
 from bigkpca.engine import Progress, single_threaded_blas
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.numerics.model import Model
@@ -21,6 +22,7 @@ from bigkpca.sources import Rows, open_rows, take
 _MOST_SCORES = 65_536
 _MOST_PROJECTED = 20_000
 _MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, also for models that keep all their rows
+_MOST_BYTES = 64_000_000  # of scores in memory
 _STRETCHES = 64
 
 
@@ -68,9 +70,10 @@ def look(
         if labels is not None:
             raise SpecError("labels need rows to belong to, and there are none: " + notes[0] + "; give their scores")
         return Looked(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
+    room = _MOST_BYTES // (8 * model.components)
     if opened is not None:
         total = opened.shape[0]
-        numbers = spread(total, _MOST_SCORES)
+        numbers = spread(total, min(_MOST_SCORES, room))
         found = take(opened, numbers).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
@@ -79,7 +82,7 @@ def look(
         assert rows is not None
         total = rows.shape[0]
         affordable = int(_MOST_PRODUCTS / (model.features.size * model.columns))
-        numbers = spread(total, min(_MOST_PROJECTED, max(1000, affordable)))
+        numbers = spread(total, min(_MOST_PROJECTED, room, max(1000, affordable)))
         found = _projected(model, rows, numbers, progress)
     return Looked(
         total=total,
@@ -125,7 +128,8 @@ def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[
 
 
 def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> Array:
-    step, found = 1024, []
+    step = tile_rows(model.columns, model.features.size, 8)
+    found: list[Array] = []
     progress.start("projecting", len(numbers))
     try:
         with single_threaded_blas:
