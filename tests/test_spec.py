@@ -33,6 +33,8 @@ def test_defaults():
         "refine": 0,
         "residual_tol": 0.01,
         "tol": None,
+        "preimage": "fixed-point",
+        "noise": None,
         "seed": 0,
         "block_rows": None,
     }
