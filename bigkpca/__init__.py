@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bigkpca.estimator import KernelPCA
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
     from bigkpca.pipeline import denoise, evaluate, fit, reconstruct, transform
+    from bigkpca.reporting import report
     from bigkpca.store_model import load_model as load
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
@@ -35,6 +36,7 @@ _PUBLIC = {
     "preimages": ("bigkpca.numerics.preimages", None),
     "reconstruct": ("bigkpca.pipeline", "reconstruct"),
     "load": ("bigkpca.store_model", "load_model"),
+    "report": ("bigkpca.reporting", "report"),
     "transform": ("bigkpca.pipeline", "transform"),
 }
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "methods",
     "preimages",
     "reconstruct",
+    "report",
     "transform",
 ]
 

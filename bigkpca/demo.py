@@ -1,4 +1,4 @@
-"""The whole story on real digits: ingest, fit, transform, and what came of it."""
+"""The whole story on real digits: ingest, fit, transform, report, and what came of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bigkpca.engine import Progress
 from bigkpca.errors import Array
 from bigkpca.ingest import ingest
 from bigkpca.numerics.model import Model
+from bigkpca.reporting import installed, report
 
 T = TypeVar("T")
 
@@ -33,7 +34,8 @@ class Demonstration:
 
 
 def demonstrate(folder: Path, progress: Progress) -> Demonstration:
-    """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components and transform."""
+    """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report
+    where its extra is installed."""
     folder.mkdir(parents=True, exist_ok=True)
     raw, dataset, model_path, scores_path = (
         str(folder / name) for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")
@@ -56,10 +58,18 @@ def demonstrate(folder: Path, progress: Progress) -> Demonstration:
     timed("ingest", ingested)
     model = timed("fit", lambda: pipeline.fit(dataset, model_path, components=20, seed=0, progress=progress))
     scores = timed("transform", lambda: pipeline.transform(model_path, dataset, scores_path, progress=progress))
+    paths = {"dataset": dataset, "model": model_path, "scores": scores_path}
+    if installed():
+        page = str(folder / "report.html")
+
+        def drawn() -> str:
+            return report(model_path, page, scores=scores_path, image_shape=(8, 8), overwrite=True, progress=progress)
+
+        paths["report"] = timed("report", drawn)
     return Demonstration(
         model=model,
         seconds=seconds,
-        paths={"dataset": dataset, "model": model_path, "scores": scores_path},
+        paths=paths,
         accuracy_scores=_nearest_centroid_accuracy(np.asarray(scores[:]), digits.target),
         accuracy_pixels=_nearest_centroid_accuracy(pixels, digits.target),
     )

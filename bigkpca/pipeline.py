@@ -225,7 +225,7 @@ def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
 
 def _check_maker(model: Model, scores: Any) -> None:
     """Raise SpecError for scores in a feature store of another model, IncompleteError for one that is not finished."""
-    path = _feature_store(scores)
+    path = feature_store(scores)
     if path is None:
         return
     manifest = store_blocks.read_manifest(path)
@@ -239,7 +239,7 @@ def _check_maker(model: Model, scores: Any) -> None:
         )
 
 
-def _feature_store(scores: Any) -> str | None:
+def feature_store(scores: Any) -> str | None:
     """Where the feature store is that holds these scores, given as a path to it or to its array, or as that array."""
     root = getattr(getattr(scores, "store", None), "root", None)
     if isinstance(scores, str | os.PathLike):

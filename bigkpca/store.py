@@ -91,6 +91,26 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
     return zarr.open_group(os.path.abspath(path), mode=mode)
 
 
+def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
+    """The array of one value a row at `path`, or of that name in the group there, unread.
+
+    Raises SpecError where there is none.
+    """
+    try:
+        node = zarr.open(os.path.abspath(path), mode="r")
+    except Exception as error:  # zarr raises several kinds for folders that hold no node
+        raise SpecError(f"{path} is not a Zarr array or group") from error
+    if isinstance(node, zarr.Group):
+        held = sorted(key for key, _ in node.arrays())
+        if name not in held:
+            raise SpecError(f"{path} holds no array {name!r}, but {held}")
+        node = node[name]
+    assert isinstance(node, zarr.Array)
+    if len(node.shape) != 1:
+        raise SpecError(f"{node.path or path} has shape {node.shape}: one value for each row is needed")
+    return node
+
+
 def describe(path: str) -> dict[str, Any] | None:
     """The `bigkpca` attribute of the group at `path`, None if there is no such group."""
     try:
@@ -261,9 +281,14 @@ def sync_tree(root: Path) -> None:
 
 def publish_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write a JSON file so that readers see all of it or none, also after a power failure."""
+    publish_text(path, json.dumps(values, indent=1))
+
+
+def publish_text(path: Path, text: str) -> None:
+    """Write a file so that readers see all of it or none, also after a power failure."""
     temporary = path.with_name(path.name + ".partial")
-    with temporary.open("w") as file:
-        json.dump(values, file, indent=1)
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

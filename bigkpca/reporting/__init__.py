@@ -1,0 +1,113 @@
+"""One self-contained HTML page that answers "is this good, and what did it find".
+
+looked     what it is drawn from: scores, rows, labels of a bounded number of rows
+pictures   rows as pictures
+figures    inline SVG, each with words that say what is seen
+words      the sentences
+sections   what stands below which title
+page       the HTML around it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bigkpca import store
+from bigkpca.engine import Progress, Silent
+from bigkpca.errors import SpecError
+from bigkpca.info import model_info
+from bigkpca.numerics.model import Model
+from bigkpca.pipeline import Path as AnyPath
+from bigkpca.reporting import sections, words
+from bigkpca.reporting.looked import Looked, look
+from bigkpca.reporting.page import MARK, render
+from bigkpca.store_model import load_model
+
+INSTALL = "pip install 'bigkpca[report]'"
+
+
+def report(
+    model: AnyPath | Model,
+    out: AnyPath,
+    *,
+    scores: Any = None,
+    labels: AnyPath | None = None,
+    image_shape: Sequence[int] | None = None,
+    array: str | None = None,
+    overwrite: bool = False,
+    progress: Progress = Silent(),
+) -> str:
+    """Write a report of a model to the file `out`, and return its path.
+
+    `scores` are those of any rows, in a feature store or an array; without them, a bounded sample of the fitted input
+    is projected, if it is still there. `labels` is a .npy file, a Zarr array, a dataset, or the name of an array beside
+    the rows, by default `y`. `image_shape` (H, W) shows rows as pictures, by default the shape that they had before
+    ingest. `array` names the array of the rows inside a Zarr group. Reads at most 65,536 rows, however many there are.
+    The same call writes the same bytes; another report at `out` is replaced with `overwrite`, other files never.
+
+    Raises SpecError for what does not fit together, and where matplotlib or jinja2 is not installed.
+    """
+    check_installed()
+    fitted = model if isinstance(model, Model) else load_model(os.fspath(model))
+    out = os.fspath(out)
+    _check_place(out)
+    looked = look(fitted, scores, labels, image_shape, array, progress)
+    text = _page(fitted, "" if isinstance(model, Model) else os.fspath(model), looked)
+    with store.lock(out), store.room_on_disk(out):
+        if os.path.exists(out) and Path(out).read_text(encoding="utf-8") == text:
+            progress.note(f"{out} is there already, of the same model and rows: nothing to do")
+        elif os.path.exists(out) and not overwrite:
+            raise SpecError(
+                f"{out} is in the way: it is another report; choose another output path, or replace it with "
+                "--overwrite (overwrite=True in Python)"
+            )
+        else:
+            store.publish_text(Path(out), text)
+    return out
+
+
+def installed() -> bool:
+    """Whether what a report is drawn with is there."""
+    return all(find_spec(name) for name in ("matplotlib", "jinja2"))
+
+
+def check_installed() -> None:
+    """Raise SpecError, with the line that installs them, unless matplotlib and jinja2 are there."""
+    if not installed():
+        raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
+
+
+def _check_place(out: str) -> None:
+    """Raise SpecError where no report can be written, before any work."""
+    if not Path(out).absolute().parent.is_dir():
+        raise SpecError(f"{out} cannot be written: its folder does not exist")
+    if os.path.isdir(out):
+        raise SpecError(f"{out} is a folder: give the name of a file, as report.html")
+    if os.path.exists(out) and MARK.encode() not in Path(out).read_bytes()[:2000]:
+        raise SpecError(
+            f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
+            "or move it away yourself"
+        )
+
+
+def _page(model: Model, path: str, looked: Looked) -> str:
+    facts = model_info(model, path)
+    told = (sections.maps, sections.components, sections.preimages, sections.novelty)
+    found = [sections.quality(model), *(tell(model, looked) for tell in told)]
+    source = model.provenance["identity"]["path"]
+    return render(
+        title="Kernel PCA of " + (os.path.basename(source) if source else "an array"),
+        verdict=words.verdict(model),
+        findings=words.findings(model, looked),
+        sections=[section for section in found if section is not None],
+        provenance=words.provenance(model, facts, (store.describe(path) or {}).get("bigkpca", version("bigkpca"))),
+        choices=facts["choices"],
+        spec=json.dumps(model.provenance["spec"], indent=1),
+        left_out=list(sections.left_out(model, looked)),
+    )

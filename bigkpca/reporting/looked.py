@@ -1,0 +1,219 @@
+"""What a report looks at: scores, rows, labels and residuals of a bounded number of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bigkpca import store, store_blocks
+from bigkpca.blocks import tile_rows
+from bigkpca.engine import Progress, single_threaded_blas
+from bigkpca.errors import Array, BigKPCAError, SpecError
+from bigkpca.numerics.model import Model
+from bigkpca.pipeline import feature_store, open_scores
+from bigkpca.reporting.pictures import image_shape, is_picture
+from bigkpca.sources import Rows, open_rows, take
+
+_MOST_SCORES = 65_536
+_MOST_PROJECTED = 20_000
+_MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, also for models that keep all their rows
+_MOST_BYTES = 64_000_000  # of scores in memory
+_STRETCHES = 64
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One word for each row that was looked at, and the words in the order in which a legend names them."""
+
+    words: Array  # (m,), text
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Rows that a report is drawn from; None where something is not there, with a note that says why.
+
+    numbers: which of the `total` rows, ascending (m,). scores (m, r). rows: the input, to read a few rows of.
+    residual (m,): novelty. shape: (H, W) or (H, W, 3) of a row as a picture.
+    """
+
+    total: int
+    numbers: Array
+    scores: Array | None
+    rows: Rows | None
+    labels: Labels | None
+    residual: Array | None
+    shape: tuple[int, ...] | None
+    notes: tuple[str, ...]
+
+
+def look(
+    model: Model,
+    scores: Any,
+    labels: str | os.PathLike[str] | None,
+    shape: Sequence[int] | None,
+    array: str | None,
+    progress: Progress,
+) -> Looked:
+    """Gather what there is. Raises SpecError for scores, labels and shapes that do not fit."""
+    shape = image_shape(shape, model.columns)
+    place = None if scores is None else feature_store(scores)
+    opened = None if scores is None else open_scores(model, scores)
+    source = _manifest(place)["input"] if place else model.provenance["identity"]
+    rows, notes = _input(source, model, array)
+    if opened is None and rows is None:
+        if labels is not None:
+            raise SpecError("labels need rows to belong to, and there are none: " + notes[0] + "; give their scores")
+        return Looked(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
+    room = _MOST_BYTES // (8 * model.components)
+    if opened is not None:
+        total = opened.shape[0]
+        numbers = spread(total, min(_MOST_SCORES, room))
+        found = take(opened, numbers).astype(np.float64)
+        if rows is not None and rows.shape[0] < total:
+            notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
+            rows = None
+    else:
+        assert rows is not None
+        total = rows.shape[0]
+        affordable = int(_MOST_PRODUCTS / (model.features.size * model.columns))
+        numbers = spread(total, min(_MOST_PROJECTED, room, max(1000, affordable)))
+        found = _projected(model, rows, numbers, progress)
+    return Looked(
+        total=total,
+        numbers=numbers,
+        scores=found,
+        rows=rows,
+        labels=_labels(labels, source["path"], total, numbers),
+        residual=_residual(place, numbers),
+        shape=shape or _row_shape(source["path"], model.columns),
+        notes=tuple(notes),
+    )
+
+
+def spread(n: int, most: int) -> Array:
+    """At most `most` of n row numbers, ascending: all of them, or 64 stretches at even distances, so that few chunks
+    are read however many rows there are."""
+    if n <= most:
+        return np.arange(n)
+    length = max(1, most // _STRETCHES)
+    starts = np.linspace(0, n - length, min(_STRETCHES, most)).astype(np.intp)
+    return np.unique(starts[:, None] + np.arange(length))
+
+
+def _manifest(path: str) -> Mapping[str, Any]:
+    manifest = store_blocks.read_manifest(path)
+    assert manifest is not None  # open_scores refused what is not finished
+    return manifest
+
+
+def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[Rows | None, list[str]]:
+    """The rows of a fingerprint if they are still there, and what is to be said about them."""
+    if source["path"] is None:
+        return None, ["the rows were in memory and were not kept"]
+    try:
+        rows = open_rows(source["path"], array)
+    except BigKPCAError as error:
+        return None, [f"the rows cannot be read ({error})"]
+    if rows.shape[1] != model.columns:
+        return None, [f"{rows.where} has {rows.shape[1]} columns now, and the model takes {model.columns}"]
+    if rows.fingerprint()["stamp"] != source["stamp"]:
+        return rows, [f"{rows.where} was written again since: its rows may be others than those of the fit"]
+    return rows, []
+
+
+def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> Array:
+    step = tile_rows(model.columns, model.features.size, 8)
+    found: list[Array] = []
+    progress.start("projecting", len(numbers))
+    try:
+        with single_threaded_blas:
+            for start in range(0, len(numbers), step):
+                X = take(rows, numbers[start : start + step])
+                found += list(model.project([X], len(X)))
+                progress.advance(len(X))
+    finally:
+        progress.finish()
+    return np.concatenate(found).astype(np.float64)
+
+
+def _values(array: Any, numbers: Array) -> Array:
+    """Values (m,) of an array (n,) at ascending numbers: one read for each stretch of neighbours."""
+    stretches = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return np.concatenate([np.asarray(array[int(part[0]) : int(part[-1]) + 1]) for part in stretches])
+
+
+def _residual(place: str | None, numbers: Array) -> Array | None:
+    if place is None or not _manifest(place).get("residual"):
+        return None
+    return _values(store.open_values(place, "residual"), numbers).astype(np.float64)
+
+
+def _row_shape(path: str | None, columns: int) -> tuple[int, ...] | None:
+    """The shape that rows had before they were flattened, where a dataset knows it and it is one of pictures."""
+    shape = tuple((_dataset(path) or {}).get("row_shape") or ())
+    return shape if is_picture(shape) and np.prod(shape) == columns else None
+
+
+def _dataset(path: str | None) -> Mapping[str, Any] | None:
+    about = None if path is None else store.describe(path)
+    return about if about and about["format"] == "dataset" else None
+
+
+def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int, numbers: Array) -> Labels | None:
+    """The labels as given, or else `y` beside the rows."""
+    if given is None:
+        if source is None or _dataset(source) is None or not os.path.isdir(os.path.join(source, "y")):
+            return None
+        # Rows may have been added since: those of before keep their places.
+        return _named(_values(store.open_values(source, "y"), numbers), source)
+    values, where = _open_labels(os.fspath(given), source)
+    if values.shape != (total,):
+        held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
+        raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
+    return _named(_values(values, numbers), where)
+
+
+def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
+    """An array of labels, unread, and where it lies: a .npy file, a Zarr array, a dataset, or a name in the input."""
+    if given.endswith(".npy") and os.path.isfile(given):
+        try:
+            return np.load(given, mmap_mode="r", allow_pickle=False), given
+        except ValueError as error:
+            raise SpecError(f"labels cannot be read from {given}: {error}") from error
+    if os.path.isdir(given):
+        return store.open_values(given, "y"), given
+    if source is None or os.sep in given or not os.path.isdir(source):
+        raise SpecError(
+            f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
+            "beside the rows"
+        )
+    return store.open_values(source, given), source
+
+
+def _named(values: Array, where: str) -> Labels:
+    """Labels as words: names of categories, numbers, or bands of numbers that hardly ever repeat."""
+    categories = (_dataset(where) or {}).get("categories")
+    if categories:
+        values = np.array(categories)[values]
+    distinct, counts = np.unique(values, return_counts=True)
+    if values.dtype.kind == "f" and len(distinct) > 10:
+        return _bands(values)
+    words = values.astype(str)
+    if len(distinct) > 10:
+        common = np.sort(distinct[np.argsort(-counts, kind="stable")[:9]])
+        words = np.where(np.isin(values, common), words, "other")
+        return Labels(words, (*common.astype(str).tolist(), "other"))
+    return Labels(words, tuple(distinct.astype(str).tolist()))
+
+
+def _bands(values: Array) -> Labels:
+    edges = np.quantile(values, np.linspace(0, 1, 6))
+    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
+    band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
+    return Labels(np.array(names)[band], tuple(dict.fromkeys(names)))

@@ -1,0 +1,268 @@
+"""The sections of a report: each a title, some words, and cards that hold a figure, pictures or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.model import Model
+from bigkpca.reporting import figures, words
+from bigkpca.reporting.figures import Drawing
+from bigkpca.reporting.looked import Looked
+from bigkpca.reporting.pictures import Frame
+from bigkpca.sources import take
+
+_COMPONENTS = 6  # whose rows and walks are shown
+_EXTREMES = 6  # rows at either end
+_STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
+_PAIRS = 8  # rows beside their pre-images
+_WALKS = (
+    "A walk is made of pre-images: the rows that stand nearest to points on the axis of a component, from 3 standard "
+    "deviations below the mean to 3 above it."
+)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A strip of pictures as a data URI, what it shows in words, and a line below it."""
+
+    uri: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers in rows below headings."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One thing to look at, with a line that says how to read it."""
+
+    title: str
+    text: str = ""
+    drawing: Drawing | None = None
+    pictures: tuple[Pictures, ...] = ()
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """Cards below a title."""
+
+    title: str
+    text: str
+    cards: tuple[Card, ...]
+    table: Table | None = None  # folded away below the cards
+
+
+def quality(model: Model) -> Section:
+    """How good the fit is."""
+    certificate = model.certificate
+    proven = certificate.explained_variance_ratio_upper is not None
+    bars = "Bars are proven: whatever the landmarks leave out, the exact share lies in them. Dots are this model's."
+    cards = [
+        Card("Spectrum", bars if proven else "Dots are this model's; no bound is proven.", figures.spectrum(model)),
+        Card("Share of variance", "What the leading components hold together.", figures.cumulative(model)),
+    ]
+    if drawing := figures.trust(model):
+        lines = "Below the lower line a component is solid, below the upper one fair, above it doubtful."
+        cards.append(Card("Trust", lines, drawing))
+    if drawing := figures.learning_curve(model):
+        cards.append(Card("Learning curve", "What more landmarks would gain.", drawing))
+    return Section("Is it good?", "", tuple(cards), _spectrum_table(model))
+
+
+def _spectrum_table(model: Model) -> Table:
+    certificate, solution = model.certificate, model.solution
+    columns: dict[str, list[str]] = {
+        "component": [str(number + 1) for number in range(model.components)],
+        "eigenvalue": [f"{value:.5g}" for value in solution.eigenvalues],
+        "share": [f"{value:.2%}" for value in solution.explained_variance_ratio],
+    }
+    if certificate.eigenvalue_lower is not None:
+        columns["proven at least"] = [f"{value:.5g}" for value in certificate.eigenvalue_lower]
+    if certificate.eigenvalue_upper is not None:
+        columns["proven at most"] = [f"{value:.5g}" for value in certificate.eigenvalue_upper]
+    if certificate.trust:
+        columns["trust"] = list(certificate.trust)
+    return Table(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+
+
+def maps(model: Model, looked: Looked) -> Section | None:
+    """Scores of the first components against each other."""
+    Y = looked.scores
+    if Y is None:
+        return None
+    pairs = [(0, 1), (2, 3)] if model.components >= 4 else [(0, 1)] if model.components >= 2 else []
+    cards = [
+        Card(f"Components {a + 1} and {b + 1}", "", figures.scores(Y, (a, b), looked.labels)) for a, b in pairs
+    ] or [Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))]
+    every = "all" if len(Y) == looked.total else f"{len(Y):,} of"
+    text = f"Scores of {every} {looked.total:,} rows" + (
+        ", in 64 stretches spread evenly over them." if len(Y) < looked.total else "."
+    )
+    if len(Y) > figures.MOST_POINTS:
+        text += " The stronger a hexagon, the more rows it holds"
+        text += ", and its colour is that of its most frequent label." if looked.labels else "."
+    if looked.labels is not None:
+        text += " The names of labels stand at their middles."
+    return Section("What did it find?", text, tuple(cards))
+
+
+def components(model: Model, looked: Looked) -> Section | None:
+    """What each of the leading components means: its walk, and the rows at its ends."""
+    frame = _frame(looked, model)
+    walks = _walks(model, frame) if frame else {}
+    if looked.scores is None and not walks:
+        return None
+    cards = tuple(_component(model, looked, frame, j, walks.get(j)) for j in range(min(_COMPONENTS, model.components)))
+    return Section("What do the components mean?", _WALKS if walks else "", cards)
+
+
+def _component(model: Model, looked: Looked, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
+    trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
+    title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
+    pictures = [walk] if walk else []
+    text, table = "", None
+    if looked.scores is not None:
+        y = looked.scores[:, j]
+        order = np.argsort(y, kind="stable")
+        extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
+        if looked.labels is not None and len(looked.labels.names) > 1:
+            explained = words.explained_by_labels(y[:, None], looked.labels)[0]
+            text = f"Labels explain {explained:.0%} of it, {words.ends(y, looked.labels)}."
+        if frame and looked.rows is not None:
+            pictures += [_row_pictures(looked, frame, f"{word} scores", at) for word, at in extremes.items()]
+        else:
+            table = _row_table(looked, y, extremes)
+    return Card(title, text, pictures=tuple(pictures), table=table)
+
+
+def _row_pictures(looked: Looked, frame: Frame, title: str, at: Array) -> Pictures:
+    assert looked.rows is not None
+    named = "rows " + ", ".join(_row_names(looked, at))
+    return Pictures(frame.strip(_rows(looked, at)), f"Pictures of {named}", f"{title}: {named}")
+
+
+def _row_table(looked: Looked, y: Array, extremes: dict[str, Array]) -> Table:
+    head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
+    parts = [part for at in extremes.values() for part in ([f"{value:.4g}" for value in y[at]], _row_names(looked, at))]
+    return Table(head, tuple(zip(*parts, strict=True)))
+
+
+def _row_names(looked: Looked, at: Array) -> list[str]:
+    numbers = [f"{number:,}" for number in looked.numbers[at]]
+    if looked.labels is None:
+        return numbers
+    return [f"{number} ({word})" for number, word in zip(numbers, looked.labels.words[at], strict=True)]
+
+
+def _rows(looked: Looked, at: Array) -> Array:
+    """The rows looked at that have these positions, in their order."""
+    assert looked.rows is not None
+    numbers, back = np.unique(looked.numbers[at], return_inverse=True)
+    return take(looked.rows, numbers)[back]
+
+
+def _frame(looked: Looked, model: Model) -> Frame | None:
+    """How rows are shown: as the data are, or else as pre-images of the mean and of walks are."""
+    if looked.shape is None:
+        return None
+    if looked.rows is not None:
+        return Frame.of(looked.shape, _rows(looked, np.linspace(0, len(looked.numbers) - 1, 256).astype(np.intp)))
+    if model.decoder is None:
+        return None
+    return Frame.of(looked.shape, _walk(model, 0)[0])
+
+
+def _walk(model: Model, j: int) -> tuple[Array, Array]:
+    """Pre-images (k, d) along component j, and which of them are far from all data (k,)."""
+    n = model.moments.count if model.moments else model.provenance["identity"]["shape"][0]
+    Y = np.zeros((len(_STEPS), model.components))
+    Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
+    found = model.reconstructing(len(_STEPS))(Y, None)
+    return found.rows, found.far
+
+
+def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
+    """The walk of each leading component; none where there is no way back."""
+    if model.decoder is None:
+        return {}
+    found = {}
+    for j in range(min(_COMPONENTS, model.components)):
+        rows, far = _walk(model, j)
+        change = float(np.linalg.norm(rows[-1] - rows[0]) / np.linalg.norm(rows[len(_STEPS) // 2]))
+        lost = f"; {far.sum()} of them are too far from all data and became the mean" if far.any() else ""
+        alt = (
+            f"Pre-images at −3 to 3 standard deviations along component {j + 1}; the last differs from the first by "
+            f"{change:.0%} of the length of the middle one{lost}"
+        )
+        caption = f"Walk from −3 to 3 standard deviations{lost}"
+        found[j] = Pictures(frame.strip(rows), alt, caption)
+    return found
+
+
+def preimages(model: Model, looked: Looked) -> Section | None:
+    """Some rows above the pre-images of their scores."""
+    frame = _frame(looked, model)
+    if frame is None or looked.rows is None or looked.scores is None or model.decoder is None:
+        return None
+    at = np.linspace(0, len(looked.numbers) - 1, _PAIRS).astype(np.intp)
+    rows = _rows(looked, at)
+    found = model.reconstructing(len(at))(looked.scores[at], None)
+    error = np.linalg.norm(found.rows - rows.astype(np.float64)) / np.linalg.norm(
+        rows.astype(np.float64) - rows.mean(axis=0)
+    )
+    caption = "Rows " + ", ".join(_row_names(looked, at))
+    alt = (
+        f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"
+    )
+    text = (
+        f"What {model.components} components know of rows: above as they are, below as their scores lead back to them."
+    )
+    pictures = Pictures(frame.strip(rows, found.rows), alt, caption)
+    return Section("What do they keep of a row?", text, (Card("Rows and their pre-images", pictures=(pictures,)),))
+
+
+def novelty(model: Model, looked: Looked) -> Section | None:
+    """How much the scores leave out of rows, and of which the most."""
+    if looked.residual is None:
+        return None
+    values = looked.residual
+    cards = [Card("Residuals", "", figures.histogram(values, "residual", "residual |φ(x) − φ^(x)|²"))]
+    most = np.argsort(-values, kind="stable")[:_EXTREMES]
+    frame = _frame(looked, model)
+    if frame and looked.rows is not None:
+        cards.append(
+            Card("Rows least like the others", pictures=(_row_pictures(looked, frame, "Largest first", most),))
+        )
+    else:
+        lines = zip(_row_names(looked, most), (f"{value:.4g}" for value in values[most]), strict=True)
+        cards.append(Card("Rows least like the others", table=Table(("row", "residual"), tuple(lines))))
+    return Section(
+        "What is new?",
+        "The residual of a row is what its scores leave out; rows unlike the fitted ones have a large one.",
+        tuple(cards),
+    )
+
+
+def left_out(model: Model, looked: Looked) -> Iterator[str]:
+    """What the report does not show, and why."""
+    yield from looked.notes
+    if looked.scores is None:
+        yield "scores, extreme rows and labels are left out: give --scores, or put the rows back"
+    if looked.shape is None:
+        yield "no pictures: rows have no image shape; --image-shape gives one"
+    elif model.decoder is None:
+        try:
+            model.reconstructing(1)
+        except SpecError as error:
+            yield f"no pre-images: {error}"
