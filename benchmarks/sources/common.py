@@ -1,0 +1,42 @@
+"""What the scripts share: their options, where they write, and how a figure is saved."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common import table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: int = 1) -> argparse.Namespace:
+    """The options of every script: rows and repeats are those of the source unless given, less to try it out."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rows", type=int, default=rows, help="rows at most  [%(default)s]")
+    parser.add_argument("--repeats", type=int, default=repeats, help="seeds  [%(default)s]")
+    parser.add_argument("--folder", type=Path, default=Path("build") / "sources", help="where results are written")
+    given = parser.parse_args(argv)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    return given
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> None:
+    """Write NAME.svg; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+
+
+def save_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], folder: Path, name: str) -> None:
+    """Print rows under a title and write NAME.csv."""
+    table(title, header, rows)
+    with open(folder / f"{name}.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
