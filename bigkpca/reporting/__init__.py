@@ -2,7 +2,8 @@
 
 looked     what it is drawn from: scores, rows, labels of a bounded number of rows
 pictures   rows as pictures
-figures    inline SVG, each with words that say what is seen
+drawing    inline SVG in the colours of the page, with words that say what is seen
+figures    what is drawn of a model
 words      the sentences
 sections   what stands below which title
 page       the HTML around it

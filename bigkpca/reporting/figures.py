@@ -1,16 +1,7 @@
-"""Figures as inline SVG that follows the colours of the page, each with words that say what is seen. Matplotlib's door.
-
-Texts stay texts, and colours become variables of the page, so that one drawing is legible in light and in dark.
-"""
+"""The figures of a report: spectrum, trust, learning curve, maps of scores. Matplotlib's door, with `drawing`."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,79 +9,26 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.model import Model
+from bigkpca.reporting.drawing import (
+    ACCENT,
+    INK,
+    PALETTE,
+    PAPER,
+    SECOND,
+    Drawing,
+    axes_of,
+    drawing,
+    plain_ticks,
+    whole_ticks,
+)
 from bigkpca.reporting.looked import Labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# Stand-ins that no colour map yields, and the variables of the page that take their place.
-_INK, _FAINT, _PAPER, _ACCENT, _SECOND = (f"#12345{number}" for number in range(5))
-_VARIABLES = {_INK: "ink", _FAINT: "faint", _PAPER: "paper", _ACCENT: "accent", _SECOND: "second"}
-# Petroff 2021, "Accessible color sequences for data visualization", ten colours: told apart with any colour vision.
-PALETTE = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadb",
-)  # fmt: skip
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 11,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": _FAINT,
-    "grid.alpha": 0.5,
-    "grid.linewidth": 0.5,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-}
-_WIDTH = 4.8  # inches of which the page makes as many as there is room for
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
 MOST_POINTS = 2000  # above which a scatter becomes a density
 _MOST_COMPONENTS = 60
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """An SVG element, and what it shows in words."""
-
-    svg: str
-    alt: str
-
-
-@contextmanager
-def _axes(height: float = 3.2) -> Iterator[tuple[Figure, Axes]]:
-    from matplotlib import style
-    from matplotlib.figure import Figure
-
-    with style.context(["default", _STYLE]):  # not as a user's own settings are
-        figure = Figure(figsize=(_WIDTH, height))
-        yield figure, figure.add_subplot()
-
-
-def _drawing(figure: Figure, name: str, alt: str) -> Drawing:
-    """The figure as an element of the page; `name` keeps its ids apart from those of others."""
-    import matplotlib as mpl
-
-    file = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with mpl.rc_context({"svg.hashsalt": name}):  # else ids are random, and no two reports the same
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
-    svg = file.getvalue()
-    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    for color, variable in _VARIABLES.items():
-        svg = svg.replace(color, f"var(--{variable})")
-    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
-    size = re.search(r'viewBox="[^"]*"', svg)
-    assert size is not None
-    opening = f'<svg role="img" {size[0]} aria-labelledby="{name}-title"><title id="{name}-title">{escape(alt)}</title>'
-    return Drawing(re.sub(r"(\.\d\d)\d+", r"\1", opening + svg[svg.index(">") + 1 :]), alt)
 
 
 def spectrum(model: Model) -> Drawing:
@@ -100,21 +38,21 @@ def spectrum(model: Model) -> Drawing:
     x = np.arange(1, len(shares) + 1)
     low, high = certificate.explained_variance_ratio_lower, certificate.explained_variance_ratio_upper
     alt = f"Share of variance of {len(x)} components, from {shares[0]:.3g}% down to {shares[-1]:.3g}%."
-    with _axes() as (figure, axes):
+    with axes_of() as (figure, axes):
         axes.set_yscale("log")
         if low is not None and high is not None:
             bottom, top = 100 * low[: len(x)], 100 * high[: len(x)]
             floor = shares[shares > 0].min() / 2
-            axes.bar(x, top - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=_ACCENT, alpha=0.3,
+            axes.bar(x, top - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=ACCENT, alpha=0.3,
                      label="proven range")  # fmt: skip
             alt += f" Proven: the first is between {bottom[0]:.3g}% and {top[0]:.3g}%."
         label = "this model" if high is not None else "this model, proven at least" if low is not None else "estimate"
-        axes.plot(x, shares, "o", color=_INK, markersize=3.5, label=label)
+        axes.plot(x, shares, "o", color=INK, markersize=3.5, label=label)
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
-        _plain_ticks(axes)
-        _whole_ticks(axes)
+        plain_ticks(axes)
+        whole_ticks(axes)
         axes.legend(loc="upper right")
-        return _drawing(figure, "spectrum", alt)
+        return drawing(figure, "spectrum", alt)
 
 
 def cumulative(model: Model) -> Drawing:
@@ -122,16 +60,16 @@ def cumulative(model: Model) -> Drawing:
     total = 100 * np.cumsum(model.solution.explained_variance_ratio)
     half = int(np.searchsorted(total, total[-1] / 2)) + 1
     alt = f"All {len(total)} components hold {total[-1]:.1f}% of the variance; the first {half} hold half of that."
-    with _axes() as (figure, axes):
+    with axes_of() as (figure, axes):
         x = np.arange(len(total) + 1)
-        axes.fill_between(x, np.concatenate([[0], total]), step=None, color=_ACCENT, alpha=0.3, linewidth=0)
-        axes.plot(x, np.concatenate([[0], total]), color=_ACCENT)
-        _whole_ticks(axes)
+        axes.fill_between(x, np.concatenate([[0], total]), step=None, color=ACCENT, alpha=0.3, linewidth=0)
+        axes.plot(x, np.concatenate([[0], total]), color=ACCENT)
+        whole_ticks(axes)
         axes.annotate(f"{total[-1]:.1f}%", (x[-1], total[-1]), (-4, 6), textcoords="offset points", ha="right")
         axes.set(
             xlabel="components", ylabel="variance together, %", xlim=(0, x[-1]), ylim=(0, min(112, 1.2 * total[-1]))
         )
-        return _drawing(figure, "cumulative", alt)
+        return drawing(figure, "cumulative", alt)
 
 
 def trust(model: Model) -> Drawing | None:
@@ -148,20 +86,20 @@ def trust(model: Model) -> Drawing | None:
     values = np.maximum(values, 1e-6)
     x = np.arange(1, len(values) + 1)
     counts = [f"{words.count(word)} {word}" for word in _MARKS]
-    with _axes() as (figure, axes):
+    with axes_of() as (figure, axes):
         axes.set_yscale("log")
-        for word, color in zip(_MARKS, (_ACCENT, _INK, _SECOND), strict=True):
+        for word, color in zip(_MARKS, (ACCENT, INK, SECOND), strict=True):
             here = np.array([one == word for one in words])
             if here.any():
                 axes.plot(x[here], values[here], _MARKS[word], color=color, markersize=5, label=word)
         for border in borders:
-            axes.axhline(border, color=_INK, linewidth=0.8, linestyle="--")
-        _whole_ticks(axes)
+            axes.axhline(border, color=INK, linewidth=0.8, linestyle="--")
+        whole_ticks(axes)
         axes.set(xlabel="component", ylabel=what, ylim=(None, 2 * max(values.max(), borders[1])))
         axes.legend(loc="lower right", ncols=3)
         span = f"{what} between {values.min():.2g} and {values.max():.2g}"
         alt = f"Trust of {len(x)} components: {', '.join(counts)}; {span}."
-        return _drawing(figure, "trust", alt)
+        return drawing(figure, "trust", alt)
 
 
 def learning_curve(model: Model) -> Drawing | None:
@@ -171,18 +109,18 @@ def learning_curve(model: Model) -> Drawing | None:
         return None
     numbers, errors = curve[:, 0].astype(int), 100 * curve[:, 1]
     pairs = ", ".join(f"{error:.1f}% with {number:,}" for number, error in zip(numbers, errors, strict=True))
-    with _axes() as (figure, axes):
+    with axes_of() as (figure, axes):
         axes.set_xscale("log", base=2)
-        axes.plot(numbers, errors, "-", color=_ACCENT)
-        axes.plot(numbers[:-1], errors[:-1], "o", color=_ACCENT, markerfacecolor=_PAPER, label="with fewer landmarks")
-        axes.plot(numbers[-1:], errors[-1:], "o", color=_ACCENT, label="this model, proven")
+        axes.plot(numbers, errors, "-", color=ACCENT)
+        axes.plot(numbers[:-1], errors[:-1], "o", color=ACCENT, markerfacecolor=PAPER, label="with fewer landmarks")
+        axes.plot(numbers[-1:], errors[-1:], "o", color=ACCENT, label="this model, proven")
         for number, error in zip(numbers, errors, strict=True):
             axes.annotate(f"{error:.1f}%", (number, error), (4, 5), textcoords="offset points")
         axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max()))
         axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
         axes.minorticks_off()
         axes.legend(loc="lower left")
-        return _drawing(figure, "learning-curve", f"Variance out of reach of the landmarks: {pairs}.")
+        return drawing(figure, "learning-curve", f"Variance out of reach of the landmarks: {pairs}.")
 
 
 def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
@@ -193,22 +131,22 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
     spans = [f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in ((first, x), (second, y))]
     alt = f"{len(x):,} rows: {', '.join(spans)}."
     codes = None if labels is None else np.array([labels.names.index(word) for word in labels.words])
-    with _axes(4.3) as (figure, axes):
+    with axes_of(4.3) as (figure, axes):
         if len(x) > MOST_POINTS:
             _density(axes, x, y, codes)
         else:
-            axes.scatter(x, y, s=10, color=_ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
+            axes.scatter(x, y, s=10, color=ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
         if labels is not None and codes is not None:
             _legend(axes, labels.names)
             middles = {name: (x[codes == i], y[codes == i]) for i, name in enumerate(labels.names)}
             for word, (xs, ys) in middles.items():
                 axes.text(float(np.median(xs)), float(np.median(ys)), word, ha="center", va="center", fontweight="bold",
-                          bbox={"boxstyle": "round,pad=0.15", "fc": _PAPER, "ec": "none", "alpha": 0.85})  # fmt: skip
+                          bbox={"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": "none", "alpha": 0.85})  # fmt: skip
             alt += " Middles: " + "; ".join(
                 f"{word} at {np.median(xs):.2g}, {np.median(ys):.2g}" for word, (xs, ys) in middles.items()
             ) + "."  # fmt: skip
         axes.set(xlabel=f"component {first}", ylabel=f"component {second}")
-        return _drawing(figure, name, alt)
+        return drawing(figure, name, alt)
 
 
 def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
@@ -217,7 +155,7 @@ def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
 
     bins = axes.hexbin(x, y, gridsize=45, mincnt=1, linewidths=0)
     counts = np.asarray(bins.get_array())
-    colors = to_rgba_array([_ACCENT] * len(counts))
+    colors = to_rgba_array([ACCENT] * len(counts))
     if codes is not None:
         most = axes.hexbin(x, y, C=codes, gridsize=45, reduce_C_function=_most_frequent)
         colors = to_rgba_array([PALETTE[int(code)] for code in np.asarray(most.get_array())])
@@ -246,25 +184,11 @@ def _legend(axes: Axes, names: tuple[str, ...]) -> None:
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:
     """How often values occur, with their median and the value that one in a hundred exceeds."""
     median, rare = np.quantile(values, [0.5, 0.99])
-    with _axes(2.8) as (figure, axes):
-        axes.hist(values, bins=60, histtype="stepfilled", color=_ACCENT, alpha=0.6)
+    with axes_of(2.8) as (figure, axes):
+        axes.hist(values, bins=60, histtype="stepfilled", color=ACCENT, alpha=0.6)
         for value, word in ((median, "median"), (rare, "99 %")):
-            axes.axvline(value, color=_INK, linewidth=0.8, linestyle="--")
+            axes.axvline(value, color=INK, linewidth=0.8, linestyle="--")
             axes.annotate(word, (value, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points")
         axes.set(xlabel=xlabel, ylabel="rows")
         spread = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
-        return _drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread}.")
-
-
-def _plain_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _whole_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread}.")

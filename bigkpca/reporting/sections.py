@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, words
-from bigkpca.reporting.figures import Drawing
+from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.looked import Looked
 from bigkpca.reporting.pictures import Frame
 from bigkpca.sources import take
