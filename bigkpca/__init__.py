@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigkpca import arrays
+    from bigkpca.comparing import compare
     from bigkpca.estimator import KernelPCA
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
     from bigkpca.pipeline import denoise, evaluate, fit, reconstruct, transform
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
+    "compare": ("bigkpca.comparing", "compare"),
     "denoise": ("bigkpca.pipeline", "denoise"),
     "evaluate": ("bigkpca.pipeline", "evaluate"),
     "fit": ("bigkpca.pipeline", "fit"),
@@ -42,6 +44,7 @@ _PUBLIC = {
 __all__ = [
     "KernelPCA",
     "arrays",
+    "compare",
     "denoise",
     "evaluate",
     "fit",

@@ -12,7 +12,6 @@ import numpy as np
 
 from bigkpca import store, store_blocks, store_model
 from bigkpca.blocks import Block, split
-from bigkpca.choose import PROBES, random_stream
 from bigkpca.engine import (
     Engine,
     Progress,
@@ -22,14 +21,11 @@ from bigkpca.engine import (
     parse_bytes,
     parse_seconds,
     shared,
-    single_threaded_blas,
 )
 from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.evaluating import evaluate_rows
 from bigkpca.fitting import fit_within
-from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.numerics.features import GivenKernels, KernelRows
-from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Preimages, check_width
 from bigkpca.passes import (
@@ -38,12 +34,10 @@ from bigkpca.passes import (
     block_scores,
     block_scores_and_residuals,
     check_columns,
-    read_rows,
-    sums_with,
 )
 from bigkpca.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.sources import Rows, open_rows
-from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+from bigkpca.spec import FitSpec
 from bigkpca.store_blocks import Stored
 
 Path = str | os.PathLike[str]
@@ -326,30 +320,8 @@ def evaluate(
     """
     fitted = _loaded(model)
     rows = open_rows(data, array)
-    check_columns(rows, fitted)
-    if isinstance(fitted.features, GivenKernels):
-        raise SpecError(
-            f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
-            "has the residual of every component"
-        )
-    n = rows.shape[0]
-    if not 1 < sample <= n:
-        raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
-    numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
-    features, tolerance = fitted.features, rank_tolerance(fitted.features.dtype)
-    spec = FitSpec.of(fitted)
-    if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
-        raise SpecError(
-            f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
-            f"{features.size} rows; its certificate has the residual of every component"
-        )
     with open_engine(scheduler, workers) as engine:
-        X = read_rows(rows, numbers, engine, progress)
-        with single_threaded_blas:
-            P = fitted.factor(tolerance)
-            given = evaluation.probes(features, fitted.solution, X, P)
-        sums = sums_with(rows, fitted, given, engine, progress)
-    return evaluation.evaluation(sums, given, P, center=spec.center)
+        return evaluate_rows(fitted, rows, sample, seed, engine, progress)
 
 
 def _write_missing(

@@ -179,8 +179,9 @@ def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, scratc
             "or move it away yourself"
         )
     if state == "other" and not overwrite:
+        found = difference(describe(path) or {}, record)
         raise SpecError(
-            f"{path} is in the way: {_difference(path, record)}; choose another output path, or replace it "
+            f"{path} is in the way: {found}; choose another output path, or replace it "
             "with --overwrite (overwrite=True in Python)"
         )
     work = path + _SCRATCH
@@ -202,15 +203,15 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "do
     return "done" if is_finished(path) else "resume"
 
 
-def _difference(path: str, record: Mapping[str, Any]) -> str:
-    about = describe(path) or {}
-    if about.get("format") != record["format"]:
-        return f"it is a bigkpca {about.get('format')}"
-    here, there = dict(_flat(record)), dict(_flat({key: about.get(key) for key in record}))
+def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """In words, how the record of what is in the way differs from the one of what is asked for."""
+    if there.get("format") != record["format"]:
+        return f"it is a bigkpca {there.get('format')}"
+    here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [
-        f"{key} is {there.get(key)!r} there and {here.get(key)!r} here"
-        for key in {**here, **there}
-        if here.get(key) != there.get(key)
+        f"{key} is {held.get(key)!r} there and {here.get(key)!r} here"
+        for key in {**here, **held}
+        if here.get(key) != held.get(key)
     ]
     return "it was made from other input or options (" + ", ".join(differing[:3]) + ")"
 

@@ -1,0 +1,225 @@
+"""Error against time for every method, on the user's own data: each fit in a process of its own.
+
+process     a process of its own, and what it took
+grid        what is tried
+reference   what the others are measured against
+trial       one fit, its cost and its errors
+summary     medians over seeds, and one sentence of advice
+folder      what lies in the output folder, so that a comparison can go on
+figure      error against time
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+from time import monotonic
+from typing import Any
+
+from bigkpca import store
+from bigkpca.choose import sample_lengths
+from bigkpca.comparing import figure
+from bigkpca.comparing.folder import FIGURE, Folder
+from bigkpca.comparing.grid import DECIDED, Candidate, Way, candidates, default_sizes, ways, ways_named
+from bigkpca.comparing.process import ProcessDiedError, Run, own_processes
+from bigkpca.comparing.reference import Reference, exact_fits, exact_reference, sampled_reference
+from bigkpca.comparing.summary import Line, advice, lines
+from bigkpca.comparing.trial import Trial, tried
+from bigkpca.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
+from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.numerics.methods import Exact
+from bigkpca.plan import plan_fit
+from bigkpca.sources import Rows, open_rows
+from bigkpca.spec import FitSpec
+
+TIME_BUDGET = "10 min"
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found: the trials of compare.csv, their medians, advice in a sentence, and what the errors are
+    measured against. `missing` trials were left for the next time, when the time was over."""
+
+    path: str
+    trials: tuple[Trial, ...]
+    lines: tuple[Line, ...]
+    advice: str
+    reference: str
+    missing: int
+
+
+def compare(
+    data: Any,
+    out: str | os.PathLike[str],
+    *,
+    methods: Sequence[str] | None = None,
+    sizes: Sequence[int] | None = None,
+    seeds: int = SEEDS,
+    time_budget: str | float = TIME_BUDGET,
+    memory: str | int | None = None,
+    array: str | None = None,
+    overwrite: bool = False,
+    progress: Progress = Silent(),
+    **options: Any,
+) -> Comparison:
+    """Fit `data` by every method, at every size, for every seed, and write what each costs and how wrong it is to the
+    folder `out`: compare.csv, and compare.svg where matplotlib is installed.
+
+    `methods` are names as "rff", "nystroem" (with each landmark rule) or "nystroem/kmeans"; `sizes` by default an
+    eighth, a quarter, half and all of the size that a fit would take. `options` are fields of FitSpec that all fits
+    share: components, kernel, sigma, ... A median sigma is that of the first seed, for all.
+
+    Errors are measured against exact kernel PCA, from the Gram matrix up to 8192 rows and by products with it while
+    those take a minute or so and `memory` allows it; else against the best approximation at hand, corrected by sampled
+    exact rows, and `reference` says so. Each fit has a process of its own, with the threads of this machine. No fit
+    starts when `time_budget` is over; the same call goes on with what is missing.
+
+    Raises SpecError for what does not fit together, and for a folder with anything else in it.
+    """
+    spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
+    rows, folder = open_rows(data, array), Folder(File(os.fspath(out)))
+    chosen, sizes = ways() if methods is None else ways_named(methods), _checked(sizes, seeds)
+    record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
+    limit = None if memory is None else parse_bytes(memory)
+    with store.lock(os.fspath(out)), store.room_on_disk(os.fspath(out)):
+        folder.claim(record, overwrite=overwrite)
+        if not figure.drawable():
+            progress.note(f"there will be no {FIGURE}: {figure.INSTALL}, and run this again")
+        spec = _with_length(spec, rows)
+        sizes = sizes or default_sizes(spec, *rows.shape)
+        grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
+        with own_processes() as run:
+            work = _Work(rows, spec, folder, run, progress)
+            reference = work.reference(max(sizes), limit)
+            trials, missing = work.trials(reference, grid, deadline)
+        found = lines(trials)
+        if figure.drawable():
+            folder.write_figure(figure.drawn(found, os.path.basename(rows.where), reference.about))
+    return Comparison(os.fspath(out), tuple(trials), found, advice(found), reference.about, missing)
+
+
+def _spec(options: dict[str, Any]) -> FitSpec:
+    """The spec that all fits share. Raises SpecError for fields that a comparison decides."""
+    if decided := [key for key in DECIDED if key in options]:
+        raise SpecError(f"{decided[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
+    spec = FitSpec.checked(**options)
+    if not isinstance(spec.components, int):
+        raise SpecError(f"components={spec.components}: a comparison needs a number of components")
+    if spec.precomputed:
+        raise SpecError("a comparison fits rows that are vectors, not a matrix of kernels")
+    return spec
+
+
+def _checked(sizes: Sequence[int] | None, seeds: int) -> Sequence[int] | None:
+    if seeds < 1:
+        raise SpecError(f"seeds={seeds}: at least one is needed")
+    if sizes is not None and (not sizes or min(sizes) < 2):
+        raise SpecError(f"sizes={list(sizes)}: give numbers of landmarks or random features, at least 2 each")
+    return sizes
+
+
+def _with_length(spec: FitSpec, rows: Rows) -> FitSpec:
+    """The spec with its median length as a number, so that all seeds have the same kernel."""
+    if not spec.needs_median:
+        return spec
+    return spec.model_copy(update={"sigma": sample_lengths(rows, spec, Engine(), Silent())["median"].sigma})
+
+
+def _allowed(
+    grid: Iterator[Candidate],
+    rows: Rows,
+    spec: FitSpec,
+    limit: int | None,
+    asked: Sequence[str] | None,
+    progress: Progress,
+) -> list[tuple[Candidate, FitSpec]]:
+    """The candidates that suit the kernel and the memory limit; each way that does not is told once.
+
+    Raises SpecError where a way that does not suit was asked for by name.
+    """
+    found: list[tuple[Candidate, FitSpec]] = []
+    told: set[tuple[Way, int]] = set()
+    for candidate in grid:
+        try:
+            own = candidate.way.spec(spec, candidate.size, candidate.seed)
+            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.way} is left out at {candidate.size:,}")
+            found.append((candidate, own))
+        except MemoryLimitError as error:
+            _tell(told, candidate.way, candidate.size, str(error), progress)
+        except SpecError as error:
+            if asked is not None:
+                raise
+            _tell(told, candidate.way, 0, f"{candidate.way} is left out: {error}", progress)
+    if not found:
+        raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
+    return found
+
+
+def _tell(told: set[tuple[Way, int]], way: Way, size: int, message: str, progress: Progress) -> None:
+    if (way, size) not in told:
+        progress.note(message)
+    told.add((way, size))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all fits of a comparison share."""
+
+    rows: Rows
+    spec: FitSpec
+    folder: Folder
+    run: Run
+    progress: Progress
+
+    def reference(self, largest: int, limit: int | None) -> Reference:
+        """The reference of the folder, or a new one."""
+        if there := self.folder.reference():
+            return there
+        reason = exact_fits(self.rows, self.spec, limit, Engine().threads)
+        self.progress.note("fitting the exact reference" if reason is None else f"{reason}: using a sampled reference")
+        found: Reference = (
+            self.run(exact_reference, self.rows, self.spec)
+            if reason is None
+            else self.run(sampled_reference, self.rows, self.spec, largest)
+        )
+        self.folder.write_reference(found)
+        return found
+
+    def trials(
+        self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float
+    ) -> tuple[list[Trial], int]:
+        """All trials of the folder once those that are missing have been run, and how many are missing still."""
+        trials = self.folder.trials() or _of_reference(reference, self.rows.shape[0])
+        done = {Candidate(Way(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
+        missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
+        if len(missing) < len(grid):
+            self.progress.note(f"going on: {len(grid) - len(missing)} of {len(grid)} fits were made before")
+        self.folder.write_trials(trials)
+        for number, (candidate, spec) in enumerate(missing):
+            if monotonic() > deadline:
+                left = len(missing) - number
+                self.progress.note(f"the time is over with {left} of {len(grid)} fits left: the same command goes on")
+                return trials, left
+            try:
+                trial = self.run(tried, self.rows, spec, candidate, reference)
+            except ProcessDiedError as error:
+                self.progress.note(f"{candidate.way} with size {candidate.size:,} is left out: {error}")
+                continue
+            trials.append(trial)
+            self.folder.write_trials(trials)
+            self.progress.note(_told(trial, len(grid) - len(missing) + number + 1, len(grid)))
+        return trials, 0
+
+
+def _of_reference(reference: Reference, n: int) -> list[Trial]:
+    if reference.seconds is None or reference.peak_mb is None:
+        return []
+    return [Trial(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
+
+
+def _told(trial: Trial, number: int, count: int) -> str:
+    way = Way(trial.method, trial.landmarks)
+    return f"{number} of {count}: {way}, size {trial.size:,}, seed {trial.seed}: {trial.seconds:.2f} s"

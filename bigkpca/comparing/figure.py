@@ -1,0 +1,85 @@
+"""The figure of a comparison: error against time, one line for each method, with the spread over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigkpca.comparing.grid import Way, ways
+from bigkpca.comparing.summary import Line
+from bigkpca.errors import Array
+from bigkpca.reporting.drawing import INK, PALETTE, figure_of, standalone
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INSTALL = "pip install 'bigkpca[report]'"
+_PANELS = {"score_error": "error of the scores", "eigenvalue_error": "mean error of the eigenvalues"}
+_MARKERS = "osD^vPX*"
+_LEAST = 1e-6  # of an error, below which a logarithmic axis would show rounding
+
+
+def drawable() -> bool:
+    """Whether matplotlib is there."""
+    return find_spec("matplotlib") is not None
+
+
+def drawn(lines: Sequence[Line], data: str, reference: str) -> str:
+    """An SVG file: for scores and eigenvalues, error against seconds of the fit, both logarithmic; each point is the
+    median over seeds at one size, the bars reach from the least to the most."""
+    tried: dict[Way, list[Line]] = {}
+    for line in lines:
+        if not line.exact:
+            tried.setdefault(line.way, []).append(line)
+    exact = next((line.median("seconds") for line in lines if line.exact), None)
+    sizes = next(([f"{line.size:,}" for line in own] for own in tried.values()), [])
+    along = f"seconds of the fit, sizes {', '.join(sizes)} along each line"
+    with figure_of(10, 5.2) as whole:
+        for axes, (measure, title) in zip(whole.subplots(1, 2), _PANELS.items(), strict=True):
+            for way in sorted(tried, key=ways().index):
+                _draw(axes, way, tried[way], measure)
+            if exact is not None:
+                axes.axvline(exact, color=INK, linestyle="--", linewidth=1, label="exact")
+            axes.set(xscale="log", yscale="log", xlabel=along, title=title)
+            _readable_ticks(axes)
+        handles, labels = axes.get_legend_handles_labels()
+        whole.legend(handles, labels, loc="outside lower center", ncols=5)
+        whole.suptitle(f"{data}, against {reference.partition(':')[0]}", fontsize=11)
+        return standalone(whole, "compare", _words(tried, exact))
+
+
+def _draw(axes: Axes, way: Way, own: Sequence[Line], measure: str) -> None:
+    """One line, from small sizes to large, with bars from the least to the most of all seeds."""
+    number = ways().index(way)
+    x = [line.median("seconds") for line in own]
+    y, low, high = _of_seeds(own, measure)
+    axes.errorbar(x, y, [y - low, high - y], color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
+                  markersize=5, linewidth=1.5, elinewidth=1, label=str(way))  # fmt: skip
+
+
+def _of_seeds(own: Sequence[Line], measure: str) -> tuple[Array, Array, Array]:
+    """Median, least and most of each size."""
+    spreads = [line.spreads[measure] for line in own]
+    found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
+    return tuple(np.maximum(found, _LEAST).T)
+
+
+def _readable_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis, shown in ((axes.xaxis, "{:g}"), (axes.yaxis, "{:g}%")):
+        scale = 100 if axis is axes.yaxis else 1
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _, text=shown, by=scale: text.format(by * value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _words(tried: dict[Way, list[Line]], exact: float | None) -> str:
+    """What is seen: the largest size of each line."""
+    last = [own[-1] for own in tried.values()]
+    told = [f"{line} {line.median('score_error'):.2%} in {line.median('seconds'):.2g} s" for line in last]
+    whole = "" if exact is None else f" The exact method took {exact:.3g} s."
+    return f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(told)}.{whole}"

@@ -1,0 +1,121 @@
+"""What lies in the folder of a comparison: what it is of, its trials, its reference."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigkpca import store
+from bigkpca.comparing.reference import Reference
+from bigkpca.comparing.trial import Trial
+from bigkpca.errors import CorruptionError, SpecError
+
+_RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
+_FORMAT = {"format": "comparison", "format_version": 1}
+_NUMBERS = [field.name for field in fields(Trial) if field.type in ("float", "float | None")]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The output folder of a comparison; its record says what was compared."""
+
+    path: Path
+
+    def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
+        """Make the folder, or find the same comparison in it, whose trials are kept.
+
+        Raises SpecError for a folder with anything else in it, naming what differs; a comparison is replaced with
+        `overwrite`, other files never.
+        """
+        wanted = {**_FORMAT, **record}
+        there = self._record()
+        if there is None and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise SpecError(
+                f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or move "
+                "it away yourself"
+            )
+        if there is not None and there != wanted:
+            if not overwrite:
+                raise SpecError(
+                    f"{self.path} is in the way: {store.difference(there, wanted)}; choose another folder, or replace "
+                    "it with --overwrite (overwrite=True in Python)"
+                )
+            for name in (_RECORD, _TRIALS, _REFERENCE, FIGURE):
+                (self.path / name).unlink(missing_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        store.publish_json(self.path / _RECORD, wanted)
+
+    def _record(self) -> dict[str, Any] | None:
+        try:
+            found = json.loads((self.path / _RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
+
+    def trials(self) -> list[Trial]:
+        """The trials that were written, in order. Raises CorruptionError for a file that was changed by hand."""
+        path = self.path / _TRIALS
+        if not path.exists():
+            return []
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                return [_trial(line) for line in csv.DictReader(file)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptionError(f"{path} does not hold trials: move it away, and they are run again") from error
+
+    def write_trials(self, trials: Sequence[Trial]) -> None:
+        """All trials so far, whole or not at all."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Trial)])
+        writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
+        store.publish_text(self.path / _TRIALS, text.getvalue())
+
+    def reference(self) -> Reference | None:
+        """The reference that was written, if it was."""
+        try:
+            with np.load(self.path / _REFERENCE, allow_pickle=False) as held:
+                cost = [None if np.isnan(value) else float(value) for value in held["cost"]]
+                return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *cost)
+        except FileNotFoundError:
+            return None
+        except (OSError, KeyError, ValueError) as error:
+            raise CorruptionError(
+                f"{self.path / _REFERENCE} cannot be read: remove it, and it is made again"
+            ) from error
+
+    def write_reference(self, reference: Reference) -> None:
+        """The reference, whole or not at all."""
+        cost = [np.nan if value is None else value for value in (reference.seconds, reference.peak_mb)]
+        partial = self.path / (_REFERENCE + ".partial")
+        with partial.open("wb") as file:
+            np.savez(
+                file,
+                eigenvalues=reference.eigenvalues,
+                scores=reference.scores,
+                rows=reference.rows,
+                about=np.array(reference.about),
+                cost=np.array(cost),
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path / _REFERENCE)
+
+    def write_figure(self, svg: str) -> None:
+        """compare.svg."""
+        store.publish_text(self.path / FIGURE, svg)
+
+
+def _trial(line: Mapping[str, str]) -> Trial:
+    values: dict[str, Any] = dict(line)
+    for name in _NUMBERS:
+        values[name] = float(line[name]) if line[name] else None
+    return Trial(**values | {"size": int(line["size"]), "seed": int(line["seed"])})

@@ -1,0 +1,89 @@
+"""What is tried: methods with their landmark rules, sizes, seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics import landmarks, methods
+from bigkpca.spec import FitSpec
+
+DECIDED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
+"""Fields of a FitSpec that a comparison varies itself, or leaves to each method."""
+
+_SHARES = (8, 4, 2, 1)
+
+
+@dataclass(frozen=True, order=True)
+class Way:
+    """A method, with its landmark rule where there is a choice of them."""
+
+    method: str
+    landmarks: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.landmarks}".rstrip()
+
+    def spec(self, base: FitSpec, size: int, seed: int) -> FitSpec:
+        """The fit of this way. Raises SpecError where kernel and method do not go together."""
+        rule = {"landmarks": self.landmarks} if self.landmarks else {}
+        values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in DECIDED}
+        return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
+
+    def even(self, size: int) -> int:
+        """The size, or the next even one for features that come in pairs."""
+        return size + size % 2 if methods.named(self.method).pairs else size
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One fit to be tried."""
+
+    way: Way
+    size: int
+    seed: int
+
+
+def ways() -> tuple[Way, ...]:
+    """All there are: Nyström with each landmark rule, and the other approximations."""
+    approximate = [name for name in methods.METHODS if name not in (methods.Nystroem.name, methods.Exact.name)]
+    ruled = [Way(methods.Nystroem.name, rule) for rule in landmarks.RULES]
+    return (*ruled, *map(Way, approximate))
+
+
+def ways_named(names: Sequence[str]) -> tuple[Way, ...]:
+    """The ways of these names: a method, as "rff" or "nystroem" with all its rules, or "nystroem/kmeans".
+
+    Raises SpecError for names that are not known.
+    """
+    found: dict[Way, None] = {}
+    for name in names:
+        method, _, rule = name.partition("/")
+        known = methods.named(method).name
+        chosen = [way for way in ways() if way.method == known and rule in ("", way.landmarks)]
+        if not chosen:
+            raise SpecError(
+                f"nothing to compare is called {name!r}: give any of {', '.join(str(way) for way in ways())} "
+                "with a slash for the space, or a method alone"
+            )
+        found |= dict.fromkeys(chosen)
+    return tuple(found)
+
+
+def default_sizes(spec: FitSpec, n: int, d: int) -> tuple[int, ...]:
+    """An eighth, a quarter, half and all of the size that a fit would take by itself, no more than rows."""
+    most = FitSpec(components=spec.components).feature_count(n, d)
+    return tuple(sorted({max(most // share, 2) for share in _SHARES}))
+
+
+def candidates(chosen: Sequence[Way], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
+    """Every fit to be tried: small sizes first, so that a comparison that is stopped has compared something."""
+    tried: dict[Candidate, None] = {}
+    for size in sorted(sizes):
+        for seed in range(seeds):
+            for way in chosen:
+                fits = min(size, n) if methods.named(way.method).landmarks else way.even(size)
+                tried[Candidate(way, fits, seed)] = None
+    return iter(tried)

@@ -1,0 +1,102 @@
+"""A process of its own for each fit, so that its peak of memory is its own too.
+
+The processes are forked from one that has imported the package and done nothing else, which takes milliseconds where
+starting anew takes a second. Unlike those of `multiprocessing` they do not import the user's script.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+from bigkpca.errors import BigKPCAError
+
+_SERVE = "import sys; from bigkpca import comparing; comparing.process.serve(int(sys.argv[1]))"
+Run = Callable[..., Any]
+"""(function, *arguments) -> its result, computed in a process of its own."""
+
+
+class ProcessDiedError(BigKPCAError):
+    """A process ended before it had an answer, most often because memory ran out."""
+
+
+@contextmanager
+def own_processes() -> Iterator[Run]:
+    """What runs a function of the package in a process of its own, and waits for it.
+
+    It raises what the function raises, and ProcessDiedError. All processes end with the context.
+    """
+    here, there = Pipe()
+    command = [sys.executable, "-c", _SERVE, str(there.fileno())]
+    with subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL) as server:
+        there.close()
+
+        def run(function: Callable[..., Any], *arguments: Any) -> Any:
+            try:
+                here.send((function, arguments))
+                answer = here.recv()
+            except (EOFError, OSError) as error:
+                raise ProcessDiedError("processes cannot be started here") from error
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        try:
+            yield run
+        finally:
+            here.close()
+            server.terminate()
+
+
+def serve(handle: int) -> None:
+    """Answer (function, arguments) from the connection with this file handle until it is closed."""
+    connection = Connection(handle)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
+    while True:
+        try:
+            asked = connection.recv()
+        except EOFError:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: BLAS is ready to be forked with its own
+            child = os.fork()
+        if not child:
+            _answer(connection, *asked)
+        signal.signal(signal.SIGTERM, partial(_end, child))
+        _, status = os.waitpid(child, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if status:
+            code = os.waitstatus_to_exitcode(status)
+            connection.send(ProcessDiedError(f"its process died (exit code {code}): memory may have run out"))
+
+
+def _answer(connection: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Send the result, or the error, and end this process."""
+    try:
+        answer = function(*arguments)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        answer = error
+    connection.send(answer)
+    os._exit(0)
+
+
+def _end(child: int, *_: object) -> None:
+    os.kill(child, signal.SIGKILL)
+    os._exit(1)
+
+
+def peak_mb() -> float:
+    """The most memory that was resident in this process so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

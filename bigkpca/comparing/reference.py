@@ -1,0 +1,103 @@
+"""What the others are measured against: exact kernel PCA where it fits, else the best approximation at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from bigkpca.blocks import sample_rows
+from bigkpca.choose import PROBES, random_stream
+from bigkpca.comparing.process import peak_mb
+from bigkpca.engine import Engine, Silent
+from bigkpca.errors import Array
+from bigkpca.evaluating import evaluate_rows
+from bigkpca.fitting import fit_rows
+from bigkpca.numerics.model import Model
+from bigkpca.passes import read_rows
+from bigkpca.plan import plan_fit
+from bigkpca.sources import Rows
+from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+
+COMPARED_ROWS = 4096
+"""Rows at which scores are compared, fewer where they are very wide: sampling them moves an error by a hundredth."""
+
+_MOST_WORK = 4e12
+"""n² d up to which products with the Gram matrix are made: about a minute on two cores."""
+
+_EVALUATED_ROWS = 500
+_MOST_LANDMARKS = 4000
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Eigenvalues (r,) and, at the rows `numbers` (m,), scores (m, r) and the rows themselves (m, d).
+
+    `about` says in words where they come from and how wrong they are; `seconds` and `peak_mb` are what the exact fit
+    took, None where there was none.
+    """
+
+    eigenvalues: Array
+    scores: Array
+    rows: Array
+    about: str
+    seconds: float | None
+    peak_mb: float | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is kernel PCA itself."""
+        return self.seconds is not None
+
+
+def exact_fits(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
+    """None where an exact fit is within reach, else why it is not."""
+    (n, d), exact = rows.shape, spec.model_copy(update={"method": "exact"})
+    if n > EXACT_MOST_ROWS and n * n * d > _MOST_WORK:
+        return f"products with the Gram matrix of {n:,} rows would take hours"
+    needed = plan_fit(rows, exact, threads).peak_bytes
+    if limit is not None and needed > limit:
+        return f"an exact fit needs {needed / 1e6:.0f} MB, {limit / 1e6:.0f} MB are allowed"
+    return None
+
+
+def compared_rows(rows: Rows, engine: Engine) -> Array:
+    """Rows (m, d) of the data, the same for all."""
+    n, d = rows.shape
+    m = min(COMPARED_ROWS, sample_rows(n, d, 0))
+    return read_rows(rows, np.sort(random_stream(0, PROBES).choice(n, m, replace=False)), engine, Silent())
+
+
+def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
+    """Exact kernel PCA, timed."""
+    engine, started = Engine(), perf_counter()
+    model = fit_rows(rows, spec.model_copy(update={"method": "exact"}), engine, Silent())
+    seconds, peak = perf_counter() - started, peak_mb()
+    residuals = model.certificate.residuals
+    how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
+    X = compared_rows(rows, engine)
+    about = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
+    return Reference(model.solution.eigenvalues, scores_of(model, X), X, about, seconds, peak)
+
+
+def sampled_reference(rows: Rows, spec: FitSpec, largest: int) -> Reference:
+    """The best approximation at hand, twice as large as any that is tried, its eigenvalues freed of their bias."""
+    engine, n = Engine(), rows.shape[0]
+    size = min(2 * largest, _MOST_LANDMARKS, n)
+    model = fit_rows(rows, spec.at(size), engine, Silent())
+    found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
+    X = compared_rows(rows, engine)
+    about = (
+        f"no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by {found.sampled} exact rows; "
+        f"its own components have residuals of {np.median(found.residuals):.2g} (median) to "
+        f"{found.residuals.max():.2g}, and errors below those tell nothing"
+    )
+    return Reference(found.eigenvalues, scores_of(model, X), X, about, None, None)
+
+
+def scores_of(model: Model, X: Array) -> Array:
+    """Scores (m, r) of rows in memory, float64."""
+    step = 1024
+    tiles = (X[start : start + step] for start in range(0, len(X), step))
+    return np.concatenate(list(model.project(tiles, min(step, len(X))))).astype(np.float64)

@@ -1,0 +1,105 @@
+"""Medians over seeds, and one sentence of advice with its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from statistics import median
+
+from bigkpca.comparing.grid import Way
+from bigkpca.comparing.trial import Trial
+from bigkpca.numerics.methods import Exact
+
+GOOD = 0.05
+"""Score error below which an approximation is called good: its scores miss 5 % of the exact ones' norm."""
+
+_MEASURES = [field.name for field in fields(Trial) if field.name not in ("method", "landmarks", "size", "seed")]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median over seeds, with the least and the most."""
+
+    median: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One way at one size: the spread of each measure over seeds, None where nothing says it."""
+
+    way: Way
+    size: int
+    seeds: int
+    spreads: dict[str, Spread | None]
+
+    def median(self, measure: str) -> float:
+        """The median of a measure, NaN where nothing says it."""
+        spread = self.spreads[measure]
+        return math.nan if spread is None else spread.median
+
+    def __str__(self) -> str:
+        return f"{self.way} with {'all' if self.exact else 'size'} {self.size:,}{' rows' if self.exact else ''}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is the exact reference."""
+        return self.way.method == Exact.name
+
+
+def lines(trials: Iterable[Trial]) -> tuple[Line, ...]:
+    """One line for each way and size, in order."""
+    groups: dict[tuple[Way, int], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((Way(trial.method, trial.landmarks), trial.size), []).append(trial)
+    return tuple(
+        Line(way, size, len(group), {measure: _spread(group, measure) for measure in _MEASURES})
+        for (way, size), group in sorted(groups.items(), key=lambda item: (item[0][0].method == Exact.name, item[0]))
+    )
+
+
+def _spread(group: Sequence[Trial], measure: str) -> Spread | None:
+    values = [value for trial in group if (value := getattr(trial, measure)) is not None]
+    return Spread(median(values), min(values), max(values)) if values else None
+
+
+def advice(found: Sequence[Line]) -> str:
+    """What to take: the fastest fit that is good, the most accurate one where none is, or the exact one where that
+    costs no more."""
+    tried = [line for line in found if not line.exact]
+    if not tried:
+        return "Nothing was compared yet."
+    good = [line for line in tried if line.median("score_error") <= GOOD]
+    if good:
+        best = min(good, key=lambda line: line.median("seconds"))
+        why = f"the fastest whose scores are within {GOOD:.0%} of the reference"
+    else:
+        best = min(tried, key=lambda line: line.median("score_error"))
+        why = f"the most accurate; nothing came within {GOOD:.0%} of the reference, larger sizes will"
+    exact = next((line for line in found if line.exact), None)
+    if exact is not None and exact.median("seconds") <= best.median("seconds"):
+        return (
+            f"Take the exact method: it took {_cost(exact)}, no more than {best} ({_cost(best)}), "
+            f"whose scores are off by {best.median('score_error'):.2%}."
+        )
+    against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""
+    second = _second(tried, best)
+    return (
+        f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
+        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{second}."
+    )
+
+
+def _second(tried: Sequence[Line], best: Line) -> str:
+    """How the best of another method compares, at the same size where it was tried."""
+    others = [line for line in tried if line.way.method != best.way.method and line.size == best.size]
+    if not others:
+        return ""
+    other = min(others, key=lambda line: line.median("score_error"))
+    return f"; {other} leaves {other.median('score_error'):.2%} in {other.median('seconds'):.3g} s"
+
+
+def _cost(line: Line) -> str:
+    return f"{line.median('seconds'):.3g} s and {line.median('peak_mb'):.0f} MB"

@@ -1,0 +1,98 @@
+"""One fit: what it cost, and how far it is from the reference."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from bigkpca.comparing.grid import Candidate
+from bigkpca.comparing.process import peak_mb
+from bigkpca.comparing.reference import Reference, scores_of
+from bigkpca.engine import Engine, Silent, single_threaded_blas
+from bigkpca.errors import Array
+from bigkpca.fitting import fit_rows
+from bigkpca.numerics import measures
+from bigkpca.numerics.model import Model
+from bigkpca.sources import Rows
+from bigkpca.spec import FitSpec
+
+_RECONSTRUCTED_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One line of compare.csv. Errors are None where nothing says them, and for the exact reference itself.
+
+    seconds, peak_mb: of the fit, in a process of its own that had imported the package.
+    relative_trace_error: proven by the fit's own certificate.
+    eigenvalue_error: mean over components of |lambda_j^ - lambda_j| / lambda_j.
+    subspace_cosine: of the largest angle between the spans of both sets of scores, at sampled rows.
+    score_error: |Y - Y^ B|_F / |Y|_F with the best B: what no linear map of the scores gives of the exact ones.
+    preimage_error: squared distance of pre-images from their rows, as a share of the variance of rows.
+    """
+
+    method: str
+    landmarks: str
+    size: int
+    seed: int
+    seconds: float
+    peak_mb: float
+    relative_trace_error: float | None = None
+    eigenvalue_error: float | None = None
+    subspace_cosine: float | None = None
+    score_error: float | None = None
+    preimage_error: float | None = None
+
+
+def tried(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference) -> Trial:
+    """Fit a candidate and compare it with the reference. Passes: those of the fit."""
+    started = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the errors themselves say what those would
+        model = fit_rows(rows, spec, Engine(), Silent())
+    seconds, peak = perf_counter() - started, peak_mb()
+    with single_threaded_blas:
+        Y = scores_of(model, reference.rows)
+        return Trial(
+            method=candidate.way.method,
+            landmarks=candidate.way.landmarks,
+            size=candidate.size,
+            seed=candidate.seed,
+            seconds=seconds,
+            peak_mb=peak,
+            relative_trace_error=model.certificate.relative_trace_error,
+            eigenvalue_error=eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
+            subspace_cosine=_cosine(reference.scores, Y),
+            score_error=score_error(reference.scores, Y),
+            preimage_error=_preimage_error(model, reference.rows, Y),
+        )
+
+
+def eigenvalue_error(exact: Array, found: Array) -> float:
+    """Mean over j of |lambda_j^ - lambda_j| / lambda_j; an eigenvalue that was not found counts as zero."""
+    padded = np.zeros(len(exact))
+    padded[: len(found)] = found[: len(exact)]
+    return float(np.mean(np.abs(padded - exact) / exact))
+
+
+def score_error(exact: Array, found: Array) -> float:
+    """|Y - Y^ B|_F / |Y|_F for scores Y (m, r), Y^ (m, q) and the B (q, r) of least squares."""
+    B = np.linalg.lstsq(found, exact, rcond=None)[0]
+    return float(np.linalg.norm(exact - found @ B) / np.linalg.norm(exact))
+
+
+def _cosine(exact: Array, found: Array) -> float:
+    """0 where fewer components were found: some exact direction is then outside their span."""
+    return measures.subspace_cosine(exact, found) if found.shape[1] >= exact.shape[1] else 0.0
+
+
+def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
+    if model.decoder is None:
+        return None
+    variance = float(np.mean(np.sum((X - X.mean(axis=0, dtype=np.float64)) ** 2, axis=1)))
+    some = slice(None, None, -(-len(X) // _RECONSTRUCTED_ROWS))
+    found = model.reconstructing(len(X[some]))(Y[some].astype(model.features.dtype), None)
+    return float(np.mean(np.sum((X[some] - found.rows) ** 2, axis=1))) / variance
