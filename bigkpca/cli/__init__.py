@@ -1,0 +1,22 @@
+"""bigkpca ...: results to stdout, progress and remarks to stderr, exit codes by meaning."""
+
+from __future__ import annotations
+
+import click
+
+from bigkpca.cli.data import info, ingest
+from bigkpca.cli.exits import Commands
+from bigkpca.cli.lengths import sigma
+from bigkpca.cli.model import evaluate, fit, plan
+from bigkpca.cli.pages import demo, report
+from bigkpca.cli.rows import denoise, reconstruct, transform
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="bigkpca")
+def main() -> None:
+    """Kernel PCA for data that do not fit in memory."""
+
+
+for _command in (ingest, info, sigma, plan, fit, evaluate, transform, reconstruct, denoise, report, demo):
+    main.add_command(_command)

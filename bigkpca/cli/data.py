@@ -1,0 +1,51 @@
+"""What is on disk: ingest, info."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bigkpca.cli.options import common, json_option, overwrite_option
+from bigkpca.cli.progress import Report
+from bigkpca.cli.shown import SPECTRUM, show, show_choices, show_spectrum
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@click.argument("destination", metavar="DST")
+@click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
+@click.option("--labels", metavar="NAME|FILE", help="Labels: a member, a column, or a second file.")
+@click.option("--dtype", metavar="T", help="Store as this dtype.")
+@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one stored shard.")
+@click.option("--append", is_flag=True, help="Add rows to the dataset DST.")
+@overwrite_option
+@common
+def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
+    """Make a dataset DST (chunked Zarr) of files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
+    from bigkpca.info import info as look
+    from bigkpca.ingest import ingest as run
+
+    report = Report(quiet)
+    done = run(sources, destination, progress=report, **options)
+    if done.already_done:
+        report.note(f"{destination} holds these files already: nothing to do")
+    facts = look(destination)
+    show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
+
+
+@click.command()
+@click.argument("path")
+@click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
+@json_option
+def info(path: str, array: str | None, as_json: bool) -> None:
+    """Tell what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
+    from bigkpca.info import info as look
+
+    facts = look(path, array)
+    if as_json or facts["kind"] != "model":
+        show(facts, as_json)
+        return
+    show({key: facts[key] for key in facts if key not in SPECTRUM}, False)
+    show_choices(facts)
+    show_spectrum(facts)
