@@ -23,6 +23,8 @@ from bigkpca.numerics.sketch import OVERSAMPLING
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
 DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
 _RANDOM_FEATURES = 2048
+VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
+"""Fields by which approximations of one problem differ; the others say what the problem is."""
 _MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
 
 

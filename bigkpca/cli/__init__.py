@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from bigkpca.cli.comparison import compare
 from bigkpca.cli.data import info, ingest
 from bigkpca.cli.exits import Commands
 from bigkpca.cli.lengths import sigma
@@ -18,5 +19,5 @@ def main() -> None:
     """Kernel PCA for data that do not fit in memory."""
 
 
-for _command in (ingest, info, sigma, plan, fit, evaluate, transform, reconstruct, denoise, report, demo):
+for _command in (ingest, info, sigma, plan, fit, evaluate, transform, reconstruct, denoise, compare, report, demo):
     main.add_command(_command)

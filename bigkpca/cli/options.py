@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
@@ -39,17 +39,26 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earli
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def fit_options(command: Command) -> Command:
-    """One option for every field of FitSpec, so that the two cannot drift apart."""
-    for name, field in reversed(FitSpec.model_fields.items()):
-        flag = name.replace("_", "-")
-        text = f"{field.description}  [default: {_shown(field.default)}]"
-        if field.annotation is bool:
-            option = click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
-        else:
-            option = click.option(f"--{flag}", name, metavar="VALUE", help=text)
-        command = option(command)
-    return command
+def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
+    """One option for each of these fields of FitSpec, so that the two cannot drift apart."""
+
+    def decorate(command: Command) -> Command:
+        for name in reversed(list(names)):
+            command = _spec_option(name)(command)
+        return command
+
+    return decorate
+
+
+def _spec_option(name: str) -> Callable[[Command], Command]:
+    field, flag = FitSpec.model_fields[name], name.replace("_", "-")
+    text = f"{field.description}  [default: {_shown(field.default)}]"
+    if field.annotation is bool:
+        return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
+    return click.option(f"--{flag}", name, metavar="VALUE", help=text)
+
+
+fit_options = spec_options(FitSpec.model_fields)
 
 
 def _shown(value: Any) -> str:

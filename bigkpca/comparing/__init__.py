@@ -22,9 +22,9 @@ from bigkpca import store
 from bigkpca.choose import sample_lengths
 from bigkpca.comparing import figure
 from bigkpca.comparing.folder import FIGURE, Folder
-from bigkpca.comparing.grid import DECIDED, Candidate, Way, candidates, default_sizes, ways, ways_named
-from bigkpca.comparing.process import ProcessDiedError, Run, own_processes
-from bigkpca.comparing.reference import Reference, exact_fits, exact_reference, sampled_reference
+from bigkpca.comparing.grid import Candidate, Way, candidates, default_sizes, ways, ways_named
+from bigkpca.comparing.process import OwnProcesses, ProcessDiedError
+from bigkpca.comparing.reference import Reference, exact_fits, exact_reference, sampled_reference, sampled_size
 from bigkpca.comparing.summary import Line, advice, lines
 from bigkpca.comparing.trial import Trial, tried
 from bigkpca.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
@@ -32,7 +32,7 @@ from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.numerics.methods import Exact
 from bigkpca.plan import plan_fit
 from bigkpca.sources import Rows, open_rows
-from bigkpca.spec import FitSpec
+from bigkpca.spec import VARIED, FitSpec
 
 TIME_BUDGET = "10 min"
 SEEDS = 3
@@ -81,20 +81,18 @@ def compare(
     """
     spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
     rows, folder = open_rows(data, array), Folder(File(os.fspath(out)))
-    chosen, sizes = ways() if methods is None else ways_named(methods), _checked(sizes, seeds)
-    record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
+    chosen = ways() if methods is None else ways_named(methods)
+    sizes = _checked(sizes, seeds) or default_sizes(spec, *rows.shape)
     limit = None if memory is None else parse_bytes(memory)
-    with store.lock(os.fspath(out)), store.room_on_disk(os.fspath(out)):
+    record, shared = {"input": rows.fingerprint(), "spec": spec.to_dict()}, _with_length(spec, rows)
+    grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, shared, limit, methods, progress)
+    with store.lock(os.fspath(out)), store.room_on_disk(os.fspath(out)), OwnProcesses() as processes:
         folder.claim(record, overwrite=overwrite)
         if not figure.drawable():
             progress.note(f"there will be no {FIGURE}: {figure.INSTALL}, and run this again")
-        spec = _with_length(spec, rows)
-        sizes = sizes or default_sizes(spec, *rows.shape)
-        grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
-        with own_processes() as run:
-            work = _Work(rows, spec, folder, run, progress)
-            reference = work.reference(max(sizes), limit)
-            trials, missing = work.trials(reference, grid, deadline)
+        work = _Work(rows, shared, folder, processes, progress)
+        reference = work.reference(max(sizes), limit)
+        trials, missing = work.trials(reference, grid, deadline)
         found = lines(trials)
         if figure.drawable():
             folder.write_figure(figure.drawn(found, os.path.basename(rows.where), reference.about))
@@ -102,9 +100,9 @@ def compare(
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:
-    """The spec that all fits share. Raises SpecError for fields that a comparison decides."""
-    if decided := [key for key in DECIDED if key in options]:
-        raise SpecError(f"{decided[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
+    """The spec that all fits share. Raises SpecError for fields in which they differ."""
+    if varied := [key for key in VARIED if key in options]:
+        raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
     spec = FitSpec.checked(**options)
     if not isinstance(spec.components, int):
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
@@ -171,20 +169,23 @@ class _Work:
     rows: Rows
     spec: FitSpec
     folder: Folder
-    run: Run
+    processes: OwnProcesses
     progress: Progress
 
     def reference(self, largest: int, limit: int | None) -> Reference:
         """The reference of the folder, or a new one."""
         if there := self.folder.reference():
             return there
-        reason = exact_fits(self.rows, self.spec, limit, Engine().threads)
-        self.progress.note("fitting the exact reference" if reason is None else f"{reason}: using a sampled reference")
-        found: Reference = (
-            self.run(exact_reference, self.rows, self.spec)
-            if reason is None
-            else self.run(sampled_reference, self.rows, self.spec, largest)
-        )
+        threads = Engine().threads
+        reason = exact_fits(self.rows, self.spec, limit, threads)
+        found: Reference
+        if reason is None:
+            self.progress.note("fitting the exact reference")
+            found = self.processes.run(exact_reference, self.rows, self.spec)
+        else:
+            self.progress.note(f"{reason}: using a sampled reference")
+            size = sampled_size(self.rows, self.spec, largest, limit, threads)
+            found = self.processes.run(sampled_reference, self.rows, self.spec, size)
         self.folder.write_reference(found)
         return found
 
@@ -198,20 +199,22 @@ class _Work:
         if len(missing) < len(grid):
             self.progress.note(f"going on: {len(grid) - len(missing)} of {len(grid)} fits were made before")
         self.folder.write_trials(trials)
+        left = 0
         for number, (candidate, spec) in enumerate(missing):
             if monotonic() > deadline:
-                left = len(missing) - number
+                left += len(missing) - number
                 self.progress.note(f"the time is over with {left} of {len(grid)} fits left: the same command goes on")
-                return trials, left
+                break
             try:
-                trial = self.run(tried, self.rows, spec, candidate, reference)
+                trial = self.processes.run(tried, self.rows, spec, candidate, reference)
             except ProcessDiedError as error:
                 self.progress.note(f"{candidate.way} with size {candidate.size:,} is left out: {error}")
+                left += 1
                 continue
             trials.append(trial)
             self.folder.write_trials(trials)
             self.progress.note(_told(trial, len(grid) - len(missing) + number + 1, len(grid)))
-        return trials, 0
+        return trials, left
 
 
 def _of_reference(reference: Reference, n: int) -> list[Trial]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -82,12 +83,12 @@ class Folder:
     def reference(self) -> Reference | None:
         """The reference that was written, if it was."""
         try:
-            with np.load(self.path / _REFERENCE, allow_pickle=False) as held:
+            with (self.path / _REFERENCE).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 cost = [None if np.isnan(value) else float(value) for value in held["cost"]]
                 return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *cost)
         except FileNotFoundError:
             return None
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise CorruptionError(
                 f"{self.path / _REFERENCE} cannot be read: remove it, and it is made again"
             ) from error

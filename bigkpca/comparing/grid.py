@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bigkpca.errors import SpecError
+from bigkpca.errors import unknown_name
 from bigkpca.numerics import landmarks, methods
-from bigkpca.spec import FitSpec
-
-DECIDED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
-"""Fields of a FitSpec that a comparison varies itself, or leaves to each method."""
+from bigkpca.spec import VARIED, FitSpec
 
 _SHARES = (8, 4, 2, 1)
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Way:
     """A method, with its landmark rule where there is a choice of them."""
 
@@ -29,7 +26,7 @@ class Way:
     def spec(self, base: FitSpec, size: int, seed: int) -> FitSpec:
         """The fit of this way. Raises SpecError where kernel and method do not go together."""
         rule = {"landmarks": self.landmarks} if self.landmarks else {}
-        values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in DECIDED}
+        values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in VARIED}
         return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
 
     def even(self, size: int) -> int:
@@ -60,13 +57,11 @@ def ways_named(names: Sequence[str]) -> tuple[Way, ...]:
     """
     found: dict[Way, None] = {}
     for name in names:
-        method, _, rule = name.partition("/")
-        known = methods.named(method).name
-        chosen = [way for way in ways() if way.method == known and rule in ("", way.landmarks)]
-        if not chosen:
-            raise SpecError(
-                f"nothing to compare is called {name!r}: give any of {', '.join(str(way) for way in ways())} "
-                "with a slash for the space, or a method alone"
+        method, slash, rule = name.strip().partition("/")
+        chosen = [way for way in ways() if way.method == methods.named(method).name and rule in ("", way.landmarks)]
+        if not chosen or (slash and not rule):
+            raise unknown_name(
+                "method to compare", name, [f"{way.method}/{way.landmarks}".rstrip("/") for way in ways()]
             )
         found |= dict.fromkeys(chosen)
     return tuple(found)

@@ -13,8 +13,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
@@ -22,40 +21,46 @@ from typing import Any
 from bigkpca.errors import BigKPCAError
 
 _SERVE = "import sys; from bigkpca import comparing; comparing.process.serve(int(sys.argv[1]))"
-Run = Callable[..., Any]
-"""(function, *arguments) -> its result, computed in a process of its own."""
 
 
 class ProcessDiedError(BigKPCAError):
     """A process ended before it had an answer, most often because memory ran out."""
 
 
-@contextmanager
-def own_processes() -> Iterator[Run]:
-    """What runs a function of the package in a process of its own, and waits for it.
+class OwnProcesses:
+    """Runs functions of the package, each in a process of its own, and waits for them; all end with the context."""
 
-    It raises what the function raises, and ProcessDiedError. All processes end with the context.
-    """
-    here, there = Pipe()
-    command = [sys.executable, "-c", _SERVE, str(there.fileno())]
-    with subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL) as server:
-        there.close()
+    def __init__(self) -> None:
+        self._server: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
 
-        def run(function: Callable[..., Any], *arguments: Any) -> Any:
-            try:
-                here.send((function, arguments))
-                answer = here.recv()
-            except (EOFError, OSError) as error:
-                raise ProcessDiedError("processes cannot be started here") from error
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
+    def __enter__(self) -> OwnProcesses:
+        return self
 
+    def __exit__(self, *exc_info: object) -> None:
+        if self._server and self._connection:
+            self._connection.close()
+            self._server.terminate()
+            self._server.wait()
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(*arguments). Raises what the function raises, and ProcessDiedError."""
+        connection = self._connection or self._started()
         try:
-            yield run
-        finally:
-            here.close()
-            server.terminate()
+            connection.send((function, arguments))
+            answer = connection.recv()
+        except (EOFError, OSError) as error:
+            raise ProcessDiedError("processes cannot be started here") from error
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _started(self) -> Connection:
+        self._connection, there = Pipe()
+        command = [sys.executable, "-c", _SERVE, str(there.fileno())]
+        self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
+        there.close()
+        return self._connection
 
 
 def serve(handle: int) -> None:

@@ -16,7 +16,7 @@ from bigkpca.evaluating import evaluate_rows
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.passes import read_rows
-from bigkpca.plan import plan_fit
+from bigkpca.plan import largest_size_that_fits, plan_fit
 from bigkpca.sources import Rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
@@ -81,10 +81,17 @@ def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
     return Reference(model.solution.eigenvalues, scores_of(model, X), X, about, seconds, peak)
 
 
-def sampled_reference(rows: Rows, spec: FitSpec, largest: int) -> Reference:
-    """The best approximation at hand, twice as large as any that is tried, its eigenvalues freed of their bias."""
+def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
+    """Landmarks of a sampled reference: twice as many as any that is tried, or as many as memory allows."""
+    size = min(2 * largest, _MOST_LANDMARKS, rows.shape[0])
+    if limit is None or plan_fit(rows, spec.at(size), threads).peak_bytes <= limit:
+        return size
+    return largest_size_that_fits(rows, spec, threads, limit) or largest
+
+
+def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
+    """The best approximation at hand, its eigenvalues freed of their bias."""
     engine, n = Engine(), rows.shape[0]
-    size = min(2 * largest, _MOST_LANDMARKS, n)
     model = fit_rows(rows, spec.at(size), engine, Silent())
     found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
     X = compared_rows(rows, engine)

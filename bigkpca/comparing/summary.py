@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import median
 
-from bigkpca.comparing.grid import Way
+from bigkpca.comparing.grid import Way, ways
 from bigkpca.comparing.trial import Trial
 from bigkpca.numerics.methods import Exact
 
 GOOD = 0.05
 """Score error below which an approximation is called good: its scores miss 5 % of the exact ones' norm."""
+
+_LITTLE_LONGER = 1.5  # times, within which accuracy decides
 
 _MEASURES = [field.name for field in fields(Trial) if field.name not in ("method", "landmarks", "size", "seed")]
 
@@ -50,13 +52,16 @@ class Line:
 
 
 def lines(trials: Iterable[Trial]) -> tuple[Line, ...]:
-    """One line for each way and size, in order."""
+    """One line for each way and size, in their order, the exact one last."""
     groups: dict[tuple[Way, int], list[Trial]] = {}
+    order = {way: number for number, way in enumerate(ways())}
     for trial in trials:
         groups.setdefault((Way(trial.method, trial.landmarks), trial.size), []).append(trial)
     return tuple(
         Line(way, size, len(group), {measure: _spread(group, measure) for measure in _MEASURES})
-        for (way, size), group in sorted(groups.items(), key=lambda item: (item[0][0].method == Exact.name, item[0]))
+        for (way, size), group in sorted(
+            groups.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
+        )
     )
 
 
@@ -66,18 +71,21 @@ def _spread(group: Sequence[Trial], measure: str) -> Spread | None:
 
 
 def advice(found: Sequence[Line]) -> str:
-    """What to take: the fastest fit that is good, the most accurate one where none is, or the exact one where that
-    costs no more."""
+    """What to take: the fastest fit that is good, or a better one that takes little longer; the most accurate one where
+    none is good, or the exact one where that costs no more."""
     tried = [line for line in found if not line.exact]
     if not tried:
         return "Nothing was compared yet."
     good = [line for line in tried if line.median("score_error") <= GOOD]
     if good:
-        best = min(good, key=lambda line: line.median("seconds"))
-        why = f"the fastest whose scores are within {GOOD:.0%} of the reference"
+        time = _LITTLE_LONGER * min(line.median("seconds") for line in good)
+        best = min(
+            (line for line in good if line.median("seconds") <= time), key=lambda line: line.median("score_error")
+        )
+        why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
     else:
         best = min(tried, key=lambda line: line.median("score_error"))
-        why = f"the most accurate; nothing came within {GOOD:.0%} of the reference, larger sizes will"
+        why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
     exact = next((line for line in found if line.exact), None)
     if exact is not None and exact.median("seconds") <= best.median("seconds"):
         return (

@@ -1,0 +1,87 @@
+"""Methods compared on the user's own data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bigkpca.cli.options import common, given, json_option, overwrite_option, spec_options
+from bigkpca.cli.progress import Report
+from bigkpca.errors import SpecError
+from bigkpca.spec import VARIED, FitSpec
+
+if TYPE_CHECKING:
+    from bigkpca.comparing.summary import Line
+
+_COLUMNS = {
+    "seconds": ("seconds", "{:.2f}"),
+    "peak_mb": ("peak MB", "{:.0f}"),
+    "score_error": ("scores", "{:.2%}"),
+    "eigenvalue_error": ("eigenvalues", "{:.2%}"),
+    "subspace_cosine": ("cosine", "{:.4f}"),
+    "preimage_error": ("pre-images", "{:.2%}"),
+    "relative_trace_error": ("proven", "{:.2%}"),
+}
+
+
+@click.command()
+@click.argument("data")
+@click.argument("outdir")
+@click.option("--methods", metavar="M,M,...", help="As nystroem/kmeans,columns,rff.  [default: all]")
+@click.option("--sizes", metavar="L,L,...", help="Landmarks or random features.  [default: up to that of a fit]")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Fits of each.")
+@click.option("--time-budget", metavar="TIME", default="10 min", show_default=True, help="No fit starts after it.")
+@spec_options([name for name in FitSpec.model_fields if name not in VARIED])
+@click.option("--array", metavar="NAME", help="Array inside the Zarr group DATA.")
+@click.option("--memory", metavar="AMOUNT", help="Leave out what needs more in a process, as '2 GB'.")
+@overwrite_option
+@json_option
+@common
+def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Fit DATA by every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
+    from bigkpca.comparing import compare as run
+
+    names, sizes = options["methods"], options["sizes"]
+    asked = {key: options[key] for key in ("seeds", "time_budget", "array", "memory", "overwrite")}
+    found = run(
+        data,
+        outdir,
+        methods=names.split(",") if names else None,
+        sizes=[_whole(part) for part in sizes.split(",")] if sizes else None,
+        progress=Report(quiet),
+        **asked,
+        **given(options),
+    )
+    if as_json:
+        click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "lines"}))
+        return
+    click.echo(f"errors against {found.reference}; medians of {options['seeds']} seeds")
+    _show_table(found.lines)
+    click.echo(found.advice)
+    click.echo(f"path  {found.path}")
+
+
+def _whole(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise SpecError(f"--sizes {text}: give whole numbers, as 100,400,1600")
+    return int(text)
+
+
+def _show_table(lines: Sequence[Line]) -> None:
+    """One line for each method and size; a dash where nothing says it."""
+    head = ["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]
+    rows = [
+        [line.way.method, line.way.landmarks, f"{line.size:,}"]
+        + [text.format(s.median) if (s := line.spreads[key]) else "-" for key, (_, text) in _COLUMNS.items()]
+        for line in lines
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = [
+            f"{cell:<{w}}" if i < 2 else f"{cell:>{w}}" for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())
