@@ -25,7 +25,8 @@ from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.errors import SpecError
 from bigkpca.ingest import ingest
-from bigkpca.reporting import looked, pictures, words
+from bigkpca.reporting import figures, looked, pictures, words
+from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.looked import Labels, spread
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
@@ -54,6 +55,12 @@ def page(place: Path) -> str:
 def drawn(model: Any, out: Path, **options: Any) -> str:
     """The page, with entities turned into what a reader sees."""
     return html.unescape(Path(bigkpca.report(model, out, **options)).read_text("utf-8"))
+
+
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures without their lines, for tests of what is around them: drawing takes most of a report's time."""
+    monkeypatch.setattr(figures, "drawing", lambda figure, name, alt: Drawing(f"<svg><title>{alt}</title></svg>", alt))
 
 
 class Elements(HTMLParser):
@@ -118,6 +125,7 @@ def test_extreme_rows_and_labels_are_the_right_ones(place: Path, page: str) -> N
     assert f"Largest first: rows {residual.argmax():,} ({labels[residual.argmax()]})" in page
 
 
+@pytest.mark.usefixtures("sketched")
 def test_the_same_report_is_left_alone_and_others_are_not_replaced(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     bigkpca.report(place / "m.zarr", out)
@@ -138,6 +146,7 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(place: Path, 
         bigkpca.report(place / "m.zarr", tmp_path / "none" / "r.html")
 
 
+@pytest.mark.usefixtures("sketched")
 def test_projected_rows_give_the_same_page_as_their_scores(place: Path, tmp_path: Path) -> None:
     text, given = (
         drawn(place / "m.zarr", tmp_path / "a.html"),
@@ -148,6 +157,7 @@ def test_projected_rows_give_the_same_page_as_their_scores(place: Path, tmp_path
     assert "What is new?" not in text  # residuals are in feature stores alone
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_model_whose_data_are_gone(place: Path, tmp_path: Path) -> None:
     rows = load_digits().data[:300]
     np.save(tmp_path / "x.npy", rows)
@@ -166,6 +176,7 @@ def test_a_model_whose_data_are_gone(place: Path, tmp_path: Path) -> None:
         bigkpca.report(tmp_path / "m.zarr", tmp_path / "u.html", labels=place / "labels.npy")
 
 
+@pytest.mark.usefixtures("sketched")
 def test_rows_that_changed_are_said_to(tmp_path: Path) -> None:
     rows = load_digits().data[:300]
     np.save(tmp_path / "x.npy", rows)
@@ -198,6 +209,7 @@ def test_every_method_has_a_page(tmp_path: Path, options: dict[str, Any], says: 
     assert says in drawn(tmp_path / "m.zarr", tmp_path / "r.html", image_shape=(8, 8))
 
 
+@pytest.mark.usefixtures("sketched")
 def test_rows_in_memory_and_kernels_without_a_way_back(tmp_path: Path) -> None:
     X = load_digits().data[:200]
     K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2000)
@@ -215,7 +227,8 @@ def test_rows_in_memory_and_kernels_without_a_way_back(tmp_path: Path) -> None:
     assert re.search(r"rows added later</dt><dd>50<", drawn(model, tmp_path / "t.html"))
 
 
-def test_labels_from_everywhere(place: Path, tmp_path: Path, page: str) -> None:
+@pytest.mark.usefixtures("sketched")
+def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
     own = drawn(place / "m.zarr", tmp_path / "a.html", labels=place / "labels.npy")
     assert own == drawn(place / "m.zarr", tmp_path / "b.html", labels="y")
     assert own == drawn(place / "m.zarr", tmp_path / "c.html", labels=place / "d.zarr")
@@ -226,6 +239,7 @@ def test_labels_from_everywhere(place: Path, tmp_path: Path, page: str) -> None:
     assert "<few>" not in text
 
 
+@pytest.mark.usefixtures("sketched")
 def test_labels_with_names_many_kinds_or_numbers(tmp_path: Path) -> None:
     values = np.arange(40)
     lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in values]
@@ -294,6 +308,7 @@ def test_few_rows_are_read_of_many() -> None:
     assert len(spread(1000, 10)) <= 64
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_sample_is_said_to_be_one(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looked, "_MOST_SCORES", 640)
     text = drawn(place / "m.zarr", tmp_path / "r.html", scores=place / "s.zarr")
