@@ -13,6 +13,7 @@ SIZES = {  # rows, landmarks or features
     "against_sklearn": (3000, 120),
     "automatic_size": (1000, 120),
     "certificate": (3000, 120),
+    "comparison": (1000, 120),
     "denoise": (400, 60),
     "exact": (3000, 120),
     "fit_pass": (3000, 120),

@@ -106,8 +106,6 @@ def _spec(options: dict[str, Any]) -> FitSpec:
     spec = FitSpec.checked(**options)
     if not isinstance(spec.components, int):
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
-    if spec.precomputed:
-        raise SpecError("a comparison fits rows that are vectors, not a matrix of kernels")
     return spec
 
 
