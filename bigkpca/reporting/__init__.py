@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from bigkpca import store
-from bigkpca.engine import Progress, Silent
+from bigkpca.engine import Engine, Progress, Silent
 from bigkpca.errors import SpecError
 from bigkpca.info import model_info
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import Path as AnyPath
+from bigkpca.plan import plan_fit
 from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, look
 from bigkpca.reporting.page import MARK, render
+from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model
 
 INSTALL = "pip install 'bigkpca[report]'"
@@ -102,12 +104,14 @@ def _page(model: Model, path: str, looked: Looked) -> str:
     told = (sections.maps, sections.components, sections.preimages, sections.novelty)
     found = [sections.quality(model), *(tell(model, looked) for tell in told)]
     source = model.provenance["identity"]["path"]
+    written_by = (store.describe(path) or {}).get("bigkpca", version("bigkpca"))
+    plan = None if looked.rows is None else plan_fit(looked.rows, FitSpec.of(model), Engine().threads)
     return render(
         title="Kernel PCA of " + (os.path.basename(source) if source else "an array"),
         verdict=words.verdict(model),
         findings=words.findings(model, looked),
         sections=[section for section in found if section is not None],
-        provenance=words.provenance(model, facts, (store.describe(path) or {}).get("bigkpca", version("bigkpca"))),
+        provenance=words.provenance(model, facts, written_by, plan),
         choices=facts["choices"],
         spec=json.dumps(model.provenance["spec"], indent=1),
         left_out=list(sections.left_out(model, looked)),

@@ -10,6 +10,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import trustworthy
 from bigkpca.numerics.model import Model
+from bigkpca.plan import Plan
 from bigkpca.reporting.looked import Labels, Looked
 
 
@@ -93,8 +94,9 @@ def ends(values: Array, labels: Labels) -> str:
     return f"with {low} at the low end and {high} at the high one"
 
 
-def provenance(model: Model, facts: dict[str, Any], written_by: str) -> dict[str, str]:
-    """What was fitted and how, as lines of a table; `written_by` is the version that wrote the model."""
+def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan | None) -> dict[str, str]:
+    """What was fitted and how, as lines of a table; `written_by` is the version that wrote the model, `plan` what the
+    fit was planned to cost, None where its rows are gone."""
     identity, kernel = model.provenance["identity"], dict(facts["kernel"])
     name = kernel.pop("name")
     parameters = ", ".join(f"{key} {_short(value)}" for key, value in kernel.items())
@@ -111,8 +113,17 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str) -> dict[str
         "precision": facts["dtype"],
         "seed": str(facts["seed"]),
         **({"rows added later": f"{added:,}"} if added else {}),
+        **({} if plan is None else _cost(plan)),
         "written by": f"bigkpca {written_by}",
         "digest of the model": facts["digest"],
+    }
+
+
+def _cost(plan: Plan) -> dict[str, str]:
+    passes = "the rows were in memory" if not plan.passes else f"{plan.passes} over the rows, beside a sample"
+    return {
+        "passes": f"{passes}, {plan.bytes_read / 1e6:,.0f} MB read",
+        "memory of the fit": f"{plan.peak_bytes / 1e6:,.0f} MB at most in a process of this machine (planned)",
     }
 
 
