@@ -31,7 +31,7 @@ SOURCES = {  # rows
     "low_rank_image": 70,
     "polynomial_toy": 30,
 }
-QUICK = ("contours", "polynomial_toy")
+QUICK = ("contours",)
 
 
 @pytest.mark.slow
