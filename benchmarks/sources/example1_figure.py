@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-# The package's form of a method has the colour of the thesis's form, lighter.
+# The package's form of a method is near in colour to the thesis's form.
 COLORS = {
     "Nyström (thesis)": "#1f5fa8",
-    "Nyström, orthogonalised": "#8fb8e6",
+    "Nyström, orthogonalised": "#5aa9e6",
     "columns": "#2f8f4e",
-    "RFF (thesis)": "#c2571a",
-    "RFF, orthogonal": "#f2b48c",
-    "RFF-PCA (thesis)": "#6a3d9a",
-    "RFF-PCA, exact alpha": "#a98bcb",
-    "RFF-PCA, pointwise": "#d9c9ec",
+    "RFF (thesis)": "#b5480f",
+    "RFF, orthogonal": "#f39c4a",
+    "RFF-PCA (thesis)": "#5b2d90",
+    "RFF-PCA, exact alpha": "#a97bd0",
+    "RFF-PCA, pointwise": "#e377c2",
 }
+LOGARITHMIC = ("matrix error", "misclassified")
 PANELS = (
     ("matrix error", "Fig. 11: matrix error"),
     ("relative accuracy", "Fig. 12: relative accuracy"),
@@ -52,7 +53,7 @@ def draw(found: Found, plane: Array, right: Array, vectors: dict[str, Array]) ->
         axis.set_title(title, fontsize=10)
     last = axes[len(PANELS)]
     last.axis("off")
-    handles = [Patch(facecolor=color, edgecolor="black", linewidth=0.5, label=name) for name, color in COLORS.items()]
+    handles = [Patch(facecolor=color, label=name) for name, color in COLORS.items()]
     last.legend(handles=handles, loc="center", ncols=2, frameon=False)
     return figure
 
@@ -82,19 +83,27 @@ def _draw_discs(axis: Axes, x: Array, y: Array, right: Array) -> None:
 
 def _draw_boxes(axis: Axes, found: Found, measure: str) -> None:
     """A group of boxes for each size, one for each method."""
+    from matplotlib.colors import to_rgba
+
     width = 0.9 / len(COLORS)
     for j, (name, color) in enumerate(COLORS.items()):
         places = np.arange(len(found.sizes)) + (j - (len(COLORS) - 1) / 2) * width
+        line = {"color": color, "linewidth": 1}
         axis.boxplot(
             found.of(measure, name),
             positions=places,
             widths=0.8 * width,
             patch_artist=True,
-            boxprops={"facecolor": color, "linewidth": 0.5},
-            medianprops={"color": "black", "linewidth": 1},
-            whiskerprops={"linewidth": 0.5},
-            capprops={"linewidth": 0.5},
-            flierprops={"marker": ".", "markersize": 2},
+            boxprops={"facecolor": to_rgba(color, 0.35), "edgecolor": color},
+            medianprops={"color": color, "linewidth": 2},
+            whiskerprops=line,
+            capprops=line,
+            flierprops={"marker": ".", "markersize": 2, "markeredgecolor": color},
         )
+    if measure in LOGARITHMIC:
+        axis.set_yscale("log")
+    axis.set_xlim(-0.5, len(found.sizes) - 0.5)
     axis.set_xticks(range(len(found.sizes)), [f"l = {size}" for size in found.sizes])
+    axis.set_xticks(np.arange(len(found.sizes) - 1) + 0.5, minor=True)
     axis.grid(axis="y", linewidth=0.3)
+    axis.grid(axis="x", which="minor", linewidth=0.5)

@@ -2,7 +2,7 @@
 
 x is uniform on (-1, 1), y = x² + noise of deviation 0.2, the kernel <x, y>^degree, centred. The figure shows the rows
 and lines of equal value of the first three components, one column for each degree. Degree 1 is PCA, with two
-components; higher degrees have more, and the first ones follow the parabola.
+components; higher degrees have more, and their lines bend along the parabola.
 
 The listing of the Chinese summary runs degree 1 on 100 such rows, with noise 0.1 and x on a grid. A second table tells
 what its centring, K - 2 1K + 1K1 with 1 a matrix of ones, makes of them.
@@ -77,7 +77,7 @@ def draw(X: Array) -> Figure:
                     across, up, values[:, :, i], levels=levels[i], colors="black", linewidths=0.6, linestyles="solid"
                 )
             else:
-                axis.text(0, 0.5, "no such component", ha="center", va="center")
+                axis.text(0, 1.3, "no such component", ha="center", va="center")
     return figure
 
 
