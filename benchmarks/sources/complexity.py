@@ -67,7 +67,7 @@ def grid(rows: int) -> dict[str, list[Sizes]]:
     steps = [2.0**i for i in (-2, -1, 0, 1, 2)]
     return {
         "n": [replace(middle, n=round(middle.n * step)) for step in steps],
-        "l": [replace(middle, l=2 * round(middle.l * step / 2)) for step in steps],
+        "l": [replace(middle, l=2 * round(middle.l * step)) for step in steps],
         "d": [replace(middle, d=round(middle.d * step * 4)) for step in steps],
     }
 

@@ -90,6 +90,11 @@ def printed_alpha(X: Array, rows: int = 101) -> float:
     return float(np.exp(np.sum(steps**2) / (2 * SIGMA**2 * rows)))
 
 
+def exact_alpha(X: Array) -> float:
+    """exp(tr Sigma / sigma²), Sigma the covariance outside the first 50 principal axes."""
+    return float(np.exp(np.linalg.eigvalsh(np.cov(X.T))[:-AXES].sum() / SIGMA**2))
+
+
 def corrected(model: KernelPCA, X: Array) -> Array:
     """The eigenvalues, (lambda - 1 + alpha) / alpha of the thesis's RFF-PCA."""
     if model.method != THESIS_RFF_PCA:
@@ -116,8 +121,8 @@ def distance(K: Array, F: Array, added: Array) -> float:
 
 
 def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float], Array]:
-    """Of one data set: lambda_1, lambda_2, |K - K_60|_F and the misclassified of exact u2; and the measures of each
-    size and method (sizes, methods, measures)."""
+    """Of one data set: lambda_1, lambda_2, |K - K_60|_F, the misclassified of exact u2, both alphas; and the measures of
+    each size and method (sizes, methods, measures)."""
     X, right = two_discs(rows, np.random.default_rng(seed))
     K, eigenvalues, U = exact(X)
     square = np.linalg.norm(K) ** 2
@@ -138,7 +143,8 @@ def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float],
         return [error - best, best / error, *agreement, *as_computed, wrong, *differences]
 
     found = np.array([[of(options, size) for options in METHODS.values()] for size in sizes])
-    return [*map(float, eigenvalues[:2]), best_of_rank(RANK), misclassified(U[:, 1], right)], found
+    of_exact = [*map(float, eigenvalues[:2]), best_of_rank(RANK), misclassified(U[:, 1], right)]
+    return [*of_exact, exact_alpha(X), printed_alpha(X)], found
 
 
 def vectors(rows: int, size: int, seed: int) -> tuple[Array, Array, dict[str, Array]]:
@@ -172,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _save_tables(given: Any, of_exact: Array, found: Found) -> None:
-    what = ["lambda_1", "lambda_2", f"|K - K_{RANK}|_F", "misclassified by u2"]
+    what = ["lambda_1", "lambda_2", f"|K - K_{RANK}|_F", "misclassified by u2", "alpha, exact", "alpha, as printed"]
     lines = [
         [name, *(f"{f(values):.2f}" for f in (np.median, min, max)), THESIS.get(name, "")]
         for name, values in zip(what, of_exact.T, strict=True)
