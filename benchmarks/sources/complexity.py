@@ -98,7 +98,7 @@ def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes]
         for name in METHODS:
             if name == "exact" and varies == "l":
                 continue
-            each = [replace(s, n=max(s.n // 32, 25)) if name == "exact" else s for s in sizes]
+            each = [replace(s, n=max(s.n // 32, 8)) if name == "exact" else s for s in sizes]
             found[varies, name] = each, [seconds(name, s, repeats) for s in each]
     return found
 

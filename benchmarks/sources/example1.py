@@ -121,8 +121,8 @@ def distance(K: Array, F: Array, added: Array) -> float:
 
 
 def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float], Array]:
-    """Of one data set: lambda_1, lambda_2, |K - K_60|_F, the misclassified of exact u2, both alphas; and the measures of
-    each size and method (sizes, methods, measures)."""
+    """Of one data set: lambda_1, lambda_2, |K - K_60|_F, misclassified by u2, both alphas; and the measures of each
+    size and method (sizes, methods, measures)."""
     X, right = two_discs(rows, np.random.default_rng(seed))
     K, eigenvalues, U = exact(X)
     square = np.linalg.norm(K) ** 2
