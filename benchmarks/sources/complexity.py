@@ -119,6 +119,9 @@ def draw(found: dict[tuple[str, str], tuple[list[Sizes], list[float]]]) -> Figur
         axis.set_xlabel(varies)
         axis.legend(title="exponent", fontsize=8)
         axis.grid(which="major", linewidth=0.3)
+        if varies != "n":
+            axis.set_xticks(at := [getattr(s, varies) for s in found[varies, "rff"][0]], at)
+            axis.minorticks_off()
     axes["n"].set_ylabel("CPU seconds; dashed: the counts")
     return figure
 
