@@ -79,6 +79,7 @@ def test_one_command_runs_every_script_of_the_sources(
     files = Path(sources.__file__).parent.glob("[!_]*.py")
     scripts = {path.stem for path in files if "\ndef main(" in path.read_text()}
     assert [name for name, _ in ran] == [f"benchmarks.sources.{name}" for name in sources.SCRIPTS]
-    assert scripts and scripts <= set(sources.SCRIPTS)
+    assert scripts
+    assert scripts <= set(sources.SCRIPTS)
     assert all(argv == ["--rows", "30", "--folder", str(tmp_path)] for _, argv in ran)
     assert str(tmp_path / "contours.svg") in capsys.readouterr().out
