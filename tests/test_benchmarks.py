@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import shared_file
+
+from benchmarks.sources import __main__ as sources
 
 SIZES = {  # rows, landmarks or features
     "accuracy": (3000, 120),
@@ -20,15 +24,21 @@ SIZES = {  # rows, landmarks or features
     "landmarks": (500, 100),
     "memory": (3000, 120),
     "random_features": (500, 2000),
-    "thesis_example1": (400, 120),
 }
+SOURCES = {  # rows
+    "complexity": 400,
+    "contours": 40,
+    "example1": 400,
+    "low_rank_image": 70,
+    "polynomial_toy": 30,
+}
+QUICK = ("contours",)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if name != "thesis_example1":
-        shared_file("mnist", "train-images-idx3-ubyte.gz")
+    shared_file("mnist", "train-images-idx3-ubyte.gz")
     if name in ("automatic_size", "denoise", "landmarks", "random_features"):
         shared_file("usps", "usps_int16.npz")
     if name in ("automatic_size", "landmarks"):
@@ -39,3 +49,38 @@ def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.
     printed = capsys.readouterr().out
     assert str(rows) in printed
     assert "nan" not in printed
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOURCES]
+)
+def test_a_script_of_the_sources_writes_its_figure_and_table(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy = ["--rows", str(SOURCES[name]), "--repeats", "1", "--folder", str(tmp_path)]
+    import_module(f"benchmarks.sources.{name}").main(toy)
+    printed = capsys.readouterr().out
+    written = (tmp_path / f"{name}.csv").read_text()
+    assert all(name in printed for name in next(csv.reader(written.splitlines())))
+    assert "nan" not in printed + written
+    assert (tmp_path / f"{name}.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_one_command_runs_every_script_of_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[tuple[str, list[str]]] = []
+
+    def imported(name: str) -> SimpleNamespace:
+        return SimpleNamespace(main=lambda argv: ran.append((name, argv)))
+
+    monkeypatch.setattr(sources, "import_module", imported)
+    (tmp_path / "contours.svg").touch()
+    sources.main(["--rows", "30", "--folder", str(tmp_path)])
+    files = Path(sources.__file__).parent.glob("[!_]*.py")
+    scripts = {path.stem for path in files if "\ndef main(" in path.read_text()}
+    assert [name for name, _ in ran] == [f"benchmarks.sources.{name}" for name in sources.SCRIPTS]
+    assert scripts
+    assert scripts <= set(sources.SCRIPTS)
+    assert all(argv == ["--rows", "30", "--folder", str(tmp_path)] for _, argv in ran)
+    assert str(tmp_path / "contours.svg") in capsys.readouterr().out

@@ -1,0 +1,39 @@
+"""Runs every script of the package, one after the other, and says where their figures are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+SCRIPTS = (  # in the order of the thesis, then the other sources
+    "low_rank_image",
+    "contours",
+    "usps_scatter",
+    "usps_preimages",
+    "complexity",
+    "example1",
+    "example2",
+    "polynomial_toy",
+    "denoising",
+    "nearest_mean",
+    "basic_patterns",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sources", description=__doc__)
+    parser.add_argument("--rows", help="rows at most  [those of the source]")
+    parser.add_argument("--repeats", help="seeds  [those of the source]")
+    parser.add_argument("--folder", default=str(Path("build") / "sources"), help="where results are written")
+    given = parser.parse_args(argv)
+    passed = [text for key, value in vars(given).items() if value is not None for text in (f"--{key}", value)]
+    for name in SCRIPTS:
+        print(f"\n== {name}", flush=True)
+        import_module(f"benchmarks.sources.{name}").main(passed)
+    print("\nFigures:", *sorted(map(str, Path(given.folder).glob("*.svg"))), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The thesis's Figure 2: a picture as a matrix, and what is left of it at lower ranks.
+
+The best approximation of rank k of a matrix A, its truncated singular value decomposition, is uncentred kernel PCA of
+its rows with the linear kernel: scores are U_k S_k, eigenvalues S_k², and the rows they stand for are A_k. Here
+KernelPCA makes it, and NumPy's SVD checks it. The thesis's picture has 556 × 414 pixels; these two, of scikit-learn,
+have 427 × 640. One has few edges, the other many: the thesis says that edges need a higher rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.datasets import load_sample_image
+
+from benchmarks.sources.common import arguments, save_figure, save_table
+from bigkpca import KernelPCA
+from bigkpca.errors import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RANKS = (200, 60, 10)
+PICTURES = {"flower, few edges": "flower.jpg", "temple, many edges": "china.jpg"}
+NEAR = 0.05  # relative error
+
+
+def approximated(A: Array, rank: int) -> Array:
+    """A of that rank, by kernel PCA and back."""
+    model = KernelPCA(rank, kernel="linear", method="exact", center=False).fit(A)
+    return model.inverse_transform(model.transform(A))
+
+
+def error(A: Array, other: Array) -> float:
+    """|A - other|_F / |A|_F."""
+    return float(np.linalg.norm(A - other) / np.linalg.norm(A))
+
+
+def needed_rank(A: Array) -> int:
+    """The smallest rank whose error is below NEAR."""
+    values = np.linalg.svd(A, compute_uv=False)
+    errors = np.sqrt(np.cumsum(values[::-1] ** 2)[::-1]) / np.linalg.norm(values)  # of ranks 0, 1, ...
+    return int(np.count_nonzero(errors >= NEAR))
+
+
+def truncated(A: Array, rank: int) -> Array:
+    left, values, right = np.linalg.svd(A, full_matrices=False)
+    return (left[:, :rank] * values[:rank]) @ right[:rank]
+
+
+def compared(name: str, A: Array, rank: int) -> tuple[list[Any], Array]:
+    """A line of the table, and the approximation."""
+    found, best = approximated(A, rank), truncated(A, rank)
+    numbers = rank * sum(A.shape) / A.size
+    return [name, rank, numbers, error(A, found), error(A, best), error(best, found)], found
+
+
+def draw(pictures: dict[str, list[tuple[str, Array]]]) -> Figure:
+    """One line of titled pictures for each name."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4.6), layout="constrained")
+    for axes, line in zip(figure.subplots(len(pictures), 1 + len(RANKS)), pictures.values(), strict=True):
+        for axis in axes:
+            axis.axis("off")
+        for axis, (title, picture) in zip(axes, line, strict=False):
+            axis.imshow(picture, cmap="gray", vmin=0, vmax=1)
+            axis.set_title(title, fontsize=10)
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=427)
+    lines, pictures = [], {}
+    for name, file in PICTURES.items():
+        A = load_sample_image(file)[: given.rows].mean(axis=2) / 255
+        pictures[name] = [(f"{name}: rank {np.linalg.matrix_rank(A)}", A)]
+        for rank in [*(rank for rank in RANKS if rank < len(A)), needed_rank(A)]:
+            line, found = compared(name, A, rank)
+            lines.append(line)
+            pictures[name].append((f"rank {rank}: error {line[3]:.1%}", found))
+    header = ["picture", "rank", "share of the numbers", "error", "error of the SVD", "difference of the two"]
+    title = f"Pictures of {len(A)} × {A.shape[1]} pixels; the last rank of each is the smallest below {NEAR:.0%}"
+    save_table(title, header, lines, given.folder, "low_rank_image")
+    save_figure(draw(pictures), given.folder, "low_rank_image")
+
+
+if __name__ == "__main__":
+    main()
