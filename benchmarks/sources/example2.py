@@ -48,7 +48,7 @@ METHODS: dict[str, dict[str, Any]] = {
 OWN_WAY: dict[str, dict[str, Any]] = {
     "Nyström, k-means": {},
     "RFF, orthogonal": {"method": "rff"},
-    f"RFF-PCA, pointwise, {AXES} axes": {"method": "rff-pca", "n_directions": AXES},
+    "RFF-PCA, pointwise": {"method": "rff-pca", "n_directions": AXES},
 }
 
 
@@ -132,7 +132,7 @@ def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) ->
 def _draw_pictures(found: dict[str, Array], shown: Array, folder: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 0.52 * len(found)), layout="constrained")
+    figure = Figure(figsize=(7.5, 0.52 * len(found)), layout="constrained")
     mosaic(figure.subplots(), [rows[shown] for rows in found.values()], list(found))
     save_figure(figure, folder, "example2")
 
@@ -226,7 +226,7 @@ def orderings(one: dict[str, Array], two: dict[tuple[float, str], Array], folder
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=30)
+    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=5)
     X, labels = training_digits(given.rows)
     reference = Reference(X, given.folder)
     one = part_one(reference, labels, given.repeats, given.folder)
