@@ -127,14 +127,14 @@ def draw(found: dict[str, list[float]], pixels: float, uncut: float, folder: Pat
         for label in (0, 1):
             axis.scatter(*X[labels == label].T, s=6, color=f"C{label}")
             axis.plot(*X[labels == label].mean(axis=0), "kx" if label else "k+", markersize=9)
-        axis.set(title=f"{title}: {share:.0%}", xticks=[], yticks=[], aspect="equal")
+        axis.set(title=f"{title}: {share:.1%}", xticks=[], yticks=[], aspect="equal")
         axis.title.set_fontsize(9)
         lines.append([title, f"{share:.1%}"])
     for name, shares in found.items():
         axes[-1].plot(COMPONENTS, shares, marker=".", label=name)
     axes[-1].axhline(pixels, color="0.5", linestyle=":", label="means of pixels")
     axes[-1].axhline(uncut, color="k", linestyle="--", linewidth=1, label="kernels, uncut")
-    axes[-1].set(xscale="log", xlabel="components", title=f"right of the test digits, σ = {SIGMA:g}", ylim=(0.6, 1))
+    axes[-1].set(xscale="log", xlabel="components", title=f"right of the test digits, σ = {SIGMA:g}")
     axes[-1].title.set_fontsize(9)
     axes[-1].legend(fontsize=7)
     save_figure(figure, folder, "nearest_mean")
