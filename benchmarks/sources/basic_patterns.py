@@ -2,10 +2,10 @@
 that new rows are transformed in less time and classified about as well.
 
 USPS, 7291 training and 2007 test digits, and as many of MNIST, sigma = the median length, 100 components. Basic
-patterns stand beside the same number of random rows, of k-means centres, and beside all rows, exactly. Scores are judged
-by the nearest neighbour and by a linear classifier (ridge regression on the classes); seconds are those of `transform`
-of the test rows, medians of interleaved runs. The second table has the numbers of patterns that thresholds of the cosine
-find.
+patterns stand beside the same number of random rows, of k-means centres, and beside all rows, exactly. Scores are
+judged by the nearest neighbour and by a linear classifier (ridge regression on the classes); seconds are those of
+`transform` of the test rows, medians of interleaved runs. The second table has the numbers of patterns that thresholds
+of the cosine find.
 """
 
 from __future__ import annotations

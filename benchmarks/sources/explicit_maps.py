@@ -128,12 +128,11 @@ def draw(case: Case, folder: Path) -> None:
     height = int(np.abs([np.corrcoef(y, case.labels)[0, 1] for y in Y.T]).argmax())
     other = 1 if height == 0 else 0
     views = [case.rows, case.map(case.rows), Y[:, [other, height]]]
-    for axis, view, title in zip(axes, views, ["rows", "mapped", "scores"], strict=True):
+    for axis, view, title in zip(axes, views, ["rows", "mapped", f"scores {other + 1} and {height + 1}"], strict=True):
         for label in (0, 1):
             axis.scatter(*view[case.labels == label].T, s=6, color=f"C{label}")
         axis.set_title(title, fontsize=10)
         axis.tick_params(labelsize=7)
-    axes[2].set(xlabel=f"component {other + 1}", ylabel=f"component {height + 1}")
     save_figure(figure, folder, "explicit_maps")
 
 
