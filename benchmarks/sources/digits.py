@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,15 +65,17 @@ def from_start(fit: KernelPCA, way: preimages.FixedPoint, Y: Array, start: Array
     return decode(Y, start)
 
 
-def thesis_preimages(fit: KernelPCA, Y: Array, X: Array) -> preimages.Preimages:
-    """Pre-images of scores Y as the thesis finds them: its update from a random start, and from another one where that
-    did not converge, _TRIES times at most. X are the fitted rows."""
+def until_converged(decode: Callable[[Array, Array], preimages.Preimages], X: Array, count: int) -> preimages.Preimages:
+    """What the thesis does where its update does not converge: it begins again elsewhere, here _TRIES times at most.
+
+    decode(numbers (m,), starts (m, 256)) are pre-images of some of `count` rows; X are the fitted rows.
+    """
     rng = np.random.default_rng(0)
-    found = from_start(fit, THESIS_FORM, Y, thesis_start(X, len(Y), rng))
+    found = decode(np.arange(count), thesis_start(X, count, rng))
     for _ in range(_TRIES - 1):
         left = np.flatnonzero(~found.converged)
         if len(left):
-            again = from_start(fit, THESIS_FORM, Y[left], thesis_start(X, len(left), rng))
+            again = decode(left, thesis_start(X, len(left), rng))
             for name in ("rows", "converged", "far"):
                 getattr(found, name)[left] = getattr(again, name)
     return found

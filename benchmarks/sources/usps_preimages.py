@@ -26,9 +26,9 @@ from benchmarks.sources.digits import (
     mosaic,
     row_errors,
     same_digit,
-    thesis_preimages,
     thesis_start,
     training_digits,
+    until_converged,
 )
 from bigkpca import KernelPCA, preimages
 from bigkpca.errors import Array, NarrowKernelWarning
@@ -76,11 +76,15 @@ def grid(digits: Digits, shown: Sequence[int]) -> tuple[list[list[str]], Picture
     for sigma in SIGMAS:
         for components in COMPONENTS:
             fit, Y = digits.fit(sigma, components)
-            found, theirs = fit.inverse_transform(Y), thesis_preimages(fit, Y, digits.X)
+            found, theirs = fit.inverse_transform(Y), as_in_the_thesis(fit, Y, digits.X)
             lines.append([f"{sigma:g}", str(components), *_ours(digits, found), *_theirs(digits, theirs)])
             pictures.setdefault(("fixed point", f"σ = {sigma:g}"), []).append(found[shown])
             pictures.setdefault(("the thesis's form", f"σ = {sigma:g}"), []).append(theirs.rows[shown])
     return lines, pictures
+
+
+def as_in_the_thesis(fit: KernelPCA, Y: Array, X: Array) -> preimages.Preimages:
+    return until_converged(lambda rows, start: from_start(fit, THESIS_FORM, Y[rows], start), X, len(Y))
 
 
 def _ours(digits: Digits, found: Array) -> list[str]:
