@@ -70,8 +70,8 @@ def lines_of(noisy: dict[str, list[Array]], found: dict[str, Found], clean: Arra
     nearest = KNeighborsClassifier(1).fit(known, of_known)
     lines = []
     for name, of_noise in found.items():
-        everything = {("none", ""): [clean], ("with noise", ""): noisy[name], **of_noise}
-        for (way, components), all_seeds in everything.items():
+        without = [(("none", ""), [clean]), (("with noise", ""), noisy[name])]
+        for (way, components), all_seeds in [*without, *of_noise.items()]:
             error = np.mean([row_errors(rows, clean).mean() for rows in all_seeds])
             right = np.array([nearest.predict(rows) == labels for rows in all_seeds])
             shares = [f"{right.mean():.1%}", f"{right[:, labels == 5].mean():.0%}"]

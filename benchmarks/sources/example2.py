@@ -166,15 +166,19 @@ def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     title = f"|x^ - x^_exact|_1 of {len(rows)} zeros, {FEWER} components, {len(reference.X)} rows"
     save_table(title, header, lines, folder, "example2_rff")
     _draw_boxes(found, list(several), folder)
-    back = {
-        way.mean_term: until_converged(
-            lambda i, start, way=way: reference.of_exact(rows[i], start, FEWER, way), reference.X, len(rows)
-        )
-        for way in (FIXED_POINT, THESIS_FORM)
-    }
+    back = {way.mean_term: _from_anywhere(reference, rows, way) for way in (FIXED_POINT, THESIS_FORM)}
     kept = {mean: same_digit(each.rows, labels[rows], reference.X, labels).sum() for mean, each in back.items()}
     print(f"zeros that come back as zeros: {kept[True]} of {len(rows)}, by the thesis's form {kept[False]}")
     return found
+
+
+def _from_anywhere(reference: Reference, rows: Array, way: preimages.FixedPoint) -> preimages.Preimages:
+    """Pre-images of exact scores from random starts, as many as are needed."""
+
+    def decode(numbers: Array, start: Array) -> preimages.Preimages:
+        return reference.of_exact(rows[numbers], start, FEWER, way)
+
+    return until_converged(decode, reference.X, len(rows))
 
 
 def _draw_boxes(found: dict[tuple[float, str], Array], names: list[str], folder: Path) -> None:
@@ -211,7 +215,7 @@ def claims_of_two(two: dict[tuple[float, str], Array]) -> list[Claim]:
     spread = {key: float(np.subtract(*np.percentile(far, [75, 25]))) for key, far in two.items()}
     largest = {key: float(far.max()) for key, far in two.items()}
     low, chosen = [share for share in SHARES if share < 0.1], f"d* = {AXES}"
-    best = {s: min((f"d* = {axes}" for axes in SEVERAL_AXES), key=lambda n, s=s: medians[s, n]) for s in SHARES}
+    best = {s: min((medians[s, f"d* = {axes}"], f"d* = {axes}") for axes in SEVERAL_AXES)[1] for s in SHARES}
     falls = [medians[share, "RFF"] for share in SHARES]
 
     def both(values: dict[tuple[float, str], float], shares: Sequence[float], name: str = chosen) -> str:

@@ -75,8 +75,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     header = ["", "silhouette", "nearest mean", "nearest neighbour", "variance explained"]
     title = f"Digits {THESIS_DIGITS} of USPS, {len(X)} rows, two components"
     save_table(title, header, lines, given.folder, "usps_scatter")
-    lengths = [float(KernelPCA(2, size=20, random_state=0).fit(rows).sigma_) for rows in (X, training_digits(7291)[0])]
-    print(f"median length of these digits {lengths[0]:.2f}, of all training digits {lengths[1]:.2f}")
+    own, of_all = (KernelPCA(2, size=20, random_state=0).fit(rows).sigma_ for rows in (X, training_digits(7291)[0]))
+    print(f"median length of these digits {own:.2f}, of all training digits {of_all:.2f}")
     draw(X, labels, found, given.folder)
 
 
