@@ -123,6 +123,8 @@ def draw(found: dict[str, tuple[Accuracy, dict[tuple[str, int], Accuracy]]], fol
         axis.axhline(of_exact[way], color="k", linestyle="--", linewidth=1, label="all rows, exact")
         axis.set(xscale="log", xlabel="landmarks")
         axis.set_title(f"{name}, {('nearest neighbour', 'linear')[way]}", fontsize=9)
+        axis.set_xticks(list(shares), [str(size) for size in shares])
+        axis.minorticks_off()
         axis.tick_params(labelsize=8)
     figure.axes[0].legend(fontsize=7)
     figure.axes[0].set_ylabel("right of the test digits")
