@@ -1,0 +1,152 @@
+"""EKPCA's claim (Fan, Wang, Xu and Tang 2014, as the Spanish notes tell it): few basic patterns stand for all rows, so
+that new rows are transformed in less time and classified about as well.
+
+USPS, 7291 training and 2007 test digits, and as many of MNIST, sigma = the median length, 100 components. Basic
+patterns stand beside the same number of random rows, of k-means centres, and beside all rows, exactly. Scores are
+judged by the nearest neighbour and by a linear classifier (ridge regression on the classes); seconds are those of
+`transform` of the test rows, medians of interleaved runs. The second table has the numbers of patterns that thresholds
+of the cosine find.
+"""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+
+from benchmarks.common import MEDIAN_DISTANCE, SHARED, interleaved, median_ratio, mnist, seconds_of
+from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
+from bigkpca import KernelPCA, landmarks
+from bigkpca.errors import Array
+
+COMPONENTS, SIZES, THRESHOLDS = 100, (50, 100, 200, 400, 800), (0.5, 0.7, 0.8, 0.9, 0.95)
+RULES = ("basic-patterns", "uniform", "kmeans")
+TEST_ROWS, RUNS = 2007, 5
+Accuracy = tuple[float, float]  # by the nearest neighbour, by the linear classifier
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Training and test rows of one data set, with their labels, and the length of the kernel."""
+
+    X: Array
+    labels: Array
+    new: Array
+    of_new: Array
+    sigma: float
+
+    def fit(self, seed: int, **options: Any) -> KernelPCA:
+        return KernelPCA(COMPONENTS, sigma=self.sigma, random_state=seed, **options).fit(self.X)
+
+    def accuracy(self, Y: Array, of_new: Array) -> Accuracy:
+        """Shares of test rows that both classifiers get right from features Y of the training rows."""
+        Y, of_new = Y.astype(np.float64), of_new.astype(np.float64)
+        nearest, linear = (way.fit(Y, self.labels) for way in (KNeighborsClassifier(1), RidgeClassifier(1e-3)))
+        return float(nearest.score(of_new, self.of_new)), float(linear.score(of_new, self.of_new))
+
+    def of_scores(self, fit: KernelPCA) -> Accuracy:
+        return self.accuracy(fit.transform(self.X), fit.transform(self.new))
+
+
+def usps_digits(rows: int) -> Digits:
+    return Digits(*training_digits(rows), *test_digits(min(rows, TEST_ROWS)), sigma=11.0)
+
+
+def mnist_digits(rows: int) -> Digits:
+    """As many random rows of MNIST, pixels from 0 to 1."""
+    with gzip.open(SHARED / "mnist" / "train-labels-idx1-ubyte.gz") as file:
+        labels = np.frombuffer(file.read(), np.uint8, offset=8)
+    X = mnist() / np.float32(255)
+    chosen = np.random.default_rng(0).choice(len(X), rows + min(rows, TEST_ROWS), replace=False)
+    train, test = chosen[:rows], chosen[rows:]
+    return Digits(X[train], labels[train], X[test], labels[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
+
+
+def against_all_rows(digits: Digits, repeats: int) -> tuple[Accuracy, dict[tuple[str, int], Accuracy], list[list[str]]]:
+    """Accuracy of exact kernel PCA, and of each rule and size (means over seeds); lines of the table."""
+    exact = digits.fit(0, method="exact")
+    of_exact, of_pixels = digits.of_scores(exact), digits.accuracy(digits.X, digits.new)
+    found: dict[tuple[str, int], Accuracy] = {}
+    models: dict[str, KernelPCA] = {"exact": exact}
+    for size in (size for size in SIZES if size < len(digits.X)):
+        for rule in RULES:
+            fits = [digits.fit(seed, size=size, landmarks=rule) for seed in range(repeats)]
+            nearest, linear = np.mean([digits.of_scores(fit) for fit in fits], axis=0)
+            found[rule, size] = float(nearest), float(linear)
+        models[str(size)] = fits[0]
+    seconds = interleaved(RUNS, **{n: partial(seconds_of, partial(m.transform, digits.new)) for n, m in models.items()})
+
+    def line(name: str, count: int | str, accuracy: Accuracy, of: str = "") -> list[str]:
+        took = (
+            [f"{statistics.median(seconds[of]):.3f}", f"{median_ratio(seconds['exact'], seconds[of]):.1f}"]
+            if of
+            else ["", ""]
+        )
+        return [name, str(count), *(f"{share:.2%}" for share in accuracy), *took]
+
+    lines = [line("pixels", "", of_pixels), line("all rows, exact", len(digits.X), of_exact, "exact")]
+    lines += [line(rule, size, accuracy, str(size)) for (rule, size), accuracy in found.items()]
+    return of_exact, found, lines
+
+
+def by_threshold(digits: Digits) -> list[list[str]]:
+    """How many patterns each threshold finds, at most 2000, and the accuracy of their scores."""
+    lines = []
+    for threshold in THRESHOLDS:
+        rule = landmarks.BasicPatterns(threshold=threshold)
+        fit = digits.fit(0, size=min(2000, len(digits.X)), landmarks=rule)
+        assert fit.landmarks_ is not None  # kernels with landmarks are its features
+        lines.append([f"{threshold:g}", str(len(fit.landmarks_)), *(f"{share:.2%}" for share in digits.of_scores(fit))])
+    return lines
+
+
+def draw(found: dict[str, tuple[Accuracy, dict[tuple[str, int], Accuracy]]], folder: Path) -> None:
+    """Accuracy by the number of patterns: a panel for each data set and classifier."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3), layout="constrained")
+    panels = [(name, way) for name in found for way in (0, 1)]
+    for axis, (name, way) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        of_exact, accuracies = found[name]
+        for rule in RULES:
+            shares = {size: each[way] for (of, size), each in accuracies.items() if of == rule}
+            axis.plot(list(shares), list(shares.values()), marker=".", label=rule)
+        axis.axhline(of_exact[way], color="k", linestyle="--", linewidth=1, label="all rows, exact")
+        axis.set(xscale="log", xlabel="landmarks")
+        axis.set_title(f"{name}, {('nearest neighbour', 'linear')[way]}", fontsize=9)
+        axis.set_xticks(list(shares), [str(size) for size in shares])
+        axis.minorticks_off()
+        axis.tick_params(labelsize=8)
+    figure.axes[0].legend(fontsize=7)
+    figure.axes[0].set_ylabel("right of the test digits")
+    save_figure(figure, folder, "basic_patterns")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=3)
+    lines, of_thresholds, drawn = [], [], {}
+    for name, load in {"USPS": usps_digits, "MNIST": mnist_digits}.items():
+        digits = load(given.rows)
+        of_exact, found, of_set = against_all_rows(digits, given.repeats)
+        drawn[name] = of_exact, found
+        lines += [[name, *line] for line in of_set]
+        of_thresholds += [[name, *line] for line in by_threshold(digits)]
+    header = ["data", "landmarks", "number", "nearest neighbour", "linear", "seconds of transform", "times as fast"]
+    title = f"{given.rows} training rows, {COMPONENTS} components, {given.repeats} seeds"
+    save_table(title, header, lines, given.folder, "basic_patterns")
+    header = ["data", "threshold", "patterns", "nearest neighbour", "linear"]
+    save_table("Patterns by the threshold", header, of_thresholds, given.folder, "basic_patterns_thresholds")
+    draw(drawn, given.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The French lecture's starting point: objects known by their similarities alone, here words of DNA.
+
+The lecture has one matrix, of three words; its section III gets distances from kernels, K_ii + K_jj - 2 K_ij, which the
+scores of kernel PCA must have. Beside it stand 106 sequences of 57 letters, half of them promoters of E. coli, with two
+kernels: the share of equal letters, and the cosine of counts of three-letter words. All by kernel="precomputed";
+accuracy is that of the nearest other sequence and of the nearest class mean, each sequence left out in turn (of the
+classifier, not of the components).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+from sklearn.model_selection import LeaveOneOut, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from benchmarks.common import SHARED
+from benchmarks.sources.common import arguments, save_figure, save_table
+from bigkpca import KernelPCA
+from bigkpca.errors import Array
+
+WORDS, LECTURE = ("atc", "tgc", "ttgc"), np.array([[1, 0.5, 0.5], [0.5, 1, 0.6], [0.5, 0.6, 1]])
+COMPONENTS = (2, 5, 10, 20, 50)
+
+
+def promoters(rows: int) -> tuple[list[str], Array]:
+    """Sequences, and whether each is a promoter; of both as many."""
+    with open(SHARED / "promoters" / "promoters.csv") as file:
+        found = [(line["sequence"], line["label"] == "+") for line in csv.DictReader(file)]
+    found = [*[each for each in found if each[1]][: rows // 2], *[each for each in found if not each[1]][: rows // 2]]
+    return [sequence for sequence, _ in found], np.array([label for _, label in found])
+
+
+def equal_letters(sequences: Sequence[str]) -> Array:
+    """The share of places with the same letter, (n, n)."""
+    letters = np.array([list(sequence) for sequence in sequences])
+    return np.asarray((letters[:, None, :] == letters).mean(axis=2))
+
+
+def common_words(sequences: Sequence[str], length: int = 3) -> Array:
+    """The cosine of counts of words, (n, n)."""
+    number = {"".join(word): i for i, word in enumerate(product("acgt", repeat=length))}
+    counts = np.zeros((len(sequences), len(number)))
+    for row, sequence in zip(counts, sequences, strict=True):
+        for start in range(len(sequence) - length + 1):
+            row[number[sequence[start : start + length]]] += 1
+    counts /= np.linalg.norm(counts, axis=1)[:, None]
+    return np.asarray(counts @ counts.T)
+
+
+def fitted(K: Array, components: int | None = None) -> tuple[KernelPCA, Array]:
+    """Kernel PCA of a matrix of similarities, and its scores."""
+    fit = KernelPCA(components, kernel="precomputed", method="exact", dtype="float64").fit(K)
+    return fit, fit.transform(K)
+
+
+def farthest_off(K: Array, Y: Array) -> float:
+    """The largest difference of squared distances, by scores and by K_ii + K_jj - 2 K_ij."""
+    own = np.diag(K)
+    return float(np.abs(squareform(pdist(Y, "sqeuclidean")) - (own[:, None] + own - 2 * K)).max())
+
+
+def accuracies(Y: Array, labels: Array) -> list[str]:
+    ways = (KNeighborsClassifier(1), NearestCentroid())
+    return [f"{cross_val_score(way, Y, labels, cv=LeaveOneOut()).mean():.1%}" for way in ways]
+
+
+def draw(words: Array, found: dict[str, Array], labels: Array, folder: Path) -> None:
+    """The lecture's words, and the sequences by both kernels, on their first two components."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 3.2), layout="constrained")
+    axes = figure.subplots(1, 1 + len(found))
+    axes[0].scatter(*words.T)
+    for word, place in zip(WORDS, words, strict=True):
+        axes[0].annotate(word, place, xytext=(4, 4), textcoords="offset points")
+    axes[0].margins(0.25)
+    axes[0].set_title("the lecture's words", fontsize=10)
+    for axis, (name, Y) in zip(axes[1:], found.items(), strict=True):
+        for label, shown in ((True, "promoter"), (False, "other")):
+            axis.scatter(*Y[labels == label, :2].T, s=10, label=shown)
+        axis.set_title(name, fontsize=10)
+    axes[-1].legend(fontsize=8)
+    for axis in axes:
+        axis.tick_params(labelsize=8)
+    save_figure(figure, folder, "dna_similarities")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=106)
+    sequences, labels = promoters(given.rows)
+    fit, words = fitted(LECTURE)
+    lines = [["the lecture's words", str(fit.n_components_), f"{farthest_off(LECTURE, words):.1e}", "", "", ""]]
+    drawn = {}
+    for name, K in {"equal letters": equal_letters(sequences), "words of three": common_words(sequences)}.items():
+        fit, Y = fitted(K)
+        drawn[name], apart = Y, f"{farthest_off(K, Y):.1e}"
+        for components in (*(r for r in COMPONENTS if r < fit.n_components_), fit.n_components_):
+            share = f"{fit.explained_variance_ratio_[:components].sum():.1%}"
+            lines.append([name, str(components), apart, share, *accuracies(Y[:, :components], labels)])
+            apart = ""
+    header = ["similarity", "components", "distances off by", "variance", "nearest neighbour", "nearest mean"]
+    save_table(f"Similarities of DNA, {len(labels)} sequences", header, lines, given.folder, "dna_similarities")
+    draw(words[:, :2], drawn, labels, given.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The Spanish notes' example of a kernel method (equations 3.1 to 3.4, Figures 3.2 and 3.3): the nearest mean.
+
+A row belongs to the class whose mean in feature space is nearest, and that takes kernels alone:
+
+    |φ(x) - c_y|² = k(x, x) - 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j),  i and j over the rows of class y.
+
+Kernel PCA that is not cut keeps differences of these distances, so that the nearest mean of scores is the same rule;
+what scores leave out of x is `residual`, the same for every class. The first table holds both against each other; the
+second tells accuracy by the number of components and the method, 7291 training and 2007 test digits of USPS. The figure
+has the notes' two situations: means that lie apart, and means that coincide until a kernel moves them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import pairwise_distances
+from sklearn.neighbors import NearestCentroid
+
+from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
+from bigkpca import KernelPCA, kernels
+from bigkpca.errors import Array, NarrowKernelWarning
+
+KERNELS: dict[str, kernels.Kernel] = {
+    "Gaussian, σ = 11": kernels.Gaussian(11.0),
+    "Gaussian, σ = 5": kernels.Gaussian(5.0),
+    "polynomial, degree 2": kernels.Polynomial(1 / 256, 2, 1.0),
+    "polynomial, degree 5": kernels.Polynomial(1 / 256, 5, 1.0),
+}
+COMPARED = 600  # rows of the uncut models; with more, the last eigenvalues come close to rounding
+SIGMA, COMPONENTS, SIZE = 11.0, (2, 5, 10, 20, 50, 100, 200, 500, 1000), 1000
+METHODS: dict[str, dict[str, Any]] = {
+    "Nyström, k-means": {},
+    "columns": {"method": "columns"},
+    "RFF, orthogonal": {"method": "rff"},
+    "RFF-PCA": {"method": "rff-pca"},
+}
+
+
+def squared_distances(kernel: kernels.Kernel, X: Array, labels: Array, new: Array, rows: int = 500) -> Array:
+    """|φ(x) - c_y|² of rows `new` (m, d) and the classes of X, (m, classes), from kernels alone."""
+    members = (labels[:, None] == np.unique(labels)).astype(np.float64)
+    members /= members.sum(axis=0)
+    pieces = [slice(start, start + rows) for start in range(0, max(len(X), len(new)), rows)]
+    X, new = X.astype(np.float64), new.astype(np.float64)
+    own = sum(np.einsum("iy,iy->y", members[piece], kernel(X[piece], X) @ members) for piece in pieces if len(X[piece]))
+    cross = np.concatenate([kernel(new[piece], X) @ members for piece in pieces if len(new[piece])])
+    return np.asarray(kernel.diagonal(new)[:, None] - 2 * cross + own)
+
+
+def accuracy(kernel: kernels.Kernel, X: Array, labels: Array, new: Array, of_new: Array) -> float:
+    """Share of rows `new` whose nearest mean in feature space is that of their class."""
+    nearest = squared_distances(kernel, X, labels, new).argmin(axis=1)
+    return float(np.mean(np.unique(labels)[nearest] == of_new))
+
+
+def means_of(Y: Array, labels: Array) -> Array:
+    return np.stack([Y[labels == label].mean(axis=0) for label in np.unique(labels)])
+
+
+def comparison(X: Array, labels: Array, new: Array, of_new: Array) -> list[list[str]]:
+    """For each kernel: the largest difference of squared distances, and accuracy by kernels, by scores, by pixels."""
+    pixels = NearestCentroid().fit(X, labels).score(new, of_new)
+    lines = []
+    for name, kernel in KERNELS.items():
+        fit = KernelPCA(None, kernel=kernel, method="exact", dtype="float64").fit(X)
+        means = means_of(fit.transform(X), labels)
+        found = pairwise_distances(fit.transform(new), means) ** 2 + fit.residual(new)[:, None]
+        direct = squared_distances(kernel, X, labels, new)
+        shares = [np.mean(np.unique(labels)[each.argmin(axis=1)] == of_new) for each in (direct, found)]
+        apart = f"{np.abs(found - direct).max() / direct.max():.1e}"
+        lines.append([name, str(fit.n_components_), apart, *(f"{share:.2%}" for share in (*shares, pixels))])
+    return lines
+
+
+def by_components(X: Array, labels: Array, new: Array, of_new: Array) -> dict[str, list[float]]:
+    """Accuracy of the nearest mean of the leading scores, by method, for every number of components."""
+    size = min(SIZE, len(X))
+    found = {}
+    for name, options in METHODS.items():
+        fit = KernelPCA(size, sigma=SIGMA, size=size, random_state=0, **options).fit(X)
+        Y, of_rows = fit.transform(new), fit.transform(X)
+        found[name] = [NearestCentroid().fit(of_rows[:, :r], labels).score(Y[:, :r], of_new) for r in COMPONENTS]
+    return found
+
+
+def two_classes(apart: bool, rng: np.random.Generator) -> tuple[Array, Array]:
+    """The notes' situations: two clouds that lie apart, or one cloud within the ring of the other."""
+    labels = np.repeat([0, 1], 100)
+    if apart:
+        return rng.normal(size=(200, 2)) * 0.5 + np.where(labels[:, None], [1.2, 0.6], [-1.2, -0.6]), labels
+    radius, angle = np.where(labels, 2.0, 0.5) + 0.15 * rng.standard_normal(200), rng.uniform(0, 2 * np.pi, 200)
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]), labels
+
+
+def situations() -> list[tuple[str, Array, Array, kernels.Kernel]]:
+    """Title, rows, labels and kernel of each panel."""
+    linear, squares = kernels.Linear(), kernels.Polynomial(1.0, 2, 0.0)
+    near, ring = two_classes(True, np.random.default_rng(0)), two_classes(False, np.random.default_rng(0))
+    return [
+        ("means apart, <x, y>", *near, linear),
+        ("means coincide, <x, y>", *ring, linear),
+        ("the same, <x, y>²", *ring, squares),
+    ]
+
+
+def draw(found: dict[str, list[float]], pixels: float, uncut: float, folder: Path) -> list[list[str]]:
+    """The figure; accuracy of each situation, on its own rows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 3), layout="constrained")
+    axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 1.7])
+    lines = []
+    for axis, (title, X, labels, kernel) in zip(axes, situations(), strict=False):
+        span = np.linspace(-2.6, 2.6, 120)
+        plane = np.stack(np.meshgrid(span, span), axis=-1).reshape(-1, 2)
+        at = squared_distances(kernel, X, labels, plane)
+        share = accuracy(kernel, X, labels, X, labels)
+        axis.contourf(
+            span, span, (at[:, 0] - at[:, 1]).reshape(120, 120), [-1e9, 0, 1e9], colors=["C0", "C1"], alpha=0.2
+        )
+        for label in (0, 1):
+            axis.scatter(*X[labels == label].T, s=6, color=f"C{label}")
+            axis.plot(*X[labels == label].mean(axis=0), "kx" if label else "k+", markersize=9)
+        axis.set(title=f"{title}: {share:.1%}", xticks=[], yticks=[], aspect="equal")
+        axis.title.set_fontsize(9)
+        lines.append([title, f"{share:.1%}"])
+    for name, shares in found.items():
+        axes[-1].plot(COMPONENTS, shares, marker=".", label=name)
+    axes[-1].axhline(pixels, color="0.5", linestyle=":", label="means of pixels")
+    axes[-1].axhline(uncut, color="k", linestyle="--", linewidth=1, label="kernels, uncut")
+    axes[-1].set(xscale="log", xlabel="components", title=f"right of the test digits, σ = {SIGMA:g}")
+    axes[-1].title.set_fontsize(9)
+    axes[-1].legend(fontsize=7)
+    save_figure(figure, folder, "nearest_mean")
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS)
+    X, labels = training_digits(given.rows)
+    new, of_new = test_digits(given.rows)
+    few = min(COMPARED, len(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # nothing is compressed where the model is not cut
+        lines = comparison(X[:few], labels[:few], new[:500], of_new[:500])
+        found = by_components(X, labels, new, of_new)
+    header = ["kernel", "components", "largest difference, relative", "kernels", "scores", "pixels"]
+    save_table(f"Nearest mean, {few} rows, uncut", header, lines, given.folder, "nearest_mean_equality")
+    uncut = {name: accuracy(kernel, X, labels, new, of_new) for name, kernel in KERNELS.items()}
+    pixels = float(NearestCentroid().fit(X, labels).score(new, of_new))
+    without = [""] * (len(COMPONENTS) - 1)
+    lines = [["pixels", *without, f"{pixels:.2%}"]]
+    lines += [[f"kernels, {name}", *without, f"{share:.2%}"] for name, share in uncut.items()]
+    lines += [[f"{name}, σ = {SIGMA:g}", *(f"{share:.2%}" for share in shares)] for name, shares in found.items()]
+    title = f"Accuracy on {len(new)} test digits, {len(X)} training rows, by components"
+    save_table(title, ["way", *map(str, COMPONENTS)], lines, given.folder, "nearest_mean")
+    lines = draw(found, pixels, uncut[f"Gaussian, σ = {SIGMA:g}"], given.folder)
+    save_table("The notes' situations", ["situation", "right"], lines, given.folder, "nearest_mean_situations")
+
+
+if __name__ == "__main__":
+    main()
