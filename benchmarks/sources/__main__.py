@@ -19,6 +19,9 @@ SCRIPTS = (  # in the order of the thesis, then the other sources
     "denoising",
     "nearest_mean",
     "basic_patterns",
+    "explicit_maps",
+    "principal_axes",
+    "dna_similarities",
 )
 
 
