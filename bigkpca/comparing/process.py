@@ -18,12 +18,12 @@ from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from bigkpca.errors import BigKPCAError
+from bigkpca.errors import IncompleteError
 
 _SERVE = "import sys; from bigkpca import comparing; comparing.process.serve(int(sys.argv[1]))"
 
 
-class ProcessDiedError(BigKPCAError):
+class ProcessDiedError(IncompleteError):
     """A process ended before it had an answer, most often because memory ran out."""
 
 
