@@ -49,3 +49,10 @@ def shared_file(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"{Path(*parts)} is not beside the project (../shared/data)")
     return path
+
+
+@pytest.fixture
+def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands set handlers for their own process; here it is the tests'."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("warnings.showwarning", lambda *_: None)

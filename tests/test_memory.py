@@ -21,7 +21,7 @@ from bigkpca.cli import main
 main(sys.argv[1:], standalone_mode=False)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
-ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
+ROWS, MORE, COLUMNS = 40_000, 200_000, 400  # the fewer rows are enough blocks for what allocators keep to be there
 
 
 def peak_bytes(*arguments: object) -> int:

@@ -50,6 +50,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "denoising of the fit's noise": {"preimage": preimages.Denoising(size=50), "noise": 3.0},
 }
 
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
 
 class Notes(Silent):
     def __init__(self) -> None:
@@ -66,13 +68,6 @@ def tree_bytes(path: str | Path) -> dict[str, bytes]:
 
 def run(*arguments: Any) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(autouse=True)
-def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands set handlers for their own process; here it is the tests'."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
 
 
 @pytest.fixture(scope="module")

@@ -343,9 +343,8 @@ def run(*arguments: Any) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_the_command(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
+@pytest.mark.usefixtures("quiet_signals")
+def test_the_command(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     arguments = ("report", place / "m.zarr", out, "--scores", place / "s.zarr", "--labels", "y", "--image-shape", "8,8")
     result = run(*arguments)
@@ -360,9 +359,8 @@ def test_the_command(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert message in refused.stderr
 
 
+@pytest.mark.usefixtures("quiet_signals")
 def test_the_demo_draws_one_where_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
     result = run("demo", tmp_path, "-q")
     assert result.exit_code == 0, result.output
     assert f"report   {tmp_path / 'report.html'}" in result.stdout
