@@ -15,6 +15,7 @@ import zarr
 from click.testing import CliRunner, Result
 from conftest import shared_file
 
+from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
@@ -257,14 +258,19 @@ def test_help_is_quick_because_commands_import_their_own_modules() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path) -> None:
-    for _ in range(2):
+def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for draws in (reporting.installed(), False):
+        monkeypatch.setattr(reporting, "find_spec", lambda _, draws=draws: draws or None)
         shown = run("demo", tmp_path / "demo", "-q")
         assert shown.exit_code == 0, shown.output
         accuracy = re.search(r"accuracy: (\d+\.\d)% from 20 scores, (\d+\.\d)% from 64 pixels", shown.stdout)
         assert accuracy is not None
         assert float(accuracy[1]) > float(accuracy[2]) - 2
         assert str(tmp_path / "demo" / "scores.zarr") in shown.stdout
+        page = tmp_path / "demo" / "report.html"
+        assert (f"report   {page}" in shown.stdout) == draws
+        assert ("for a page of figures: pip install 'bigkpca[report]'" in shown.stdout) != draws
+        assert not draws or "What do the components mean?" in page.read_text("utf-8")
 
 
 def test_mnist_from_raw_file_to_features(tmp_path: Path) -> None:

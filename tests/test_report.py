@@ -359,16 +359,6 @@ def test_the_command(place: Path, tmp_path: Path) -> None:
         assert message in refused.stderr
 
 
-@pytest.mark.usefixtures("quiet_signals")
-def test_the_demo_draws_one_where_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run("demo", tmp_path, "-q")
-    assert result.exit_code == 0, result.output
-    assert f"report   {tmp_path / 'report.html'}" in result.stdout
-    assert "What do the components mean?" in (tmp_path / "report.html").read_text("utf-8")
-    monkeypatch.setattr(reporting, "find_spec", lambda _: None)
-    assert "for a page of figures: pip install 'bigkpca[report]'" in run("demo", tmp_path, "-q").stdout
-
-
 # The page in a frame as wide as a phone or a desktop; what its script finds stays in the DOM that the browser prints.
 _WRAPPER = """<!doctype html><title>wrapper</title><style>body {{ margin: 0 }} iframe {{ border: 0 }}</style>
 <iframe id="page" src="{name}" width="{width}" height="2000"></iframe><pre id="found"></pre>
