@@ -295,7 +295,7 @@ def _written(
         blocks = split(work.rows.shape[0], plan.block_rows)
         if place.state == "new":
             store_blocks.create(place.work, record, work.rows.shape[0], work.arrays)
-        digests = _write_missing(work, place.work, blocks, engine, progress)
+        digests = _write_missing(work, os.path.abspath(place.work), blocks, engine, progress)
         _check_unchanged(work.rows, fingerprint)
         store_blocks.publish(place.work, record, blocks, digests)
         place.put_in_place()

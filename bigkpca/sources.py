@@ -412,7 +412,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if not os.path.exists(path):
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
-        return NpyRows.open(Path(path))
+        return NpyRows.open(Path(path).absolute())  # workers may run in another folder
     if os.path.isfile(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,3 +51,25 @@ def shared_file(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"{Path(*parts)} is not beside the project (../shared/data)")
     return path
+
+
+@pytest.fixture
+def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands set handlers for their own process; here it is the tests'."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
+
+
+_PEAK = """
+import sys
+from bigkpca.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def peak_bytes(*arguments: object) -> int:
+    """The peak of resident memory of a command in a process of its own."""
+    command = [sys.executable, "-c", _PEAK, *map(str, arguments)]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
+    return int(printed.rstrip().rpartition("\n")[2]) * 1024

@@ -15,16 +15,12 @@ import zarr
 from click.testing import CliRunner, Result
 from conftest import shared_file
 
+from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
 
-
-@pytest.fixture(autouse=True)
-def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands set handlers for their own process; here it is the tests'."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 def run(*arguments: Any) -> Result:
@@ -59,17 +55,17 @@ def model(tmp_path: Path, dataset: Path) -> Path:
 
 def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
     dataset, model, scores = (tmp_path / name for name in ("d.zarr", "m.zarr", "s.zarr"))
-    ingested = command("ingest", rows, dataset)
+    ingested = run("ingest", rows, dataset)
     assert re.search(r"shape +1,797 × 64", ingested.stdout)
     fitted = command("fit", dataset, model, "--components", 12, "--size", 80, "--seed", 1)
     assert re.search(r"kernel +gaussian \(sigma \d+", fitted.stdout)
     assert "component   eigenvalue   share of variance   cumulative" in fitted.stdout
     assert "fitting: 1,797 rows in" in fitted.stderr
-    transformed = command("transform", model, dataset, scores)
+    transformed = run("transform", model, dataset, scores)
     assert re.search(r"shape +1,797 × 12", transformed.stdout)
-    assert [step.returncode for step in (ingested, fitted, transformed)] == [0, 0, 0]
-    again = command("transform", model, dataset, scores)
-    assert again.returncode == 0
+    assert [ingested.exit_code, fitted.returncode, transformed.exit_code] == [0, 0, 0]
+    again = run("transform", model, dataset, scores)
+    assert again.exit_code == 0
     assert "nothing to do" in again.stderr
     assert "Traceback" not in again.stderr + fitted.stderr
 
@@ -182,8 +178,8 @@ def test_landmarks_of_a_file(tmp_path: Path, rows: Path, digits: np.ndarray[Any,
 
 @pytest.mark.cluster
 def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path) -> None:
-    two = command("fit", dataset, tmp_path / "two.zarr", "--components", 12, "--size", 80, "--workers", 2)
-    assert two.returncode == 0, two.stderr
+    two = run("fit", dataset, tmp_path / "two.zarr", "--components", 12, "--size", 80, "--workers", 2)
+    assert two.exit_code == 0, two.stderr
     digests = [json.loads(run("info", path, "--json").stdout)["digest"] for path in (model, tmp_path / "two.zarr")]
     assert digests[0] == digests[1]
 
@@ -248,9 +244,11 @@ def test_what_goes_wrong_is_said_in_a_line_with_a_code(
     assert not Path("m.zarr").exists()
 
 
-def test_a_traceback_is_shown_when_asked_for() -> None:
-    shown = command("fit", "nowhere.zarr", "m.zarr", "-v")
-    assert shown.returncode == 2
+def test_a_traceback_is_shown_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["fit", "nowhere.zarr", "m.zarr", "-v"]
+    monkeypatch.setattr("sys.argv", ["bigkpca", *arguments])
+    shown = run(*arguments)
+    assert shown.exit_code == 2
     assert "Traceback" in shown.stderr
 
 
@@ -260,14 +258,19 @@ def test_help_is_quick_because_commands_import_their_own_modules() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path) -> None:
-    for _ in range(2):
+def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for draws in (reporting.installed(), False):
+        monkeypatch.setattr(reporting, "find_spec", lambda _, draws=draws: draws or None)
         shown = run("demo", tmp_path / "demo", "-q")
         assert shown.exit_code == 0, shown.output
         accuracy = re.search(r"accuracy: (\d+\.\d)% from 20 scores, (\d+\.\d)% from 64 pixels", shown.stdout)
         assert accuracy is not None
         assert float(accuracy[1]) > float(accuracy[2]) - 2
         assert str(tmp_path / "demo" / "scores.zarr") in shown.stdout
+        page = tmp_path / "demo" / "report.html"
+        assert (f"report   {page}" in shown.stdout) == draws
+        assert ("for a page of figures: pip install 'bigkpca[report]'" in shown.stdout) != draws
+        assert not draws or "What do the components mean?" in page.read_text("utf-8")
 
 
 def test_mnist_from_raw_file_to_features(tmp_path: Path) -> None:

@@ -408,7 +408,7 @@ def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
     shown = CliRunner().invoke(main, options)
     assert shown.exit_code == 0
     first, head, *lines = shown.stdout.splitlines()
-    assert first == "errors against exact kernel PCA of 400 rows (the whole Gram matrix); medians of 1 seeds"
+    assert first == "errors against exact kernel PCA of 400 rows (the whole Gram matrix); medians over seeds"
     assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
     assert [one.split()[0] for one in lines] == ["nystroem", "rff", "exact", "Take", "path"]
     as_json = json.loads(CliRunner().invoke(main, [*options, "--json"]).stdout)

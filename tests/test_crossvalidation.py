@@ -27,12 +27,7 @@ from bigkpca.spec import FitSpec
 ONE = Engine(threads=1)
 SIGMAS = (25.0, 40.0)
 
-
-@pytest.fixture(autouse=True)
-def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands set handlers for their own process; here it is the tests'."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
 from bigkpca import KernelPCA, kernels, landmarks, methods
-from bigkpca.engine import open_engine
+from bigkpca.engine import Engine
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
 
 
@@ -261,10 +261,12 @@ def test_every_error_is_one_of_ours() -> None:
 
 
 @pytest.mark.cluster
-def test_a_current_client_is_used(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+def test_a_current_client_is_used(
+    X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path, two_processes: Engine
+) -> None:
     alone = small.fit_transform(X)
     np.save(tmp_path / "rows.npy", X)
-    with open_engine(workers=2) as engine, engine.client.as_current():  # type: ignore[union-attr]
+    with two_processes.client.as_current():  # type: ignore[union-attr]
         np.testing.assert_array_equal(small.fit_transform(X), alone)
         np.testing.assert_array_equal(small.fit(tmp_path / "rows.npy").transform(tmp_path / "rows.npy"), alone)
         where = small.transform(da.from_array(X, chunks=100)).map_blocks(lambda s: np.full_like(s, os.getpid()))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import peak_bytes
 
 from bigkpca import landmarks
 from bigkpca.plan import plan_fit, plan_transform
@@ -15,19 +16,7 @@ from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model
 
-_RUN = """
-import sys
-from bigkpca.cli import main
-main(sys.argv[1:], standalone_mode=False)
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
-
-
-def peak_bytes(*arguments: object) -> int:
-    command = [sys.executable, "-c", _RUN, *map(str, arguments)]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
-    return int(printed.rstrip().rpartition("\n")[2]) * 1024
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")

@@ -91,6 +91,21 @@ def test_stored_features_are_the_same_bytes_on_one_and_two_processes(
         assert tree_bytes(tmp_path / f"model-{name}") == tree_bytes(model)
 
 
+@pytest.mark.cluster
+def test_workers_in_another_folder_find_what_was_named_from_here(
+    digits: np.ndarray[Any, Any], tmp_path: Path, two_processes: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert two_processes.client is not None
+    monkeypatch.chdir(tmp_path)
+    np.save("few.npy", digits[:300])
+    with two_processes.client.as_current():
+        bigkpca.fit("few.npy", "model.zarr", components=3, size=20)
+        bigkpca.transform("model.zarr", "few.npy", "scores.zarr")
+    assert two_processes.client.submit(os.getcwd).result() != str(tmp_path)
+    scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine(), Silent())
+    np.testing.assert_array_equal(store_blocks.open_main("scores.zarr", "features")[:], scores)
+
+
 def test_in_memory_rows_and_stored_rows_give_the_same_scores(
     dataset: str, model: str, digits: np.ndarray[Any, Any], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from conftest import peak_bytes
 from sklearn.decomposition import PCA
 
 import bigkpca
@@ -50,6 +51,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "denoising of the fit's noise": {"preimage": preimages.Denoising(size=50), "noise": 3.0},
 }
 
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
 
 class Notes(Silent):
     def __init__(self) -> None:
@@ -66,13 +69,6 @@ def tree_bytes(path: str | Path) -> dict[str, bytes]:
 
 def run(*arguments: Any) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(autouse=True)
-def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands set handlers for their own process; here it is the tests'."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("warnings.showwarning", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -733,20 +729,6 @@ def test_a_plan_of_the_way_back_counts_what_takes_memory(model: str) -> None:
     assert larger[1] - larger[0] > 8 * (4000**2 - 1000**2)
 
 
-_RUN = """
-import sys
-from bigkpca.cli import main
-main(sys.argv[1:], standalone_mode=False)
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
-
-
-def peak_bytes(*arguments: object) -> int:
-    command = [sys.executable, "-c", _RUN, *map(str, arguments)]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
-    return int(printed.rstrip().rpartition("\n")[2]) * 1024
-
-
 def wide_rows(path: Path, n: int, d: int) -> Path:
     """Of ten strong directions, as data are."""
     rng = np.random.default_rng(0)
@@ -758,8 +740,8 @@ def wide_rows(path: Path, n: int, d: int) -> Path:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
-    wide_rows(rows, 6000, 500)
-    options = {"preimage": preimages.FixedPoint(iterations=3), "size": 400, "components": 20}
+    wide_rows(rows, 4500, 500)
+    options = {"preimage": preimages.FixedPoint(iterations=2), "size": 400, "components": 20}
     fitted_model = bigkpca.fit(rows, model, **options)
     transformed = peak_bytes("transform", "-q", "--residual", model, rows, scores)
     plan = plan_transform(open_rows(rows), fitted_model, None, 2).peak_bytes

@@ -59,7 +59,7 @@ def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) 
     if as_json:
         click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "lines"}))
         return
-    click.echo(f"errors against {found.reference}; medians of {options['seeds']} seeds")
+    click.echo(f"errors against {found.reference}; medians over seeds")
     _show_table(found.lines)
     click.echo(found.advice)
     click.echo(f"path  {found.path}")

@@ -19,7 +19,6 @@ from time import monotonic
 from typing import Any
 
 from bigkpca import store
-from bigkpca.choose import sample_lengths
 from bigkpca.comparing import figure
 from bigkpca.comparing.folder import FIGURE, Folder
 from bigkpca.comparing.grid import Candidate, Way, candidates, default_sizes, ways, ways_named
@@ -84,13 +83,13 @@ def compare(
     chosen = ways() if methods is None else ways_named(methods)
     sizes = _checked(sizes, seeds) or default_sizes(spec, *rows.shape)
     limit = None if memory is None else parse_bytes(memory)
-    record, shared = {"input": rows.fingerprint(), "spec": spec.to_dict()}, _with_length(spec, rows)
-    grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, shared, limit, methods, progress)
+    record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
+    grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
     with store.lock(os.fspath(out)), store.room_on_disk(os.fspath(out)), OwnProcesses() as processes:
         folder.claim(record, overwrite=overwrite)
         if not figure.drawable():
             progress.note(f"there will be no {FIGURE}: {figure.INSTALL}, and run this again")
-        work = _Work(rows, shared, folder, processes, progress)
+        work = _Work(rows, spec, folder, processes, progress)
         reference = work.reference(max(sizes), limit)
         trials, missing = work.trials(reference, grid, deadline)
         found = lines(trials)
@@ -115,13 +114,6 @@ def _checked(sizes: Sequence[int] | None, seeds: int) -> Sequence[int] | None:
     if sizes is not None and (not sizes or min(sizes) < 2):
         raise SpecError(f"sizes={list(sizes)}: give numbers of landmarks or random features, at least 2 each")
     return sizes
-
-
-def _with_length(spec: FitSpec, rows: Rows) -> FitSpec:
-    """The spec with its median length as a number, so that all seeds have the same kernel."""
-    if not spec.needs_median:
-        return spec
-    return spec.model_copy(update={"sigma": sample_lengths(rows, spec, Engine(), Silent())["median"].sigma})
 
 
 def _allowed(
@@ -204,7 +196,7 @@ class _Work:
                 self.progress.note(f"the time is over with {left} of {len(grid)} fits left: the same command goes on")
                 break
             try:
-                trial = self.processes.run(tried, self.rows, spec, candidate, reference)
+                trial = self.processes.run(tried, self.rows, reference.shared(spec), candidate, reference)
             except ProcessDiedError as error:
                 self.progress.note(f"{candidate.way} with size {candidate.size:,} is left out: {error}")
                 left += 1

@@ -36,18 +36,18 @@ def drawn(lines: Sequence[Line], data: str, reference: str) -> str:
             tried.setdefault(line.way, []).append(line)
     exact = next((line.median("seconds") for line in lines if line.exact), None)
     sizes = next(([f"{line.size:,}" for line in own] for own in tried.values()), [])
-    along = f"seconds of the fit, sizes {', '.join(sizes)} along each line"
     with figure_of(10, 5.2) as whole:
         for axes, (measure, title) in zip(whole.subplots(1, 2), _PANELS.items(), strict=True):
             for way in sorted(tried, key=ways().index):
                 _draw(axes, way, tried[way], measure)
             if exact is not None:
                 axes.axvline(exact, color=INK, linestyle="--", linewidth=1, label="exact")
-            axes.set(xscale="log", yscale="log", xlabel=along, title=title)
+            axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", title=title)
             _readable_ticks(axes)
         handles, labels = axes.get_legend_handles_labels()
         whole.legend(handles, labels, loc="outside lower center", ncols=5)
-        whole.suptitle(f"{data}, against {reference.partition(':')[0]}", fontsize=11)
+        points = f"{data}, sizes {', '.join(sizes)} along each line"
+        whole.suptitle(f"{points}; errors against {reference.partition(' (')[0].partition(':')[0]}", fontsize=11)
         return standalone(whole, "compare", _words(tried, exact))
 
 

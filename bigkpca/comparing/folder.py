@@ -84,8 +84,8 @@ class Folder:
         """The reference that was written, if it was."""
         try:
             with (self.path / _REFERENCE).open("rb") as file, np.load(file, allow_pickle=False) as held:
-                cost = [None if np.isnan(value) else float(value) for value in held["cost"]]
-                return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *cost)
+                numbers = [None if np.isnan(value) else float(value) for value in held["numbers"]]
+                return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *numbers)
         except FileNotFoundError:
             return None
         except (OSError, KeyError, ValueError, BadZipFile) as error:
@@ -95,7 +95,7 @@ class Folder:
 
     def write_reference(self, reference: Reference) -> None:
         """The reference, whole or not at all."""
-        cost = [np.nan if value is None else value for value in (reference.seconds, reference.peak_mb)]
+        numbers = reference.sigma, reference.seconds, reference.peak_mb
         partial = self.path / (_REFERENCE + ".partial")
         with partial.open("wb") as file:
             np.savez(
@@ -104,7 +104,7 @@ class Folder:
                 scores=reference.scores,
                 rows=reference.rows,
                 about=np.array(reference.about),
-                cost=np.array(cost),
+                numbers=np.array([np.nan if value is None else value for value in numbers]),
             )
             file.flush()
             os.fsync(file.fileno())

@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from bigkpca.blocks import sample_rows
-from bigkpca.choose import PROBES, random_stream
+from bigkpca.choose import PROBES, random_stream, sample_lengths
 from bigkpca.comparing.process import peak_mb
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import Array
@@ -34,21 +34,21 @@ _MOST_LANDMARKS = 4000
 class Reference:
     """Eigenvalues (r,) and, at the rows `numbers` (m,), scores (m, r) and the rows themselves (m, d).
 
-    `about` says in words where they come from and how wrong they are; `seconds` and `peak_mb` are what the exact fit
-    took, None where there was none.
+    `about` says in words where they come from and how wrong they are. `sigma` is the median length where the
+    spec left it to the sample, `seconds` and `peak_mb` are what the exact fit took; None where there was none.
     """
 
     eigenvalues: Array
     scores: Array
     rows: Array
     about: str
+    sigma: float | None
     seconds: float | None
     peak_mb: float | None
 
-    @property
-    def exact(self) -> bool:
-        """Whether it is kernel PCA itself."""
-        return self.seconds is not None
+    def shared(self, spec: FitSpec) -> FitSpec:
+        """The spec with this length, so that all seeds have the same kernel."""
+        return _with(spec, self.sigma)
 
 
 def exact_fits(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
@@ -71,14 +71,15 @@ def compared_rows(rows: Rows, engine: Engine) -> Array:
 
 def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
     """Exact kernel PCA, timed."""
-    engine, started = Engine(), perf_counter()
+    engine, sigma = Engine(), _median(rows, spec)
+    spec, started = _with(spec, sigma), perf_counter()
     model = fit_rows(rows, spec.model_copy(update={"method": "exact"}), engine, Silent())
     seconds, peak = perf_counter() - started, peak_mb()
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
     X = compared_rows(rows, engine)
     about = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
-    return Reference(model.solution.eigenvalues, scores_of(model, X), X, about, seconds, peak)
+    return Reference(model.solution.eigenvalues, scores_of(model, X), X, about, sigma, seconds, peak)
 
 
 def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
@@ -91,8 +92,8 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
 
 def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
     """The best approximation at hand, its eigenvalues freed of their bias."""
-    engine, n = Engine(), rows.shape[0]
-    model = fit_rows(rows, spec.at(size), engine, Silent())
+    engine, n, sigma = Engine(), rows.shape[0], _median(rows, spec)
+    model = fit_rows(rows, _with(spec, sigma).at(size), engine, Silent())
     found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
     X = compared_rows(rows, engine)
     about = (
@@ -100,7 +101,16 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
         f"its own components have residuals of {np.median(found.residuals):.2g} (median) to "
         f"{found.residuals.max():.2g}, and errors below those tell nothing"
     )
-    return Reference(found.eigenvalues, scores_of(model, X), X, about, None, None)
+    return Reference(found.eigenvalues, scores_of(model, X), X, about, sigma, None, None)
+
+
+def _with(spec: FitSpec, sigma: float | None) -> FitSpec:
+    return spec if sigma is None else spec.model_copy(update={"sigma": sigma})
+
+
+def _median(rows: Rows, spec: FitSpec) -> float | None:
+    """The median length, where the spec leaves it to the sample."""
+    return sample_lengths(rows, spec, Engine(), Silent())["median"].sigma if spec.needs_median else None
 
 
 def scores_of(model: Model, X: Array) -> Array:

@@ -107,9 +107,10 @@ def _svg(figure: Figure, name: str, colors: Mapping[str, str]) -> str:
 
 
 def _opened(svg: str, opening: str, name: str, alt: str) -> str:
-    """The drawing with this opening tag and a title; coordinates to a hundredth."""
+    """The drawing with this opening tag and a title; coordinates, which stand in tags alone, to a hundredth."""
     title = f' aria-labelledby="{name}-title"><title id="{name}-title">{escape(alt)}</title>'
-    return re.sub(r"(\.\d\d)\d+", r"\1", opening + title + svg[svg.index(">") + 1 :])
+    rounded = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg[svg.index(">") + 1 :])
+    return opening + title + rounded
 
 
 def plain_ticks(axes: Axes) -> None:
