@@ -27,7 +27,7 @@ from bigkpca.comparing import Comparison, figure, grid, process, reference, summ
 from bigkpca.comparing.grid import Way, ways_named
 from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
 from bigkpca.comparing.summary import Line, Spread, advice
-from bigkpca.comparing.trial import Trial, eigenvalue_error, score_error
+from bigkpca.comparing.trial import Trial
 from bigkpca.engine import Engine
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.plan import plan_fit
@@ -120,15 +120,6 @@ def test_all_rows_as_landmarks_leave_no_error(data: str, tmp_path: Path) -> None
     assert trial.score_error == pytest.approx(0, abs=1e-6)
     assert trial.eigenvalue_error == pytest.approx(0, abs=1e-9)
     assert trial.subspace_cosine == pytest.approx(1, abs=1e-9)
-
-
-def test_measures_of_components_that_were_not_found() -> None:
-    exact = np.array([4.0, 2.0, 1.0])
-    assert eigenvalue_error(exact, np.array([3.0])) == pytest.approx((1 / 4 + 1 + 1) / 3)
-    rng = np.random.default_rng(0)
-    Y = np.linalg.qr(rng.standard_normal((50, 3)))[0] * np.sqrt(exact)
-    assert score_error(Y, Y[:, :1]) == pytest.approx(np.sqrt(3 / 7))
-    assert score_error(Y, Y @ rng.standard_normal((3, 3))) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_csv_holds_the_trials(compared: Comparison) -> None:

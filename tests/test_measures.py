@@ -210,3 +210,12 @@ def test_the_cosine_of_subspaces_is_that_of_the_largest_angle(seed):
     assert_allclose(measures.subspace_cosine(Q[:, :3] @ mix[0], turned @ mix[1]), np.cos(1.2))
     assert_allclose(measures.subspace_cosine(Q[:, :3] @ mix[0], Q[:, :3]), 1)
     assert_allclose(measures.subspace_cosine(Q[:, :3], Q[:, 2:5]), 0, atol=1e-12)
+
+
+def test_measures_of_components_that_were_not_found() -> None:
+    exact = np.array([4.0, 2.0, 1.0])
+    assert measures.eigenvalue_error(exact, np.array([3.0])) == pytest.approx((1 / 4 + 1 + 1) / 3)
+    rng = np.random.default_rng(0)
+    Y = np.linalg.qr(rng.standard_normal((50, 3)))[0] * np.sqrt(exact)
+    assert measures.score_error(Y, Y[:, :1]) == pytest.approx(np.sqrt(3 / 7))
+    assert measures.score_error(Y, Y @ rng.standard_normal((3, 3))) == pytest.approx(0, abs=1e-12)

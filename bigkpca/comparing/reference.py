@@ -32,7 +32,7 @@ _MOST_LANDMARKS = 4000
 
 @dataclass(frozen=True)
 class Reference:
-    """Eigenvalues (r,) and, at the rows `numbers` (m,), scores (m, r) and the rows themselves (m, d).
+    """Eigenvalues (r,), and sampled rows (m, d) with their scores (m, r).
 
     `about` says in words where they come from and how wrong they are. `sigma` is the median length where the
     spec left it to the sample, `seconds` and `peak_mb` are what the exact fit took; None where there was none.

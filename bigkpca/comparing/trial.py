@@ -64,24 +64,11 @@ def tried(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference)
             seconds=seconds,
             peak_mb=peak,
             relative_trace_error=model.certificate.relative_trace_error,
-            eigenvalue_error=eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
+            eigenvalue_error=measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
             subspace_cosine=_cosine(reference.scores, Y),
-            score_error=score_error(reference.scores, Y),
+            score_error=measures.score_error(reference.scores, Y),
             preimage_error=_preimage_error(model, reference.rows, Y),
         )
-
-
-def eigenvalue_error(exact: Array, found: Array) -> float:
-    """Mean over j of |lambda_j^ - lambda_j| / lambda_j; an eigenvalue that was not found counts as zero."""
-    padded = np.zeros(len(exact))
-    padded[: len(found)] = found[: len(exact)]
-    return float(np.mean(np.abs(padded - exact) / exact))
-
-
-def score_error(exact: Array, found: Array) -> float:
-    """|Y - Y^ B|_F / |Y|_F for scores Y (m, r), Y^ (m, q) and the B (q, r) of least squares."""
-    B = np.linalg.lstsq(found, exact, rcond=None)[0]
-    return float(np.linalg.norm(exact - found @ B) / np.linalg.norm(exact))
 
 
 def _cosine(exact: Array, found: Array) -> float:

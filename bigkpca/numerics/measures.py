@@ -41,6 +41,23 @@ def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
     return np.abs(np.asarray(eigenvalues) - np.asarray(approximation))
 
 
+def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
+    """Mean over the r eigenvalues of |lambda_j - lambda^_j| / lambda_j; one that was not found counts as zero."""
+    found = np.zeros(len(eigenvalues))
+    found[: len(approximation)] = approximation[: len(eigenvalues)]
+    return float(np.mean(np.abs(found - eigenvalues) / eigenvalues))
+
+
+def score_error(Y: Array, approximation: Array) -> float:
+    """min_B |Y - Y^ B|_F / |Y|_F: what no linear map of the scores Y^ (m, q) gives of the scores Y (m, r).
+
+    Components count by their variance, and those that change places with close neighbours do not count at all; so the
+    measure is smooth where the angle between the spans is at the mercy of the gap behind the last component.
+    """
+    B = np.linalg.lstsq(approximation, Y, rcond=None)[0]
+    return float(np.linalg.norm(Y - approximation @ B) / np.linalg.norm(Y))
+
+
 def column_projection(K: Array, numbers: Array, rank: int | None = None) -> Array:
     """C ((C'C)_k)⁺ C'K with C = K[:, numbers]: the projection form of column sampling, which needs K itself."""
     C = K[:, numbers]
