@@ -135,7 +135,7 @@ def test_products_have_the_same_bits_everywhere(
 @pytest.fixture
 def no_gram(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact method holds no more than 100 rows' Gram matrix."""
-    for module in ("spec", "pipeline"):
+    for module in ("spec", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(passes, "_STRIP_ROWS", 64)
 
@@ -172,7 +172,7 @@ CASES: dict[str, dict[str, Any]] = {
 def test_eigenpairs_are_those_of_the_dense_method(case: str, no_gram: None, monkeypatch: pytest.MonkeyPatch) -> None:
     X, new = some_rows(330) * [3, 1, 2, 1, 0.5] + 4, some_rows(40, seed=9) + 4
     found = fitted(X, method="exact", residual_tol=1e-7, **CASES[case])
-    for module in ("spec", "pipeline"):
+    for module in ("spec", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 8192)
     dense = fitted(X, method="exact", **CASES[case])
     assert "products" not in dense.provenance

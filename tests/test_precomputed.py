@@ -55,7 +55,7 @@ Damage = Callable[[Any], None]
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No matrix of more than 100 rows is held, and pieces are small enough for there to be many."""
-    for module in ("spec", "pipeline"):
+    for module in ("spec", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(pieces, "_STRIP_ROWS", 64)
     monkeypatch.setattr(pieces, "_TALL", 32)
