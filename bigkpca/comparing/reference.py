@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from bigkpca.blocks import sample_rows
+from bigkpca.blocks import sample_rows, tile_rows
 from bigkpca.choose import PROBES, random_stream, sample_lengths
 from bigkpca.comparing.process import peak_mb
 from bigkpca.engine import Engine, Silent
@@ -62,11 +62,11 @@ def exact_fits(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> st
     return None
 
 
-def compared_rows(rows: Rows, engine: Engine) -> Array:
-    """Rows (m, d) of the data, the same for all."""
+def compared_numbers(rows: Rows) -> Array:
+    """Numbers (m,) of the rows at which scores are compared, the same for all."""
     n, d = rows.shape
     m = min(COMPARED_ROWS, sample_rows(n, d, 0))
-    return read_rows(rows, np.sort(random_stream(0, PROBES).choice(n, m, replace=False)), engine, Silent())
+    return np.sort(random_stream(0, PROBES).choice(n, m, replace=False))
 
 
 def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
@@ -77,9 +77,11 @@ def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
     seconds, peak = perf_counter() - started, peak_mb()
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
-    X = compared_rows(rows, engine)
+    numbers, eigenvalues = compared_numbers(rows), model.solution.eigenvalues
+    # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels, nor memory for them.
+    scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, engine, Silent())
     about = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
-    return Reference(model.solution.eigenvalues, scores_of(model, X), X, about, sigma, seconds, peak)
+    return Reference(eigenvalues, scores, X, about, sigma, seconds, peak)
 
 
 def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
@@ -95,7 +97,7 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
     engine, n, sigma = Engine(), rows.shape[0], _median(rows, spec)
     model = fit_rows(rows, _with(spec, sigma).at(size), engine, Silent())
     found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
-    X = compared_rows(rows, engine)
+    X = read_rows(rows, compared_numbers(rows), engine, Silent())
     about = (
         f"no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by {found.sampled} exact rows; "
         f"its own components have residuals of {np.median(found.residuals):.2g} (median) to "
@@ -115,6 +117,6 @@ def _median(rows: Rows, spec: FitSpec) -> float | None:
 
 def scores_of(model: Model, X: Array) -> Array:
     """Scores (m, r) of rows in memory, float64."""
-    step = 1024
+    step = min(len(X), tile_rows(model.columns, model.features.size, model.features.dtype.itemsize))
     tiles = (X[start : start + step] for start in range(0, len(X), step))
-    return np.concatenate(list(model.project(tiles, min(step, len(X))))).astype(np.float64)
+    return np.concatenate(list(model.project(tiles, step))).astype(np.float64)
