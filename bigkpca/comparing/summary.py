@@ -76,16 +76,7 @@ def advice(found: Sequence[Line]) -> str:
     tried = [line for line in found if not line.exact]
     if not tried:
         return "Nothing was compared yet."
-    good = [line for line in tried if line.median("score_error") <= GOOD]
-    if good:
-        time = _LITTLE_LONGER * min(line.median("seconds") for line in good)
-        best = min(
-            (line for line in good if line.median("seconds") <= time), key=lambda line: line.median("score_error")
-        )
-        why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
-    else:
-        best = min(tried, key=lambda line: line.median("score_error"))
-        why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
+    best, why = _best(tried)
     exact = next((line for line in found if line.exact), None)
     if exact is not None and exact.median("seconds") <= best.median("seconds"):
         return (
@@ -93,11 +84,22 @@ def advice(found: Sequence[Line]) -> str:
             f"whose scores are off by {best.median('score_error'):.2%}."
         )
     against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""
-    second = _second(tried, best)
     return (
         f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
-        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{second}."
+        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{_second(tried, best)}."
     )
+
+
+def _best(tried: Sequence[Line]) -> tuple[Line, str]:
+    """The line to take, and why."""
+    good = [line for line in tried if line.median("score_error") <= GOOD]
+    if not good:
+        why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
+        return min(tried, key=lambda line: line.median("score_error")), why
+    time = _LITTLE_LONGER * min(line.median("seconds") for line in good)
+    quick = [line for line in good if line.median("seconds") <= time]
+    why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
+    return min(quick, key=lambda line: line.median("score_error")), why
 
 
 def _second(tried: Sequence[Line], best: Line) -> str:
