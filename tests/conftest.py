@@ -1,7 +1,8 @@
-"""Engines as a fixture axis, data sets, and a LocalCluster that the whole session shares."""
+"""Engines as a fixture axis, data sets, and LocalClusters that all tests of a process share."""
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,17 @@ from sklearn.datasets import load_digits
 from bigkpca.engine import Engine, open_engine
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tests marked `alone` wait until those of other processes end, and these for them."""
+    if not hasattr(item.config, "workerinput"):  # the only process
+        return (yield)
+    how = fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH
+    with (Path(item.config.option.basetemp).parent / "alone.lock").open("w") as file:
+        fcntl.flock(file, how)
+        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -327,6 +327,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("importable")
 def test_each_process_has_its_own_peak_and_ends_alone() -> None:
     with OwnProcesses() as own:

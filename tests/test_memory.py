@@ -19,6 +19,7 @@ from bigkpca.store_model import load_model
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 def test_peaks_stay_below_the_plan_and_do_not_grow_with_the_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -47,6 +48,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 @pytest.mark.parametrize(

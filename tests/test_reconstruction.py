@@ -737,6 +737,7 @@ def wide_rows(path: Path, n: int, d: int) -> Path:
     return path
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
@@ -752,6 +753,7 @@ def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
         assert 0.5 * plan < found <= plan, (command, found, plan)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 @pytest.mark.parametrize("options", [["ridge"], ["denoising", "--noise", "1"], ["mds"], ["linear"], ["fixed-point"]])
