@@ -106,6 +106,7 @@ LAYERS = [
     "comparing",
     "demo",
     "cli.progress",
+    "cli.memory",
     "cli.exits",
     "cli.options",
     "cli.shown",

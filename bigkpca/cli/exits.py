@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from bigkpca.cli.memory import return_freed_memory
 from bigkpca.cli.progress import stderr
 from bigkpca.errors import BigKPCAError, IncompleteError
 
@@ -18,6 +19,7 @@ class Commands(click.Group):
     """Turns errors into a few lines on stderr and the exit code of their meaning."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        return_freed_memory()
         signal.signal(signal.SIGTERM, _interrupt)
         warnings.showwarning = lambda message, *_: stderr.print(f"bigkpca: warning: {message}", markup=False)
         try:
