@@ -30,11 +30,9 @@ from bigkpca.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.numerics.methods import Exact
 from bigkpca.plan import plan_fit
+from bigkpca.reporting import INSTALL
 from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import VARIED, FitSpec
-
-TIME_BUDGET = "10 min"
-SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,8 @@ def compare(
     *,
     methods: Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
-    seeds: int = SEEDS,
-    time_budget: str | float = TIME_BUDGET,
+    seeds: int = 3,
+    time_budget: str | float = "10 min",
     memory: str | int | None = None,
     array: str | None = None,
     overwrite: bool = False,
@@ -88,7 +86,7 @@ def compare(
     with store.lock(os.fspath(out)), store.room_on_disk(os.fspath(out)), OwnProcesses() as processes:
         folder.claim(record, overwrite=overwrite)
         if not figure.drawable():
-            progress.note(f"there will be no {FIGURE}: {figure.INSTALL}, and run this again")
+            progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")
         work = _Work(rows, spec, folder, processes, progress)
         reference = work.reference(max(sizes), limit)
         trials, missing = work.trials(reference, grid, deadline)

@@ -16,7 +16,6 @@ from bigkpca.reporting.drawing import INK, PALETTE, figure_of, standalone
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INSTALL = "pip install 'bigkpca[report]'"
 _PANELS = {"score_error": "error of the scores", "eigenvalue_error": "mean error of the eigenvalues"}
 _MARKERS = "osD^vPX*"
 _LEAST = 1e-6  # of an error, below which a logarithmic axis would show rounding
