@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigkpca.blocks import sample_rows, tile_rows
 from bigkpca.choose import PROBES, random_stream
 from bigkpca.engine import Engine, Progress, single_threaded_blas
-from bigkpca.errors import SpecError
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import evaluation
-from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.numerics.evaluation import Evaluation, Pool
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
@@ -16,9 +17,11 @@ from bigkpca.passes import check_columns, read_rows, sums_with
 from bigkpca.sources import Rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
+_POOLED = 8  # rows that are read, for each that is compared with all
+
 
 def evaluate_rows(model: Model, rows: Rows, sample: int, seed: int, engine: Engine, progress: Progress) -> Evaluation:
-    """Estimates from `sample` exact rows: reads those, and makes one pass.
+    """Estimates from `sample` exact rows: reads eight times as many, to choose these from, and makes one pass.
 
     Raises SpecError for rows of the wrong width, a sample larger than the data, and models of kernels given as a
     matrix or that keep more than 8192 rows, whose certificates have the residual of every component.
@@ -32,16 +35,26 @@ def evaluate_rows(model: Model, rows: Rows, sample: int, seed: int, engine: Engi
     n = rows.shape[0]
     if not 1 < sample <= n:
         raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
-    numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
     features = model.features
     if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
         raise SpecError(
             f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
             f"{features.size} rows; its certificate has the residual of every component"
         )
-    X = read_rows(rows, numbers, engine, progress)
-    with single_threaded_blas:
+    rng, center = random_stream(seed, PROBES), FitSpec.of(model).center
+    pooled = min(_POOLED * sample, sample_rows(n, rows.shape[1], sample))
+    X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))
-        given = evaluation.probes(features, model.solution, X, P)
+        sizes = evaluation.sizes(_pool(model, X, P), center=center)
+        numbers, drawn = evaluation.draw(sizes, sample, n, rng)
+        given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
     sums = sums_with(rows, model, given, engine, progress)
-    return evaluation.evaluation(sums, given, P, center=FitSpec.of(model).center)
+    return evaluation.evaluation(sums, given, P, center=center)
+
+
+def _pool(model: Model, X: Array, P: Array | None) -> Pool:
+    """What rows X (M, d) show before they are compared with all."""
+    height = tile_rows(model.columns, model.features.size, 8)
+    tiles = (X[start : start + height] for start in range(0, len(X), height))
+    return evaluation.pool(model.features, model.solution, tiles, P, min(height, len(X)))

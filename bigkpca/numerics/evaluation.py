@@ -1,7 +1,8 @@
 """Estimates of a model's error on any rows, from exact kernels with m of them: one pass.
 
 The approximation K^ is known everywhere, so that only E = K - K^ is sampled (a control variate): the error of an
-estimate is in proportion to that of the model, not to K. Source: `docs/numerics.md`, section 15.
+estimate is in proportion to that of the model, not to K. Rows are drawn in proportion to their share of the error, as
+far as it can be foreseen. Source: `docs/numerics.md`, section 15.
 """
 
 from __future__ import annotations
@@ -21,19 +22,121 @@ _NORMAL = 1.96  # standard errors on either side of a normal estimate hold the t
 
 
 @dataclass(frozen=True)
+class Pool:
+    """M rows drawn uniformly, of which the probes are a few: own (M,), |E(x, x)| of each, and its scores Y (M, r)."""
+
+    own: Array
+    Y: Array
+
+
+def pool(features: FeatureMap, solution: Solution, X_tiles: Iterable[Array], P: Array | None, most_rows: int) -> Pool:
+    """Of rows in tiles X (b, d); P as for `probes`.
+
+    Random features have errors of either sign between rows and hardly any of a row with itself: own is 1 for all.
+    """
+    fill, values = features.filling(most_rows), np.empty((most_rows, features.size), features.dtype)
+    own, scores = [], []
+    for tile in X_tiles:
+        X, V = features.shifted(tile), values[: len(tile)]
+        fill(X, V)
+        exact = features.kernel.diagonal(X).astype(np.float64)
+        own.append(np.ones(len(X)) if P is None else np.abs(exact - np.sum((V.astype(np.float64) @ P) ** 2, axis=1)))
+        scores.append((V - solution.mean) @ solution.components)
+    return Pool(np.concatenate(own), np.concatenate(scores))
+
+
+def sizes(given: Pool, *, center: bool) -> Array:
+    """q (M,), the shares of a pool's rows in the error, as foreseen: Σ q = 1.
+
+        q_i = (1/M + e_i / Σ e + mean over j of e_i u_ij² / Σ e u_j²) / 3,   e_i = |E(x_i, x_i)|,
+
+    u_j the scores, less their mean when centred. The last part is for components: e u_j² are the terms of u_j'E u_j on
+    the diagonal, and most of it where kernels are narrow. The second is for norm and trace: where E is positive
+    semidefinite, Σ_k E(x_i, x_k)² <= e_i |E|. The first bounds every weight by three times that of a uniform sample.
+    """
+    U = given.Y - given.Y.mean(axis=0) if center else given.Y
+    of_components = _shares(given.own[:, None] * U**2).mean(axis=1)
+    return (1 / len(U) + _shares(given.own) + of_components) / 3
+
+
+def _shares(values: Array) -> Array:
+    """values / Σ values; equal ones where all are zero, and where kernels overflow, which the pass refuses."""
+    total = values.sum(axis=0)
+    usable = (total > 0) & np.isfinite(total)
+    return np.divide(values, total, out=np.full(values.shape, 1 / len(values)), where=usable)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """m rows of n, drawn in two steps without replacement: a pool of M uniformly, of it these with chances π (m,)."""
+
+    chances: Array
+    pool: int
+    rows: int
+
+    @property
+    def _weights(self) -> Array:
+        return 1 / (self.chances * self.pool)
+
+    def mean(self, values: Array) -> Array:
+        """The mean over all rows of values (m, ...) at these: Σ x / (π M), unbiased (Horvitz and Thompson 1952)."""
+        return np.tensordot(self._weights, values, axes=1)
+
+    def standard_errors(self, values: Array) -> Array:
+        """Of `mean`, so wide that 1.96 of them make 95 % intervals for heavy tails too: (t_ν / 1.96) √Σ d,
+
+            d = m/(m - 1) [(1 - π) (w x - B)² + (1/M - 1/n) w (x - x̄)²],   w = 1 / (π M),   x̄ = Σ w x,
+            B = Σ (1 - π) w x / Σ (1 - π),   ν = (m - 1) / max((κ - 1) / 2, 1),   κ = m Σ d² / (Σ d)².
+
+        The first part is of the second step (Hájek 1964), the second of the first. Of uniform samples
+        Σ d = (1 - m/n) s² / m, and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom,
+        Var s² ≈ (κ - 1) σ⁴ / m.
+        """
+        m = len(values)
+        column = (m,) + (1,) * (values.ndim - 1)
+        weights, left = self._weights.reshape(column), (1 - self.chances).reshape(column)
+        parts = weights * values
+        middle = (left * parts).sum(axis=0) / max(left.sum(), np.finfo(float).tiny)
+        outside = 1 / self.pool - 1 / self.rows
+        squares = left * (parts - middle) ** 2 + outside * weights * (values - parts.sum(axis=0)) ** 2
+        total = squares.sum(axis=0) * m / (m - 1)
+        freedom = (m - 1) / np.maximum((m * np.sum(_shares(squares) ** 2, axis=0) - 1) / 2, 1)
+        widened: Array = stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(total)
+        return widened
+
+
+def draw(q: Array, count: int, rows: int, rng: np.random.Generator) -> tuple[Array, Sample]:
+    """`count` rows of a pool of sizes q (M,), ascending, with chances π = min(1, c q), Σ π = count; it is of `rows`.
+
+    Points a unit apart, the first at random, on intervals of the lengths π in random order (Hartley and Rao 1962).
+    """
+    descending = np.sort(q)[::-1]
+    scales = (count - np.arange(count)) / np.cumsum(descending[::-1])[::-1][:count]  # c, with so many certain
+    certain = np.argmax(scales * descending[:count] <= 1)
+    chances = np.minimum(scales[certain] * q, 1) if count < len(q) else np.ones(count)
+    order = rng.permutation(len(q))
+    ends = np.cumsum(chances[order])
+    points = (np.arange(count) + rng.random()) * (ends[-1] / count)
+    numbers = np.sort(order[np.searchsorted(ends[:-1], points, side="right")])
+    return numbers, Sample(chances[numbers], len(q), rows)
+
+
+@dataclass(frozen=True)
 class Probes:
     """m sampled rows R, by features: rows (m, d) shifted, scores Y (m, r), and C (m, D) with K^(R, x) = C v(x)."""
 
     rows: Array
     Y: Array
     C: Array
+    sample: Sample
 
 
-def probes(features: FeatureMap, solution: Solution, X: Array, P: Array | None) -> Probes:
+def probes(features: FeatureMap, solution: Solution, X: Array, P: Array | None, sample: Sample) -> Probes:
     """Probes of rows X (m, d); P (D, q) with K^ = (V P)(V P)', None where V is that factor itself."""
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
-    return Probes(features.shifted(X), (V - solution.mean) @ solution.components, V if P is None else (V @ P) @ P.T)
+    C = V if P is None else (V @ P) @ P.T
+    return Probes(features.shifted(X), (V - solution.mean) @ solution.components, C, sample)
 
 
 @dataclass(frozen=True)
@@ -93,11 +196,7 @@ def block_sums(
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with its standard error, from m sampled rows: value ± 1.96 standard_error is a 95 % interval.
-
-    It holds where the sample shows the tail. Where a few rows carry most of the error, as rows far from all others do
-    of |K - K^|_F with k-means landmarks, samples without them promise too much.
-    """
+    """An estimate with its standard error, from m sampled rows: value ± 1.96 standard_error is a 95 % interval."""
 
     value: float
     standard_error: float
@@ -126,8 +225,7 @@ class Evaluation:
 
 def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> Evaluation:
     """The estimates that the sums of all rows allow."""
-    n, m = sums.count, len(given.rows)
-    rest = max(1 - m / n, 0.0)  # sampled without replacement
+    n, m, sample = sums.count, len(given.rows), given.sample
     mean = sums.Y1 / n if center else np.zeros(len(sums.Y1))
     norms = np.sqrt(np.diag(sums.YY) - n * mean**2)
     U = (given.Y - mean) / norms  # at the probes
@@ -136,12 +234,12 @@ def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> E
     ZU, Z1 = (VU, sums.V1) if P is None else (P.T @ VU, P.T @ sums.V1)
     EU = KU - given.C @ VU
     terms = n * U * EU
-    values = np.einsum("ij,ij->j", ZU, ZU) + terms.mean(axis=0)
-    errors = np.maximum(_standard_errors(terms, rest), _ROUNDING * values)
+    values = np.einsum("ij,ij->j", ZU, ZU) + sample.mean(terms)
+    errors = np.maximum(sample.standard_errors(terms), _ROUNDING * values)
     away = KU - U * values
     if center:
-        away -= away.mean(axis=0)
-    residuals = np.sqrt(n / max(m - 1, 1) * np.sum(away**2, axis=0)) / values
+        away -= sample.mean(away) / sample.mean(np.ones(m))
+    residuals = np.sqrt(n * m / (m - 1) * sample.mean(away**2)) / values
     row_sums = sums.K1 - given.C @ sums.V1  # Σ E(R, x_i)
     return Evaluation(
         rows=n,
@@ -150,36 +248,20 @@ def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> E
         standard_errors=errors,
         residuals=residuals,
         intervals=np.column_stack([values - _NORMAL * errors, values * (1 + residuals**2) + _NORMAL * errors]),
-        frobenius=_norm(n * sums.squares, rest),
-        total_variance=_total(sums, float(Z1 @ Z1), row_sums, rest, center),
+        frobenius=_norm(n * sums.squares, sample),
+        total_variance=_total(sums, float(Z1 @ Z1), row_sums, sample, center),
     )
 
 
-def _standard_errors(samples: Array, rest: float) -> Array:
-    """Of the means of samples (m, ...), so wide that 1.96 of them make 95 % intervals for heavy tails too.
-
-        (t_ν / 1.96) s √(rest / m),   ν = (m - 1) / max((κ - 1) / 2, 1),
-
-    κ the kurtosis of the samples: s² is as uncertain as with ν degrees of freedom, Var s² ≈ (κ - 1) σ⁴ / m.
-    """
-    m = len(samples)
-    squares = (samples - samples.mean(axis=0)) ** 2
-    variance = squares.mean(axis=0)
-    shares = np.divide(squares, variance, out=np.zeros_like(squares), where=variance > 0)
-    freedom = (m - 1) / np.maximum(((shares**2).mean(axis=0) - 1) / 2, 1)
-    widened: Array = stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(variance * rest / (m - 1))
-    return widened
-
-
-def _norm(squares: Array, rest: float) -> Estimate:
+def _norm(squares: Array, sample: Sample) -> Estimate:
     """|E|_F, the root of the mean of n Σ_i e(R, x_i)², and its standard error to first order."""
-    value = float(np.sqrt(squares.mean()))
-    return Estimate(value, float(_standard_errors(squares, rest)) / (2 * value) if value else 0.0)
+    value = float(np.sqrt(sample.mean(squares)))
+    return Estimate(value, float(sample.standard_errors(squares)) / (2 * value) if value else 0.0)
 
 
-def _total(sums: Sums, explained: float, row_sums: Array, rest: float, center: bool) -> Estimate:
+def _total(sums: Sums, explained: float, row_sums: Array, sample: Sample, center: bool) -> Estimate:
     """tr(Kc) = tr(K) - 1'K1 / n, with 1'K1 = 1'K^1 + Σ E: the first is exact, the second sampled."""
     if not center:
         return Estimate(sums.trace, 0.0)
-    value = sums.trace - explained / sums.count - float(row_sums.mean())
-    return Estimate(value, float(_standard_errors(row_sums, rest)))
+    value = sums.trace - explained / sums.count - float(sample.mean(row_sums))
+    return Estimate(value, float(sample.standard_errors(row_sums)))
