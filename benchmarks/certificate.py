@@ -6,9 +6,11 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
-from bigkpca.eigenproblem import certify
+from bigkpca.choose import Room, choose
+from bigkpca.eigenproblem import Checks, solve
 from bigkpca.engine import Engine, Silent, single_threaded_blas
 from bigkpca.fitting import fit_rows
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
@@ -23,19 +25,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         spec = FitSpec.checked(
             components=COMPONENTS, method=method, landmarks=landmarks, size=given.size, sigma=MEDIAN_DISTANCE
         )
-        model = fit_rows(rows, spec, Engine(threads=2), Silent())
+        engine = Engine(threads=2)
+        model = fit_rows(rows, spec, engine, Silent())
+        chosen = choose(rows, spec, Room(given.size), engine, Silent())
+        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
 
-        def certificate_alone(model=model, spec=spec) -> None:
+        def solved(model=model, spec=spec, checks=checks, engine=engine) -> None:
             with single_threaded_blas:
-                certify(model.moments, model.features, model.solution, spec)
+                solve(model.moments, model.features, spec, checks, engine.in_order)
+
+        def solved_alone(model=model, spec=spec) -> None:
+            tolerance = rank_tolerance(model.features.dtype)
+            with single_threaded_blas:
+                spec.method_value.solve(model.moments, model.features, COMPONENTS, spec.center, tolerance)
 
         seconds = interleaved(
             given.repeats,
-            fit=lambda spec=spec: seconds_of(lambda: fit_rows(rows, spec, Engine(threads=2), Silent())),
-            certificate=lambda alone=certificate_alone: seconds_of(alone),
+            fit=lambda spec=spec, engine=engine: seconds_of(lambda: fit_rows(rows, spec, engine, Silent())),
+            solved=lambda call=solved: seconds_of(call),
+            alone=lambda call=solved_alone: seconds_of(call),
         )
-        share = median_ratio(seconds["certificate"], seconds["fit"])
-        medians = [statistics.median(seconds[name]) for name in ("fit", "certificate")]
+        certificate = [whole - alone for whole, alone in zip(seconds["solved"], seconds["alone"], strict=True)]
+        share = median_ratio(certificate, seconds["fit"])
+        medians = [statistics.median(values) for values in (seconds["fit"], certificate)]
         lines.append([method, landmarks, given.rows, *medians, f"{share:.2%}"])
     header = ["method", "landmarks", "rows", "seconds of the fit", "of which the certificate", "share"]
     table(f"The certificate of {given.size} features; medians of {given.repeats}", header, lines)

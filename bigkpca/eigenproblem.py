@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bigkpca.choose import Choice
-from bigkpca.errors import SpecError
-from bigkpca.numerics import certificate
-from bigkpca.numerics.certificate import Certificate
+import numpy as np
+
+from bigkpca.choose import KRYLOV, Choice, random_stream
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics import certificate, rounding, solvers, spectral
+from bigkpca.numerics.certificate import Certificate, Evidence
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.landmarks import Uniform
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Solution
+from bigkpca.numerics.rounding import Rounding
+from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.spectral import Stratum
 from bigkpca.spec import FitSpec
 
 Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
@@ -21,16 +27,93 @@ Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
 _MOST_AUTOMATIC = 50  # components among which a gap is looked for
 
 
-def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec) -> Solved:
+@dataclass(frozen=True)
+class Checks:
+    """Rows that tell how good a fit is: few (q, d) of the sample, by which rounding is measured, with the shift (D,) of
+    the pass; unseen (m, d), in random order, drawn from `count` without a look at the landmarks, 0 rows where they
+    prove nothing. `before` are strata of rows that were fitted earlier; an estimate is made from sample (q, d) of all
+    rows where there is no bound, None where those before are not known."""
+
+    few: Array
+    shift: Array
+    unseen: Array
+    count: int
+    sample: Array | None
+    before: tuple[Stratum, ...] = ()
+
+
+def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: Checks, in_order: Map = map) -> Solved:
     """The solution of the method of `spec`, its certificate, and how many components were chosen where that was open.
 
     moments are None for the exact method alone.
     """
+    tolerance = rank_tolerance(features.dtype)
+    if spec.exact:
+        assert isinstance(features, KernelRows)
+        return _solve_exactly(features, spec, checks, tolerance)
+    assert moments is not None
+    method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
+    span = None
+    if isinstance(features, KernelRows):
+        span = measured.significant(moments, solvers.span_of(features.gram(), tolerance))
+    evidence = _evidence(moments, features, span, measured, spec, checks, in_order)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
-        tolerance = rank_tolerance(features.dtype)
-        solution = spec.method_value.solve(moments, features, components, spec.center, tolerance)  # type: ignore[arg-type]
-        return solution, certify(moments, features, solution, spec)
+        solution = method.solve(moments, features, components, spec.center, tolerance, span)
+        if isinstance(features, KernelRows) and span is not None:
+            found = certificate.of_landmarks(
+                method, moments, features, solution, span, evidence, center=spec.center, tolerance=tolerance
+            )
+        else:
+            found = certificate.of_random_features(
+                method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
+            )
+        return solution, found
+
+    return chosen_components(spec, with_components)
+
+
+def _evidence(
+    moments: Moments,
+    features: FeatureMap,
+    span: Span | None,
+    measured: Rounding,
+    spec: FitSpec,
+    checks: Checks,
+    in_order: Map,
+) -> Evidence:
+    uniform = isinstance(_rule(spec), Uniform) and checks.count == moments.count  # of all rows
+    found = Evidence(measured, uniform=uniform)
+    if isinstance(features, KernelRows) and features.kernel.positive:
+        if not len(checks.unseen):
+            return found
+        rng = random_stream(spec.seed, KRYLOV)
+        assert span is not None
+        more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, rng, in_order)
+        return replace(found, strata=(*checks.before, more))
+    if checks.sample is None:
+        return found
+    missed = spectral.estimate(features, span, checks.sample, moments.count, spec.center)
+    return replace(found, missed=missed, sample=checks.sample)
+
+
+def _rule(spec: FitSpec) -> Any:
+    return spec.landmark_rule() if spec.method_value.landmarks else None
+
+
+def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, tolerance: float) -> Solved:
+    few, kernel = checks.few, features.kernel
+    exact = features.in_precision(np.dtype(np.float64))
+    # Rows are rounded when they are shifted, and values of the kernel when they are computed.
+    stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
+    value = rounding.measured(features, checks.shift, few).value
+    value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
+    largest = float(np.abs(kernel.diagonal(features.landmarks)).max())
+
+    def with_components(components: Any) -> tuple[Solution, Certificate]:
+        solution = Exact().solve(None, features, components, spec.center, tolerance)
+        precision = float(np.finfo(features.dtype).eps)
+        return solution, certificate.of_gram(solution, largest, value, precision, positive=kernel.positive)
 
     return chosen_components(spec, with_components)
 
@@ -60,18 +143,3 @@ def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:
     r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())
     enough = f"the fewest with {spec.components:.4g} of the variance" if share >= spec.components else "all there are"
     return (Choice("components", r, f"{enough}: at least {share:.4g} of it"),)
-
-
-def certify(moments: Moments | None, features: FeatureMap, solution: Solution, spec: FitSpec) -> Certificate:
-    """What the moments prove and suggest about the error; nothing for the randomized solver, which leaves none."""
-    method, tolerance = spec.method_value, rank_tolerance(features.dtype)
-    if spec.exact:
-        return certificate.of_gram(solution)
-    if moments is None:
-        return Certificate()
-    if isinstance(features, KernelRows):
-        uniform = isinstance(spec.landmark_rule(), Uniform)
-        return certificate.of_landmarks(
-            method, moments, features, solution, center=spec.center, tolerance=tolerance, uniform=uniform
-        )
-    return certificate.of_random_features(method, moments, features, solution, center=spec.center, tolerance=tolerance)

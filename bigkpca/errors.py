@@ -4,7 +4,7 @@ An error says what is wrong, where, and what to do. Its class fixes the exit cod
 
     BigKPCAError
     ├── SpecError            2   a path, an option, a name or a shape that does not fit
-    ├── DataError            3   values that no kernel PCA can use
+    ├── DataError            3   values that no kernel PCA can use; RoundingError, sums that no data have
     ├── MemoryLimitError     4   does not fit the memory that was allowed
     ├── LockedError          5   another run works on the same output
     ├── IncompleteError      6   interrupted; the same command goes on where it stopped
@@ -42,6 +42,10 @@ class DataError(BigKPCAError, ValueError):
     exit_code = 3
 
 
+class RoundingError(DataError):
+    """Sums that no data have: rounding, or a kernel that is not what it claims to be."""
+
+
 class MemoryLimitError(BigKPCAError):
     """The plan needs more memory than was allowed."""
 
@@ -72,6 +76,18 @@ class IndefiniteKernelWarning(UserWarning):
 
 class NarrowKernelWarning(UserWarning):
     """The length of the kernel is so small that the Gram matrix is close to the identity."""
+
+
+class RoundingWarning(UserWarning):
+    """Rounding moves leading eigenvalues by more than a few hundredths."""
+
+
+class UnseenClusterWarning(UserWarning):
+    """Rows that are similar to each other and to no landmark would make a component of their own."""
+
+
+class UniformLandmarksWarning(UserWarning):
+    """Formulas for landmarks drawn uniformly were used for others."""
 
 
 class ToleranceWarning(UserWarning):

@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 
 from bigkpca import refining
-from bigkpca.choose import SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream
+from bigkpca.choose import PROBES, SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream, unseen_numbers
 from bigkpca.decoding import check_extensible, extended, with_decoder
-from bigkpca.eigenproblem import solve
+from bigkpca.eigenproblem import Checks, solve
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import (
     Array,
     IndefiniteKernelWarning,
     MemoryLimitError,
     NarrowKernelWarning,
+    RoundingError,
+    RoundingWarning,
     SpecError,
     ToleranceWarning,
+    UniformLandmarksWarning,
+    UnseenClusterWarning,
 )
-from bigkpca.numerics import solvers
+from bigkpca.numerics import rounding, solvers, spectral
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Kernel
@@ -31,13 +35,14 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import action_of, check_columns, moments_of
+from bigkpca.passes import action_of, check_columns, moments_of, read_rows
 from bigkpca.plan import largest_size_that_fits, plan_fit
 from bigkpca.sources import Rows, anonymous
 from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
+_COARSE, _TOO_COARSE = 0.01, 0.05  # shares that rounding may move: beyond, float64; beyond, a warning
 
 
 def fit_within(
@@ -127,7 +132,15 @@ def _without_decoder(
     room = room or Room(spec.feature_count(*rows.shape))
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
         chosen = choose(rows, spec, room, engine, progress)
-        found = _solved(rows, chosen, spec, engine, progress)
+        single = spec.dtype is None and chosen.features.dtype != np.float64
+        try:
+            found = _solved(rows, chosen, spec, engine, progress)
+        except RoundingError:
+            if not single:
+                raise
+            return _in_double_precision(rows, spec, engine, progress, identity, room)
+    if single and _coarse(found, _COARSE):
+        return _in_double_precision(rows, spec, engine, progress, identity, room)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
         progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
@@ -135,12 +148,31 @@ def _without_decoder(
         return _without_decoder(rows, spec, engine, progress, identity, more)
     _warn_if_indefinite(found.solution)
     _warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
+    _warn_if_rounded(found, chosen.features)
+    _warn_of_cluster(found, chosen.features.kernel)
     if grown and grown.stopped:
         _warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
     choices = (*chosen.choices, *found.choices)
     provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
     model = Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
     return model, chosen.sample
+
+
+def _in_double_precision(
+    rows: Rows,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress,
+    identity: dict[str, Any] | None,
+    room: Room | None,
+) -> tuple[Model, Array | None]:
+    """`_without_decoder` with block work in float64, and a choice that says why."""
+    progress.note("rounding in float32 would count here: fitting again in float64")
+    double = spec.model_copy(update={"dtype": "float64"})
+    model, sample = _without_decoder(rows, double, engine, progress, identity, room)
+    reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
+    choices = [*model.provenance["choices"], *choices_info((Choice("dtype", "float64", reason),))]
+    return replace(model, provenance={**model.provenance, "spec": spec.to_dict(), "choices": choices}), sample
 
 
 def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:
@@ -170,7 +202,8 @@ def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress:
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
-        solution, certified, choices = solve(moments, features, spec)
+        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+        solution, certified, choices = solve(moments, features, spec, checks, engine.in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
     return _Solved(solution, certified, moments, digest, choices)
@@ -203,7 +236,8 @@ def _solve_by_sketch(
 
 
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
-    """The model of the rows it was fitted on and these: one pass over these, moments added, solved again.
+    """The model of the rows it was fitted on and these: a bounded sample of these and one pass, moments added, solved
+    again.
 
     Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
     without moments, exact ones and those of the randomized solver, and for ways back that were learned.
@@ -218,15 +252,48 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     features = model.features
     more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + more
-    with single_threaded_blas:
+    checks = _checks_of_more(model, rows, spec, engine, progress)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         W = features.gram() if isinstance(features, KernelRows) else None
-        found, certified, choices = solve(moments, features, spec)
+        found, certified, choices = solve(moments, features, spec, checks, engine.in_order)
         solution = solvers.aligned(found, model.solution, W)
+    if spec.method_value.uniform:
+        warnings.warn(
+            f"{spec.method_value} takes the landmarks to be drawn uniformly from all rows, which they are not after "
+            "partial_fit: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
+            UniformLandmarksWarning,
+            stacklevel=3,
+        )
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
     kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
     changed = {"added": added, "choices": kept + choices_info(choices)}
     larger = Model(features, solution, moments, certified, {**model.provenance, **changed})
     return extended(larger, model, spec)
+
+
+def _checks_of_more(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Checks:
+    """Checks of the rows that are added; of those fitted before, landmarks take part in measuring the rounding."""
+    features, moments = model.features, model.moments
+    assert moments is not None
+    unseen = unseen_numbers(rows, spec)
+    strata = model.certificate.strata
+    if isinstance(features, KernelRows) and strata is None:  # a model of before there were strata: nothing is known
+        unseen = unseen[:0]
+    n = rows.shape[0]
+    few = random_stream(spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
+    wanted = np.unique(np.concatenate([few, unseen]))
+    found = read_rows(rows, wanted, engine, progress)
+    some = found[np.searchsorted(wanted, few)]
+    if isinstance(features, KernelRows):
+        landmarks = features.landmarks_in_user_units()[: rounding.MEASURED_ROWS].astype(np.float64)
+        some = np.concatenate([some.astype(np.float64), landmarks])
+    before = () if strata is None else spectral.from_array(strata)
+    had, sample = model.certificate.sample, None
+    if had is not None:  # each kind of rows with its share
+        kept = rounding.MEASURED_ROWS * moments.count // (moments.count + n)
+        fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
+        sample = np.concatenate([had[:kept], fresh])
+    return Checks(some, moments.mean, found[np.searchsorted(wanted, unseen)], n, sample, before)
 
 
 def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
@@ -244,6 +311,48 @@ def _warn_if_indefinite(solution: Solution) -> None:
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
+            stacklevel=3,
+        )
+
+
+def _coarse(found: _Solved, share: float) -> bool:
+    """Whether rounding may move the trace error by more than `share` of the variance, or a component by more than
+    that of its eigenvalue, of those that together hold 99.9 % of what all components do."""
+    certified, values = found.certificate, found.solution.eigenvalues
+    proven, trace = certified.relative_trace_error, certified.trace_error
+    if proven is not None and trace is not None and proven - trace / found.solution.total_variance > share:
+        return True
+    if certified.rounding is None:
+        return False
+    leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
+    return bool((certified.rounding[:leading] > share).any())
+
+
+def _warn_if_rounded(found: _Solved, features: FeatureMap) -> None:
+    if _coarse(found, _TOO_COARSE):
+        worst = found.certificate.rounding
+        eigenvalues = (
+            "" if worst is None else f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
+        )
+        double = "" if features.dtype == np.float64 else "leave dtype out or take float64, or "
+        warnings.warn(
+            f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
+            f": {double}subtract what is common to all rows, or scale columns to alike size",
+            RoundingWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_cluster(found: _Solved, kernel: Kernel) -> None:
+    strata = found.certificate.strata
+    if strata is None or not kernel.stationary:  # of others no value says that rows are far
+        return
+    *_, last = spectral.from_array(strata)
+    if last.cluster > found.solution.eigenvalues[-1]:
+        warnings.warn(
+            "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
+            f"{last.cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
+            UnseenClusterWarning,
             stacklevel=3,
         )
 

@@ -56,7 +56,8 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
 
 
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON-ready values, proven ones apart from estimates; None where nothing can be said."""
+    """The certificate as JSON-ready values: proven ones, those that hold with `confidence`, and estimates; None where
+    nothing can be said."""
     arrays = {name: values.tolist() for name, values in certificate.arrays().items()}
     proven = (
         "eigenvalue_lower",
@@ -64,12 +65,18 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
         "explained_variance_ratio_lower",
         "explained_variance_ratio_upper",
     )
-    estimated = ("learning_curve", "stability")
+    estimated = ("learning_curve", "stability", "missed", "rounding")
     return {
         "proven": {
             "trace_error": certificate.trace_error,
             "relative_trace_error": certificate.relative_trace_error,
             **{name: arrays.get(name) for name in (*proven, "residuals")},
+        },
+        "likely": {
+            "confidence": certificate.confidence,
+            "spectral_error": certificate.spectral_error_likely,
+            "eigenvalue_upper": arrays.get("eigenvalue_likely_upper"),
+            "explained_variance_ratio_upper": arrays.get("explained_variance_ratio_likely_upper"),
         },
         "estimated": {
             **{name: arrays.get(name) for name in estimated},

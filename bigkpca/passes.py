@@ -190,10 +190,10 @@ def _draws(
     total, trace = 0.0, 0.0
     height = tile_rows(columns.columns, max(columns.columns, len(factor.landmarks)), 8)
     X_tiles = tiles(rows, block.start, block.stop, height)
-    for X, tile_trace in columns.tiles(X_tiles, min(height, len(block))):
+    for X, diagonal in columns.tiles(X_tiles, min(height, len(block))):
         left = factor.residual_diagonal(X)
         share = float(left.sum())
-        total, trace = total + share, trace + tile_trace
+        total, trace = total + share, trace + float(diagonal.sum())
         if share > 0:
             slots = np.flatnonzero(rng.random(count) * total < share)
             picks = rng.choice(len(X), len(slots), p=left / share)

@@ -14,6 +14,7 @@ from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.pieces import PART_BYTES, check_square, parts, read_bytes, upper_share
 from bigkpca.sources import DaskRows, Rows
@@ -78,8 +79,12 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
+        unseen = spec.unseen_count(n, d)
+        held += (unseen + MEASURED_ROWS) * d * rows.dtype.itemsize
         passes, working = _pass(rows, D, held, itemsize, threads, partial, _sketch_width(spec, D))
         stages.append(held + scaled + working)  # allocators keep what held the copy
+        if _sketch_width(spec, D) is None:
+            stages.append(held + _certificate_bytes(d, D, unseen, itemsize, threads))
     if isinstance(spec.method_value, PrincipalFeatures):
         wide = d > DENSE_MOST_FEATURES
         more, working = _pass(rows, d, 0, itemsize, threads, partial, _AXES_WIDTH if wide else None)
@@ -102,6 +107,14 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         peak_bytes=_resident(max(stages)),
         result_bytes=held + 8 * D * _components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
     )
+
+
+def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int) -> int:
+    """Work space of the certificate: squares of the sums, of W and of their rounding, and the lower half of the square
+    of kernels of the unseen rows, with tiles of it and their coordinates."""
+    rounding = 12 * 8 * D * D + 3 * MEASURED_ROWS * 8 * D
+    spectral = itemsize * (unseen * unseen // 2 + unseen * (2 * D + 2 * d + 2 * 512 * threads)) + 8 * unseen * 400
+    return max(rounding, 7 * 8 * D * D + spectral)
 
 
 def _training_bytes(rows: Rows, spec: FitSpec, D: int, held: int, itemsize: int, threads: int, blocks: int) -> int:

@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 
 from bigkpca import similarities
-from bigkpca.choose import SKETCH, choices_info, random_stream
+from bigkpca.choose import PROBES, SKETCH, choices_info, random_stream
 from bigkpca.eigenproblem import chosen_components
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array
 from bigkpca.numerics import certificate, solvers
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.features import GivenKernels, KernelRows
+from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import gather, gram_product, score_rows
+from bigkpca.passes import gather, gram_product, read_rows, score_rows
 from bigkpca.pieces import check_square
 from bigkpca.sources import ArrayRows, Rows
 from bigkpca.spec import FitSpec
 
 _MOST_PRODUCTS = 20
+_MEASURED_ROWS, _SAFETY = 256, 4
 
 
 def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -46,7 +47,29 @@ def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progres
     solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, progress)
     features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
     provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
-    return Model(features, solution, None, _certified(solution, found), provenance)
+    error = _error_of_kernels(rows, columns, spec, engine, progress)
+    certified = _certified(solution, found, error, start.certificate, columns.kernel.positive)
+    return Model(features, solution, None, certified, provenance)
+
+
+def _error_of_kernels(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine, progress: Progress) -> float:
+    """The norm of the error of K that block work computes: measured against float64 on a square of few rows, of whose
+    norm all of K is taken to have its share, and at least what errors of 4 eps of the largest entry would make."""
+    n = rows.shape[0]
+    few = np.sort(random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
+    X = read_rows(rows, few, engine, progress)
+    single = replace(columns, block_dtype=np.dtype(np.float32))
+    double = replace(columns, block_dtype=np.dtype(np.float64))
+    with np.errstate(over="ignore", invalid="ignore"):
+        Y = double.shifted(X)
+        K = columns.kernel(Y, Y)
+        Z = single.shifted(X)
+        E = columns.kernel(Z, Z).astype(np.float64) - K
+    eps, single_eps = (float(np.finfo(dtype).eps) for dtype in (columns.dtype, np.float32))
+    least = 4 * n * eps * float(np.abs(K).max())
+    if not np.isfinite(E).all():
+        return least
+    return max(_SAFETY * eps / single_eps * float(np.linalg.norm(E, 2)) * n / len(X), least)
 
 
 def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -66,17 +89,24 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
     noise = similarities.rounding(start.trace, n, similarities.precision(rows, spec))
     lowest = min(start.negative, similarities.noticed(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
-    return Model(features, replace(solution, negative=lowest), None, _certified(solution, found), provenance)
+    error = float(np.finfo(dtype).eps) * start.trace
+    certified = _certified(solution, found, error, Certificate(), positive=False)
+    return Model(features, replace(solution, negative=lowest), None, certified, provenance)
 
 
 def _solved(rows: Rows, K: Array, spec: FitSpec, components: Any) -> tuple[Solution, Certificate]:
     held = K.copy() if spec.components == "auto" else K  # which is solved twice
+    largest = float(np.abs(K.diagonal()).max())
     solution = similarities.solved(rows, held, spec, components)
-    return solution, certificate.of_gram(solution)
+    narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
+    eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)
+    error = eps * largest if narrowed else 0.0
+    return solution, certificate.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
 
-def _certified(solution: Solution, found: Ritz) -> Certificate:
-    return certificate.of_products(solution, found.residuals[: len(solution.eigenvalues)])
+def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
+    residuals = found.residuals[: len(solution.eigenvalues)]
+    return certificate.of_products(solution, residuals, start, error, positive=positive)
 
 
 def _eigenpairs(
@@ -104,9 +134,13 @@ def _eigenpairs(
     def told(found: Ritz) -> None:
         progress.note(f"product {found.products}: largest relative residual {found.worst(tolerance):.1e}")
 
-    missing = min(spec.components + OVERSAMPLING, n) - block.shape[1]
-    if missing > 0:  # the approximate model had not enough landmarks: random directions beside its scores
-        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, missing))])
+    # Random directions beside the scores, always: a part of the rows that no landmark saw has no share in the scores,
+    # and products of what lies outside it may never reach it.
+    width = min(max(spec.components - block.shape[1], 0) + OVERSAMPLING, n - block.shape[1])
+    if width > 0:
+        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
+    if spec.center:  # as eigenvectors are, so that all products are of what is centred already
+        block = block - block.mean(axis=0)
     most = spec.refine or _MOST_PRODUCTS
     with single_threaded_blas:
         found = leading_eigenpairs(

@@ -17,7 +17,6 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import is_positive, rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import moments_of, score_rows
 from bigkpca.pieces import Part, halves, parts, pieces
@@ -167,8 +166,7 @@ class Start:
 def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Start:
     """Look at all of the matrix once, and check it: raises what `whole` raises.
 
-    The block holds the scores of a Nyström model of randomly drawn columns, and random directions beside them, since no
-    column may have been drawn from some part of the rows that is similar to no other.
+    The block holds the scores of a Nyström model of randomly drawn columns.
     """
     n, rng = rows.shape[0], random_stream(spec.seed, SKETCH)
     dtype, few = spec.block_dtype(rows.dtype), spec.start(n)
@@ -184,9 +182,11 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
     W = (W + W.T) / 2
     assert isinstance(few.components, int)  # the spec checks
-    solution = solvers.nystroem(moments, W, few.components, center=spec.center, tolerance=rank_tolerance(dtype))
+    tolerance = rank_tolerance(dtype)
+    span = solvers.span_of(W, tolerance)
+    solution = solvers.nystroem(span, moments, few.components, center=spec.center, tolerance=tolerance)
     scores = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
-    block = np.hstack([scores, rng.standard_normal((n, OVERSAMPLING))])
+    block = scores
     noise = rounding(float(W.trace()), len(W), precision(rows, spec))
     return Start(block, moments.trace, found.digest, _negative_share(W, spec.center, noise))
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from bigkpca.blocks import sample_rows
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
-from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics import kernels, landmarks, methods, preimages, spectral
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.landmarks import LandmarkRule
@@ -25,6 +25,7 @@ DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
 _RANDOM_FEATURES = 2048
 VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
 """Fields by which approximations of one problem differ; the others say what the problem is."""
+_UNSEEN_BYTES = 16_000_000
 _MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
 
 
@@ -66,7 +67,7 @@ class FitSpec(BaseModel):
     center: bool = Field(True, description="centre in feature space")
     standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
-        None, description="precision of block work; by default that of the data, at least float32"
+        None, description="precision of block work; by default that of the data, or float64 where rounding would count"
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
         "auto", description="eigensolver of random features: auto is randomized above 8192 of them"
@@ -370,6 +371,13 @@ class FitSpec(BaseModel):
         if self.size == "auto" and self.tol is not None:
             wanted = min(_MOST_GROWN, sample_rows(n, d, 0)) if self.method_value.landmarks else _MOST_GROWN
         return min(wanted, n) if self.method_value.landmarks else wanted
+
+    def unseen_count(self, n: int, d: int) -> int:
+        """How many rows bound what landmarks miss: at most 4096, or 16 MB as float32. None where no bound holds: random
+        features, the exact method, kernels that may be indefinite."""
+        if not self.method_value.landmarks or self.exact or not self.kernel_value(d, 1.0).positive:
+            return 0
+        return min(n, max(2, min(spectral.HELD_OUT_ROWS, _UNSEEN_BYTES // (4 * d))))
 
     def _automatic_size(self) -> tuple[int, str]:
         if not self.method_value.landmarks:

@@ -88,7 +88,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "total_variance": solution.total_variance,
         "negative": solution.negative,
         "unexplained": solution.unexplained,
-        "moments": moments and {"count": moments.count, "trace": moments.trace},
+        "moments": moments and {"count": moments.count, "trace": moments.trace, "largest": _finite(moments.largest)},
         "certificate": model.certificate.numbers(),
         "decoder": model.decoder and model.decoder.parameters(),
         **model.provenance,
@@ -119,7 +119,13 @@ def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
         about["unexplained"],
     )
     kept = about["moments"]
-    moments = kept and Moments(kept["count"], arrays["moments_mean"], arrays["moments_scatter"], kept["trace"])
+    moments = kept and Moments(
+        kept["count"],
+        arrays["moments_mean"],
+        arrays["moments_scatter"],
+        kept["trace"],
+        np.inf if kept.get("largest") is None else kept["largest"],  # models of before it was kept have none
+    )
     own = (
         "format",
         "bigkpca",
@@ -138,6 +144,10 @@ def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     decoder = kept and preimages.decoder_from_parts(kept, _prefixed("decoder_", arrays))
     provenance = {key: about[key] for key in about if key not in own}
     return Model(features, solution, moments, certificate, provenance, decoder)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None  # which JSON cannot say
 
 
 def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Any]:

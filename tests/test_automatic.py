@@ -14,10 +14,12 @@ import bigkpca
 from bigkpca import KernelPCA, landmarks, methods
 from bigkpca.choose import sizes
 from bigkpca.cli import main
+from bigkpca.eigenproblem import chosen_components
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.fitting import fit_rows, fit_within
 from bigkpca.numerics import certificate, growth
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.plan import plan_fit
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
@@ -242,16 +244,19 @@ def test_gaps_are_looked_for_among_trustworthy_components_alone() -> None:
 
 
 def test_no_trustworthy_component_leaves_one(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "FAIR", 2.0)
-    monkeypatch.setattr(certificate, "SOLID", 2.0)
+    for name in ("FAIR", "SOLID"):
+        monkeypatch.setattr(certificate, name, 2.0)
+    for name in ("SMALL", "MODERATE"):
+        monkeypatch.setattr(certificate, name, 0.0)
     model = fit(digits[:300], components="auto", size=50)
     assert model.components == 1
     assert "not even the first is trustworthy" in model.provenance["choices"][-1]["reason"]
 
 
 def test_trust_that_nothing_can_tell_is_an_error(digits: Any) -> None:
+    solution = fit(digits[:300], components=2, method="rff", size=64).solution
     with pytest.raises(SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot tell here"):
-        fit(digits[:300], components="auto", method="rff", kernel="polynomial", size=64)
+        chosen_components(FitSpec.checked(components="auto", method="rff"), lambda _: (solution, Certificate()))
 
 
 def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits: Any) -> None:

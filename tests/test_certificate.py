@@ -6,10 +6,10 @@ import numpy as np
 import oracles
 import pytest
 from conftest import shared_file
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from bigkpca.numerics import certificate, solvers
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics import certificate, rounding, solvers
+from bigkpca.numerics.certificate import Certificate, Evidence
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
 from bigkpca.numerics.landmarks import KMeans
@@ -33,10 +33,12 @@ def moments_of(kernel, X, S, count=None):
 
 def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, moments=None):
     features = KernelRows(kernel, np.zeros(X.shape[1]), S)
+    measured = None if moments else rounding.measured(features, kernel(X, S).mean(axis=0), X)
     moments = moments or moments_of(kernel, X, S)
     solution = method.solve(moments, features, r, center, 1e-12)
+    span, evidence = solvers.span_of(features.gram(), 1e-12), Evidence(measured, uniform=uniform)
     return solution, certificate.of_landmarks(
-        method, moments, features, solution, center=center, tolerance=1e-12, uniform=uniform
+        method, moments, features, solution, span, evidence, center=center, tolerance=1e-12
     )
 
 
@@ -134,7 +136,13 @@ def test_stability_is_the_cosine_between_scores_of_the_model_and_of_half_a_nystr
 
     _, found = certified(kernel, X, S, center, method, r=4)
     expected = np.abs(directions(S[::2], 12).T @ directions(S, 4, method)).max(axis=0)
-    assert_allclose(found.stability, expected, atol=1e-6)
+    if method == ORTHOGONAL:
+        assert_allclose(found.stability, expected, atol=1e-6)
+    else:  # which must agree with the component of its rank, too
+        assert (found.stability <= expected + 1e-6).all()
+        whole = directions(S, 4)
+        same_rank = np.abs(np.sum(whole * directions(S, 4, method), axis=0))
+        assert (found.stability >= np.minimum(expected, same_rank) - 1e-6).all()
 
 
 def scores_of_waves(features, X, r):
@@ -149,7 +157,7 @@ def scores_of_waves(features, X, r):
 def certified_waves(features, X, r):
     U, moments, solution = scores_of_waves(features, X, r)
     return U, certificate.of_random_features(
-        RandomFeatures(), moments, features, solution, center=True, tolerance=1e-12
+        RandomFeatures(), moments, features, solution, Evidence(), center=True, tolerance=1e-12
     )
 
 
@@ -196,11 +204,26 @@ def test_the_residual_of_uniform_landmarks_left_out_foretells_that_of_new_rows()
     assert certified(kernel, X, S)[1].leave_one_out_residual is None
 
 
-def test_trust_is_one_word_by_stability_or_residual():
-    stability = np.array([1.0, 0.995, 0.99, 0.9, 0.89])
-    assert Certificate(stability=stability).trust == ("solid", "solid", "fair", "fair", "doubtful")
+def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
+    stability, little = np.array([1.0, 0.995, 0.99, 0.9, 0.89]), np.full(5, 0.3)
+    assert Certificate(stability=stability, missed=little).trust == ("solid", "solid", "fair", "fair", "doubtful")
+    assert Certificate(stability=stability).trust == ("fair", "fair", "fair", "fair", "doubtful")
+    assert Certificate(stability=stability, missed=little + 0.2).trust == ("fair", "fair", "fair", "fair", "doubtful")
+    assert Certificate(stability=stability, missed=np.full(5, 0.01)).trust == ("solid",) * 5
+    assert Certificate(missed=np.array([0.01, 0.1, 0.2])).trust == ("solid", "fair", "doubtful")
+    rounding = np.array([0.01, 0.02, 0.01, 0.2, 0.01])
+    assert Certificate(stability=stability, missed=little, rounding=rounding).trust == (
+        *("solid", "fair", "fair", "doubtful", "doubtful"),
+    )
     residuals = np.array([1e-3, 0.01, 0.011, 0.1, 0.2])
     assert Certificate(residuals=residuals).trust == ("solid", "solid", "fair", "fair", "doubtful")
+    assert Certificate(residuals=residuals, missed=np.full(5, 0.4)).trust == (
+        "fair",
+        "fair",
+        "fair",
+        "fair",
+        "doubtful",
+    )
     assert Certificate(stability=stability, residuals=residuals[::-1]).trust == (
         *("doubtful", "fair", "fair", "solid", "solid"),
     )
@@ -210,9 +233,10 @@ def test_trust_is_one_word_by_stability_or_residual():
 def test_the_whole_gram_matrix_leaves_nothing_to_bound():
     X = rows(0, 30)
     solution = solvers.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
-    found = certificate.of_gram(solution)
+    found = certificate.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
     assert found.trace_error == 0
-    assert_array_equal(found.eigenvalue_lower, found.eigenvalue_upper)
+    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
+        assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
     assert found.trust == ("solid",) * 4
 
 

@@ -113,6 +113,7 @@ def test_landmarks_by_number_are_read_with_the_sample(
     dataset: str, reads: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bigkpca.choose.sample.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
+    monkeypatch.setattr(FitSpec, "unseen_count", lambda spec, n, d: 0)
     fit(dataset, kernel="linear", landmarks="uniform", size=3)
     without = reads - 1
     assert set(without) == {0, 1}
@@ -130,8 +131,10 @@ def test_adding_rows_and_projecting_read_each_chunk_once(
 ) -> None:
     model = fit(dataset, **options)
     spec = FitSpec.checked(**OPTIONS | options)
+    reads[:] = 0
+    extend(model, open_rows(dataset), spec, Engine(threads=1), Silent())
+    assert set(reads) == {2}  # a sample, and the pass
     for work in (
-        lambda: extend(model, open_rows(dataset), spec, Engine(threads=1), Silent()),
         lambda: score_rows(open_rows(dataset), model, Engine(threads=1), Silent()),
         lambda: arrays.scores(model, dataset).compute(scheduler="synchronous"),
         lambda: arrays.feature_map(model, dataset).compute(scheduler="synchronous"),

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from bigkpca import KernelPCA
 from bigkpca.cli import main
 from bigkpca.ingest import ingest
 from bigkpca.numerics.kernels import Gaussian
@@ -141,3 +142,12 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(
 def test_readme_lists_every_page() -> None:
     listed = PAGES[0].read_text(encoding="utf-8")
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
+
+
+def test_the_example_of_the_estimator_prints_what_it_shows() -> None:
+    example = re.findall(r">>> (.*)\n", KernelPCA.__doc__ or "")
+    shown = re.search(r"trust\n\s+(\(array.*)\n", KernelPCA.__doc__ or "")
+    names: dict[str, Any] = {"np": np, "KernelPCA": KernelPCA}
+    exec("\n".join(example[:-1]), names)
+    assert shown is not None
+    assert repr(eval(example[-1], names)) == shown[1]

@@ -151,6 +151,7 @@ def test_save_and_load(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
         fitted.save(tmp_path / "model.zarr")
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.UnseenClusterWarning")  # landmarks far from the digits
 @pytest.mark.parametrize(
     "options",
     [

@@ -195,11 +195,13 @@ def test_residuals_are_the_true_ones_and_eigenvalues_lower_bounds(tol: float, ce
     values, certificate = model.solution.eigenvalues, model.certificate
     left = np.linalg.norm(K @ U - U * values, axis=0) / values
     assert certificate.residuals is not None
-    assert_allclose(certificate.residuals, left, rtol=1e-6, atol=1e-12)
-    assert certificate.residuals.max() <= tol
+    assert (certificate.residuals >= left).all()  # widened by rounding
+    assert_allclose(certificate.residuals, left, rtol=1e-6, atol=1e-9)
+    assert certificate.residuals.max() <= tol + 1e-9
     true = np.linalg.eigvalsh(K)[::-1][:R]
     assert (values <= true * (1 + 1e-12)).all()
-    assert_array_equal(certificate.eigenvalue_lower, values)
+    assert_allclose(certificate.eigenvalue_lower, values, rtol=1e-10)
+    assert (certificate.eigenvalue_lower < values).all()
     assert_allclose(values, np.einsum("ij,ij->j", U, K @ U), rtol=1e-10)
     assert_allclose(model.solution.total_variance, np.trace(K), rtol=1e-12)
     for value, residual in zip(values, certificate.residuals, strict=True):  # what a residual proves
@@ -374,7 +376,7 @@ def test_commands_take_both_options_and_print_residuals(no_gram: None, tmp_path:
     for typed in (("--refine", 4, "--residual-tol", 1e-3, "--size", 40), ("--method", "exact")):
         shown = run(*typed)
         assert shown.exit_code == 0, shown.output
-        assert re.search(r"largest relative residual: \S+ \(proven\)", shown.stdout)
+        assert re.search(r"largest relative residual: \S+ \(proven", shown.stdout)
         assert "solid" in shown.stdout
         assert "product 1: largest relative residual" in shown.stderr
     assert bigkpca.load(tmp_path / "m.zarr").features.size == 250

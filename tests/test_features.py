@@ -31,8 +31,10 @@ def kernel_rows(kernel, landmarks, offset=None, dtype=np.float64):
 
 def all_features(features, X, tile=64):
     """(V, Σ k(x, x)) of all rows."""
-    tiles = [(V.copy(), trace) for V, trace in features.tiles((X[a : a + tile] for a in range(0, len(X), tile)), tile)]
-    return np.concatenate([V for V, _ in tiles]), sum(trace for _, trace in tiles)
+    tiles = [
+        (V.copy(), diagonal) for V, diagonal in features.tiles((X[a : a + tile] for a in range(0, len(X), tile)), tile)
+    ]
+    return np.concatenate([V for V, _ in tiles]), sum(float(diagonal.sum()) for _, diagonal in tiles)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.5), Laplacian(3.0), Linear(), Polynomial(0.5)], ids=str)

@@ -127,7 +127,13 @@ def test_kernels_that_call_themselves_positive_are(seed, n, d):
 
 def test_kernels_of_which_nothing_is_known_are_not_called_positive():
     assert {name for name, (kernel, _) in SIMPLE.items() if not kernel.positive} == {"sigmoid"}
-    assert not any(kernel.positive for kernel, _ in (COMBINED | OWN).values())
+    assert not any(kernel.positive for kernel, _ in OWN.values())
+    assert Function(np.dot, psd=True).positive
+    for combine in (np.add, np.multiply):
+        assert combine(Gaussian(1.0), Linear()).positive
+        assert not combine(Gaussian(1.0), Sigmoid(1.0)).positive
+    assert (2.0 * Linear()).positive
+    assert not (2.0 * Sigmoid(1.0)).positive
 
 
 @every_kernel

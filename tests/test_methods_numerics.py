@@ -38,9 +38,9 @@ def kernel_rows(size=8, kernel=KERNEL):
 
 
 def moments_and_features(features, X):
-    ((V, trace),) = features.tiles([X], len(X))
+    ((V, diagonal),) = features.tiles([X], len(X))
     V = V.copy()
-    return block_moments([(V.copy(), trace)], V.mean(axis=0)), V
+    return block_moments([(V.copy(), diagonal)], V.mean(axis=0)), V
 
 
 def fourier(phase=False):
@@ -167,10 +167,10 @@ def test_each_method_has_its_solver(center):
     moments, _ = moments_and_features(features, X)
     W, keys = features.gram(), {"center": center, "tolerance": 1e-12}
     for method, expected in (
-        (Nystroem(), solvers.nystroem(moments, W, 2, **keys)),
-        (Nystroem("thesis"), solvers.nystroem_thesis(moments, W, 2, rank=None, **keys)),
-        (Nystroem("thesis", 1), solvers.nystroem_thesis(moments, W, 2, rank=1, **keys)),
-        (ColumnSampling(), solvers.columns(moments, W, 2, **keys)),
+        (Nystroem(), solvers.nystroem(solvers.span_of(W, 1e-12), moments, 2, **keys)),
+        (Nystroem("thesis"), solvers.nystroem_thesis(solvers.span_of(W, 1e-12), moments, 2, rank=None, **keys)),
+        (Nystroem("thesis", 1), solvers.nystroem_thesis(solvers.span_of(W, 1e-12), moments, 2, rank=1, **keys)),
+        (ColumnSampling(), solvers.columns(solvers.span_of(W, 1e-12), moments, 2, **keys)),
     ):
         assert_same_solution(method.solve(moments, features, 2, center, 1e-12), expected)
     moments, _ = moments_and_features(fourier(), X)

@@ -23,9 +23,9 @@ def rows(n=50):
 def fitted(dtype=np.float64, provenance=None):
     X = rows()
     features = KernelRows(Gaussian(1.2), OFFSET, (X[:9] - OFFSET).astype(dtype))
-    ((V, trace),) = features.tiles([X], len(X))
-    moments = block_moments([(V, trace)], np.full(9, 0.4))
-    solution = solvers.nystroem(moments, features.gram(), 4, center=True, tolerance=1e-12)
+    ((V, diagonal),) = features.tiles([X], len(X))
+    moments = block_moments([(V, diagonal)], np.full(9, 0.4))
+    solution = solvers.nystroem(solvers.span_of(features.gram(), 1e-12), moments, 4, center=True, tolerance=1e-12)
     return Model(features, solution, moments, provenance=provenance or {})
 
 

@@ -15,7 +15,7 @@ from bigkpca.numerics.moments import Moments, block_moments, column_moments
 def moments_of(V, shift=None):
     """Of one block that comes as one tile, with a trace that counts rows twice."""
     shift = np.zeros(V.shape[1]) if shift is None else shift
-    return block_moments([(V.copy(), 2.0 * len(V))], shift)
+    return block_moments([(V.copy(), np.full(len(V), 2.0))], shift)
 
 
 def added_in_some_order(parts, rng):
@@ -49,7 +49,7 @@ def test_any_split_in_any_grouping_gives_the_two_pass_moments(seed, n, D, cuts, 
     V = (scale * (rng.normal(size=(n, D)) + 3)).astype(dtype)
     shift = scale * (3 + rng.normal(size=D))
     blocks = np.split(V, sorted(min(cut, n) for cut in cuts))  # some of them empty
-    parts = [block_moments([(tile.copy(), float(len(tile))) for tile in np.split(b, [2, 5])], shift) for b in blocks]
+    parts = [block_moments([(tile.copy(), np.ones(len(tile))) for tile in np.split(b, [2, 5])], shift) for b in blocks]
     expected = Moments(n, *oracles.two_pass_moments(V), float(n))
     assert_same_moments(added_in_some_order(parts, rng), expected, 1e-12 if dtype == np.float64 else 1e-5)
 
@@ -116,7 +116,7 @@ def wide_features(digits):
 
 
 def leading_eigenvalues(V, shift):
-    tiles = [(tile.copy(), 0.0) for tile in np.array_split(V, 4)]
+    tiles = [(tile.copy(), np.zeros(len(tile))) for tile in np.array_split(V, 4)]
     return np.linalg.eigvalsh(block_moments(tiles, shift).scatter)[::-1][:10]
 
 

@@ -175,7 +175,7 @@ def test_the_choice_of_landmarks_is_planned_for(rule):
 
 
 def test_standardising_holds_a_scaled_copy_of_the_sample():
-    options = {"landmarks": "uniform", "size": 100, "threads": 1}
+    options = {"method": "rff", "size": 100, "threads": 1}
     sample = 20_000 * 800 * 4
     added = fit_bytes(d=800, **options, standardize=True) - fit_bytes(d=800, **options)
     assert sample <= added <= 1.5 * sample

@@ -183,9 +183,11 @@ def test_residuals_are_the_true_ones(tol: float, center: bool, large: None) -> N
     U, values = model.solution.components * np.sqrt(model.solution.eigenvalues), model.solution.eigenvalues
     assert certificate.residuals is not None
     left = np.linalg.norm(Kc @ U - U * values, axis=0) / values
-    assert_allclose(certificate.residuals, left, rtol=1e-6, atol=1e-12)
-    assert certificate.residuals.max() <= tol
-    assert_array_equal(certificate.eigenvalue_lower, values)
+    assert (certificate.residuals >= left).all()  # widened by rounding
+    assert_allclose(certificate.residuals, left, rtol=1e-6, atol=1e-9)
+    assert certificate.residuals.max() <= tol + 1e-9
+    assert_allclose(certificate.eigenvalue_lower, values, rtol=1e-11)
+    assert (certificate.eigenvalue_lower < values).all()
     assert_allclose(model.solution.total_variance, np.trace(Kc), rtol=1e-12)
 
 
@@ -288,7 +290,7 @@ def test_models_are_saved_and_loaded(path: str, tmp_path: Path) -> None:
     assert_array_equal(again.transform(K_NEW), scores(model, K_NEW))
     assert again.get_params()["kernel"] == "precomputed"
     size = sum(file.stat().st_size for file in (tmp_path / "model.zarr").rglob("*"))
-    assert size < 20 * 8 * N + 60_000  # vectors, but no matrix
+    assert size < 20 * 8 * N + 80_000  # vectors and their certificate, but no matrix
 
 
 def test_contents_tell_matrices_apart(path: str) -> None:

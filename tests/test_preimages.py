@@ -86,8 +86,8 @@ def rows(n=60, d=3, seed=0):
 
 def solved(features, X, r, method, center=True):
     """A model's parts, as one pass over X makes them."""
-    ((V, trace),) = features.tiles([X], len(X))
-    moments = block_moments([(V.copy(), trace)], V.mean(axis=0, dtype=np.float64))
+    ((V, diagonal),) = features.tiles([X], len(X))
+    moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
     tolerance = 1e-12 if features.dtype == np.float64 else 1e-7
     solution = method.solve(moments, features, r, center, tolerance)
     return Fitted(features, solution, None if method == Exact() else moments, method)
@@ -996,7 +996,7 @@ def test_empty_sums_add_nothing():
     assert full + empty is full
 
 
-@pytest.mark.parametrize(("noise", "named"), [(1.0, "with noise of 1 "), (100.0, "with noise of 100 ")])
+@pytest.mark.parametrize(("noise", "named"), [(2.0, "with noise of 2 "), (100.0, "with noise of 100 ")])
 def test_noise_that_drowns_the_kernel_is_named(noise, named):
     X = np.random.default_rng(0).normal(size=(300, 20))
     spec = {"n_components": 5, "sigma": 0.7, "size": 60, "preimage": "denoising", "noise": noise, "random_state": 0}

@@ -837,6 +837,7 @@ def test_rows_come_back_where_they_were(X: np.ndarray[Any, Any]) -> None:
 # -- more rows -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
 @pytest.mark.parametrize("way", ["fixed-point", "linear"])
 @pytest.mark.parametrize("method", ["nystroem", "columns"])
 def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way: str, method: str, X: np.ndarray[Any, Any]) -> None:

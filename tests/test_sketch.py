@@ -250,7 +250,7 @@ def feature_rows(seed, shift):
 
 def action_of(V, v0, Q, cuts=()):
     """Of one block that comes in tiles."""
-    return block_action([(tile.copy(), float(len(tile))) for tile in np.split(V, cuts)], v0, Q)
+    return block_action([(tile.copy(), np.ones(len(tile))) for tile in np.split(V, cuts)], v0, Q)
 
 
 @seeds

@@ -25,11 +25,13 @@ centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred"
 def nystroem_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X), in the dtype of the landmarks."""
     features = KernelRows(kernel, np.zeros(X.shape[1]), landmarks)
-    ((V, trace),) = features.tiles([X], len(X))
+    ((V, diagonal),) = features.tiles([X], len(X))
     V = V.copy()
-    moments = block_moments([(V.copy(), trace)], V.mean(axis=0, dtype=np.float64))
+    moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
     tolerance = rank_tolerance(features.dtype)
-    solution = solvers.nystroem(moments, features.gram(), components, center=center, tolerance=tolerance)
+    solution = solvers.nystroem(
+        solvers.span_of(features.gram(), tolerance), moments, components, center=center, tolerance=tolerance
+    )
     return solution, (V - solution.mean) @ solution.components
 
 
@@ -265,9 +267,36 @@ def test_the_negative_share_of_an_indefinite_kernel_is_reported():
     solution, _ = gram_fit(kernel, X, 3)
     assert_allclose(solution.negative, values[0] / values[-1], rtol=1e-9)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=1e-9)
-    at_landmarks = np.linalg.eigvalsh(kernel(X[:15], X[:15]))
-    solution, _ = nystroem_fit(kernel, X, X[:15], 3)
-    assert_allclose(solution.negative, at_landmarks[0] / at_landmarks[-1], rtol=1e-9)
+
+
+@centred_or_not
+@pytest.mark.parametrize("size", [5, 15, 40])
+@pytest.mark.parametrize(("kernel", "d"), [(Sigmoid(0.5, -0.5), 3), (Sigmoid(0.02, -2.0), 8), (Sigmoid(2.0, 0.1), 2)])
+def test_nystroem_of_an_indefinite_kernel_is_the_positive_part_of_c_w_inverse_c(kernel, d, size, center):
+    for seed in range(3):
+        X = rows(seed, 40, d)
+        K = oracles.nystroem_gram(kernel(X, X[:size]), kernel.gram(X[:size]), 1e-12)
+        values, vectors = np.linalg.eigh(oracles.centred(K) if center else K)
+        r = min(3, int((values > 1e-9 * values[-1]).sum()))
+        solution, scores = nystroem_fit(kernel, X, X[:size], r, center)
+        assert_allclose(solution.eigenvalues, values[::-1][:r], rtol=1e-7)
+        assert_allclose(min(values[0] / values[-1], 0), solution.negative, atol=1e-9)
+        expected = vectors[:, ::-1][:, :r] * np.sqrt(values[::-1][:r])
+        assert_allclose(scores, oracles.with_signs_of(expected, scores), atol=1e-6 * np.abs(scores).max())
+        assert solution.unexplained is None or size < 40
+
+
+def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
+    X, kernel = rows(0, 200, 8), Sigmoid(0.02, -2.0)  # all of whose leading eigenvalue is negative, uncentred
+    K = kernel(X, X)
+    values = np.linalg.eigvalsh(K)
+    assert values[0] < -10 * values[-1]
+    V = kernel(X, X[:60])
+    moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
+    span = solvers.span_of(kernel.gram(X[:60]), 1e-12)
+    solution = solvers.columns(span, moments, 3, center=False, tolerance=1e-12)
+    assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
+    assert_allclose(solution.negative, -1, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Linear(), Polynomial(0.3), Cosine()], ids=str)
@@ -316,7 +345,7 @@ def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten(
     arrays = (W, moments.mean, moments.scatter)
     before = [array.copy() for array in arrays]
     for center in (True, False):
-        solvers.nystroem(moments, W, 3, center=center, tolerance=1e-12)
+        solvers.nystroem(solvers.span_of(W, 1e-12), moments, 3, center=center, tolerance=1e-12)
     for array, kept in zip(arrays, before, strict=True):
         assert_array_equal(array, kept)
 
@@ -350,21 +379,23 @@ def test_rounding_noise_is_not_a_component(seed):
 def moments_at(kernel, X, landmarks):
     """(moments of k(X, S), k(S, S), k(X, S))."""
     C = kernel(X, landmarks)
-    moments = block_moments([(C.copy(), float(kernel.diagonal(X).sum()))], C.mean(axis=0))
+    moments = block_moments([(C.copy(), kernel.diagonal(X))], C.mean(axis=0))
     return moments, kernel.gram(landmarks), C
 
 
 def columns_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.columns(moments, W, components, center=center, tolerance=1e-12)
+    solution = solvers.columns(solvers.span_of(W, 1e-12), moments, components, center=center, tolerance=1e-12)
     return solution, (C - solution.mean) @ solution.components
 
 
 def thesis_fit(kernel, X, landmarks, components, center=True, rank=None):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.nystroem_thesis(moments, W, components, rank=rank, center=center, tolerance=1e-12)
+    solution = solvers.nystroem_thesis(
+        solvers.span_of(W, 1e-12), moments, components, rank=rank, center=center, tolerance=1e-12
+    )
     return solution, (C - solution.mean) @ solution.components
 
 
@@ -527,8 +558,8 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
 
 def plain_fit(V, components, center=True, unexplained=0.0, trace=None, tolerance=1e-12):
     """(solution, scores of the features)."""
-    trace = float((V**2).sum()) if trace is None else trace
-    moments = block_moments([(V.copy(), trace)], V.mean(axis=0))
+    diagonal = np.full(len(V), (float((V**2).sum()) if trace is None else trace) / len(V))
+    moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0))
     solution = solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
     return solution, (V - solution.mean) @ solution.components
 
@@ -607,8 +638,8 @@ def test_other_solvers_leave_their_arguments_alone_too():
     moments = Moments(40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
-        solvers.columns(moments, W, 3, center=center, tolerance=1e-12)
-        solvers.nystroem_thesis(moments, W, 3, rank=None, center=center, tolerance=1e-12)
+        solvers.columns(solvers.span_of(W, 1e-12), moments, 3, center=center, tolerance=1e-12)
+        solvers.nystroem_thesis(solvers.span_of(W, 1e-12), moments, 3, rank=None, center=center, tolerance=1e-12)
         solvers.plain(moments, 3, center=center, tolerance=1e-12)
     solvers.columns_map(moments, 1e-12)
     solvers.nystroem_map(W, 1e-12)

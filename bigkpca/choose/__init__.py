@@ -14,6 +14,7 @@ import numpy as np
 from bigkpca.choose.features import feature_maps
 from bigkpca.choose.sample import (
     FOLDS,
+    KRYLOV,
     PROBES,
     REFERENCES,
     SCORING,
@@ -24,11 +25,12 @@ from bigkpca.choose.sample import (
     prepare,
     random_stream,
     sample_lengths,
+    unseen_numbers,
 )
 from bigkpca.choose.sizes import PAIRED_ROWS, Grown, Room, grow
 from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array
-from bigkpca.numerics import growth, solvers
+from bigkpca.numerics import growth, rounding, solvers
 from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
@@ -39,6 +41,7 @@ from bigkpca.spec import FitSpec
 
 __all__ = [
     "FOLDS",
+    "KRYLOV",
     "PROBES",
     "REFERENCES",
     "SCORING",
@@ -52,6 +55,7 @@ __all__ = [
     "draw_sample",
     "random_stream",
     "sample_lengths",
+    "unseen_numbers",
 ]
 
 
@@ -75,6 +79,8 @@ class Chosen:
     grown: Grown | None  # where the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), where the way back from scores to rows needs it
+    few: Array  # (q, d) of the sample, by which rounding is measured
+    unseen: Array  # (m, d), which bound what landmarks miss
 
 
 def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Progress) -> Chosen:
@@ -98,6 +104,8 @@ def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Prog
         grown,
         tuple(_choices(prepared, spec, features, grown)),
         prepared.sampled.sample if spec.keeps_sample else None,
+        few[: rounding.MEASURED_ROWS].copy(),  # not a view, which would keep the others
+        prepared.sampled.unseen,
     )
 
 

@@ -30,15 +30,16 @@ def choose_landmarks(prepared: Prepared, spec: FitSpec, engine: Engine, progress
     candidates = np.sort(rng.choice(len(sample), min(rule.most_rows(size), len(sample)), replace=False))
     few = columns.shifted(sample[candidates])
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
-        return _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
-    with np.errstate(over="ignore", invalid="ignore"):
-        chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
+        chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
     if not len(chosen):
         raise DataError(
             f"{rows.where}: k(x, x) is zero for all sampled rows, so there is nothing to choose landmarks by"
         )
     if len(chosen) < size:
-        progress.note(f"{rule.name}: {len(chosen)} landmarks, beyond which {len(few)} sampled rows have nothing to add")
+        progress.note(f"{rule.name}: {len(chosen)} landmarks, beyond which the rows have nothing to add")
     return chosen
 
 

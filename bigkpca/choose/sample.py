@@ -19,7 +19,7 @@ from bigkpca.spec import FitSpec
 
 # What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
 _SAMPLE, _PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, _HELD_OUT, _FEW = range(10)
-TRAINING, REFERENCES, FOLDS, SCORING = range(10, 14)
+TRAINING, REFERENCES, FOLDS, SCORING, _UNSEEN, KRYLOV = range(10, 16)
 _HELD_OUT_ROWS = 1024
 
 
@@ -36,6 +36,7 @@ class Sampled:
     few: Array  # of the sample, at most 2048, by which choices are judged: strides would see what recurs in the data
     own: Array  # landmarks that the caller gave by their numbers, 0 rows where none were
     held_out: Array  # rows outside the sample, by which a size is judged; 0 rows where nothing grows
+    unseen: Array  # drawn from all rows in a stream of their own, in random order: see `unseen_numbers`
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def prepare(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Pr
     Raises DataError if all sampled rows are equal.
     """
     sampled = draw_sample(rows, spec, engine, progress)
-    columns = _shift(rows, sampled.sample, spec, engine, progress)
+    columns = _shift(rows, sampled.few, spec, engine, progress)
     if spec.needs_median:
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=spec.kernel_value(rows.shape[1], median))
@@ -67,18 +68,25 @@ def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -
     numbers = np.sort(random_stream(spec.seed, _SAMPLE).choice(n, m, replace=False))
     given = _given_numbers(rows, spec)
     held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
-    wanted = np.union1d(np.union1d(numbers, given), held_out)
+    unseen = unseen_numbers(rows, spec)
+    wanted = np.unique(np.concatenate([numbers, given, held_out, unseen]))
     found = read_rows(rows, wanted, engine, progress)
-    sample, own, rest = (
-        found if len(wanted) == len(some) else found[np.searchsorted(wanted, some)]
-        for some in (numbers, given, held_out)
+    sample, own, rest, fresh = (
+        found if len(wanted) == len(some) and some is numbers else found[np.searchsorted(wanted, some)]
+        for some in (numbers, given, held_out, unseen)
     )
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():  # the first alone tells most data apart
         raise DataError(
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
     numbers = random_stream(spec.seed, _FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    return Sampled(sample, sample[numbers], own, rest)
+    return Sampled(sample, sample[numbers], own, rest, fresh)
+
+
+def unseen_numbers(rows: Rows, spec: FitSpec) -> Array:
+    """Numbers of rows that bound what landmarks miss, in random order: drawn from all rows without replacement and
+    independently of the sample, from which landmarks, sigma and sizes are chosen. Some may be in both."""
+    return random_stream(spec.seed, _UNSEEN).choice(rows.shape[0], spec.unseen_count(*rows.shape), replace=False)
 
 
 def _outside(numbers: Array, n: int, seed: int) -> Array:
@@ -99,9 +107,9 @@ def _given_numbers(rows: Rows, spec: FitSpec) -> Array:
 
 def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
     """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
-    sample = draw_sample(rows, spec, engine, progress).sample
-    shift = _shift(rows, sample, spec, engine, progress)
-    return bandwidth.candidate_lengths(_distances(sample, shift, spec, engine), spec.distance)
+    sampled = draw_sample(rows, spec, engine, progress)
+    shift = _shift(rows, sampled.few, spec, engine, progress)
+    return bandwidth.candidate_lengths(_distances(sampled.sample, shift, spec, engine), spec.distance)
 
 
 def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
@@ -110,15 +118,15 @@ def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -
     return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, _PAIRS), engine.in_order)
 
 
-def _shift(rows: Rows, sample: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:
+def _shift(rows: Rows, few: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:
     """The offset and scale of a fit, with a kernel of any length."""
-    offset, scale = np.zeros(rows.shape[1]), None
+    offset, scale, kernel = np.zeros(rows.shape[1]), None, spec.kernel_value(rows.shape[1], 1.0)
     if spec.standardize:
         found = columns_of(rows, spec.block_rows, engine, progress)
         offset, scale = rounded(found.mean, rows), found.scale
-    elif spec.stationary:
-        offset = rounded(sample.mean(axis=0, dtype=np.float64), rows)
-    return Columns(spec.kernel_value(rows.shape[1], 1.0), offset, spec.block_dtype(rows.dtype), scale=scale)
+    elif kernel.allows_shift(spec.center):
+        offset = rounded(np.median(few, axis=0), rows)  # which outliers and sentinels do not move
+    return Columns(kernel, offset, spec.block_dtype(rows.dtype), scale=scale)
 
 
 def rounded(mean: Array, rows: Rows) -> Array:

@@ -49,13 +49,17 @@ def show_choices(facts: Mapping[str, Any]) -> None:
 
 
 def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Eigenvalues with their proven bounds and one word of trust for each, then how wrong the whole is."""
-    proven, estimated = facts["certificate"]["proven"], facts["certificate"]["estimated"]
-    values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
-    highest, trust = proven["eigenvalue_upper"], estimated["trust"]
+    """Eigenvalues with what they are at most and one word of trust for each, then how wrong the whole is."""
+    certified = facts["certificate"]
+    proven, likely, estimated = certified["proven"], certified["likely"], certified["estimated"]
+    values, shares, trust = facts["eigenvalues"], facts["explained_variance_ratio"], estimated["trust"]
+    highest = {"proven at most": proven["eigenvalue_upper"]}
+    if likely["confidence"]:
+        highest[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
+    highest = {title: bounds for title, bounds in highest.items() if bounds}
     click.echo(
         "component   eigenvalue   share of variance   cumulative"
-        + ("   proven at most" if highest else "")
+        + "".join(f"   {title}" for title in highest)
         + ("   trust" if trust else "")
     )
     total = 0.0
@@ -63,21 +67,26 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         total += shares[number]
         click.echo(
             f"{number + 1:>9}   {values[number]:>#10.5g}   {shares[number]:>16.2%}   {total:>10.2%}"
-            + (f"   {highest[number]:>#14.5g}" if highest else "")
+            + "".join(f"   {bounds[number]:>#{len(title)}.5g}" for title, bounds in highest.items())
             + (f"   {trust[number]}" if trust else "")
         )
     if len(values) > rows:
         rest = sum(shares[rows:])
         words = [f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")] if trust else []
-        gap = " " * 17 if highest else ""
+        gap = "".join(" " * (3 + len(title)) for title in highest)
         click.echo(
             f"  {rows + 1} to {len(values)}" + f"{rest:>30.2%}   {total + rest:>10.2%}{gap}   " + ", ".join(words)
         )
     if proven["residuals"] is not None:
-        click.echo(f"largest relative residual: {max(proven['residuals']):.2g} (proven)")
+        click.echo(f"largest relative residual: {max(proven['residuals']):.2g} (proven: an eigenvalue lies that near)")
     if proven["relative_trace_error"] is not None:
         click.echo(
             f"unexplained by the landmarks: {proven['relative_trace_error']:.2%} of the variance at most (proven)"
+        )
+    if likely["spectral_error"] is not None:
+        click.echo(
+            f"missed by the landmarks: no component with an eigenvalue above {likely['spectral_error']:.5g} "
+            f"({likely['confidence']:.0%} confidence)"
         )
     if estimated["kernel_error"] is not None:
         click.echo(f"error of the centred kernel matrix: {estimated['kernel_error']:.2%} of its norm (estimated)")

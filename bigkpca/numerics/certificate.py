@@ -1,7 +1,8 @@
-"""What a fit's own sums prove, and what they suggest, about its error: no further pass over the data.
+"""What a fit can say about its error without a further pass over the data, and how sure it is.
 
-Proven numbers are the trace error and the bounds; the learning curve, the stability and the leave-one-out residual are
-estimates. A method that cannot say something says None.
+Proven, whatever the rows: the trace error and the bounds of a positive semidefinite kernel, widened by the rounding of
+the arithmetic that was used. With 95 % confidence: what the landmarks may have missed, from rows that they were not
+made from. Estimated: the learning curve, the stability, the leave-one-out residual. What a method cannot say is None.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array
-from bigkpca.numerics import solvers
+from bigkpca.errors import Array, DataError, RoundingError
+from bigkpca.numerics import solvers, spectral
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Solution
+from bigkpca.numerics.rounding import Rounding
+from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.spectral import Stratum
 
 # Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
 # that halving does not change, and intervals of an evaluation then miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
-_ROUNDING = 10  # bounds are widened by so many rank tolerances of the largest eigenvalue
+MISSED = 1 / 3  # of an eigenvalue, at most, may be what landmarks missed where its component is solid
+_ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
 _SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
 _CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
 
@@ -31,9 +35,22 @@ _CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is tak
 class Certificate:
     """How wrong a fit can be. E = K - K^, T is tr(Kc), or tr(K) when not centred; r components.
 
-    trace_error: tr(E) >= 0, exact. relative_trace_error: tr(E) over an upper bound of T.
+    Of landmarks and a positive semidefinite kernel:
+    trace_error: tr(E) >= 0, from the sums of the pass. relative_trace_error: tr(E), widened by its rounding, as a share
+        of itself and of what the landmarks explain: a proven bound of tr(HEH) / T, what they leave of the variance.
     eigenvalue_lower, eigenvalue_upper (r,): proven bounds of lambda_j(Kc).
     explained_variance_ratio_lower, explained_variance_ratio_upper (r,): proven bounds of lambda_j / T.
+    spectral_error_likely: at least the largest eigenvalue of E, with the probability `confidence`; then, for all j at
+        once, lambda_j <= eigenvalue_likely_upper (r,) and lambda_j / T <= explained_variance_ratio_likely_upper (r,).
+    strata (k, 4): what the sampled rows behind it say, see `spectral.Stratum`.
+
+    Of most methods:
+    missed (r,): what may be missing, an eigenvalue, as a share of eigenvalue j: spectral_error_likely, or an estimate
+        of the largest |eigenvalue| of H E H for random features and indefinite kernels. With the residual |K^ u_j -
+        lambda_j u_j| / lambda_j against Nyström's K^, for other methods of landmarks, it bounds the residual of u_j.
+    sample (q, d): the rows behind such an estimate, in the units of the data, kept for when more rows are added.
+    rounding (r,): how far the rounding of block arithmetic may have moved each eigenvalue, as a share of it, or the
+        scores of the fitted rows where all rows are landmarks.
     learning_curve (k, 2): number of landmarks, relative trace error of that share of them.
     stability (r,): cosine of each component with its nearest one of Nyström's model of half the landmarks; for random
         features that between models of both halves.
@@ -41,9 +58,8 @@ class Certificate:
         a new row.
     kernel_error: |H(K - K^)H|_F / |Kc|_F of random features, from pairs of sampled rows.
     residuals (r,): |Kc u_j - lambda_j u_j| / lambda_j, where products with the exact Gram matrix were made: some
-        eigenvalue of Kc lies within this share of lambda_j of it.
-    trust (r,): "solid" where stability >= 0.995 or the residual <= 0.01, "fair" where >= 0.9 or <= 0.1, else
-        "doubtful".
+        eigenvalue of Kc lies within this share of lambda_j of it, which need not be the j-th.
+    trust (r,): "solid", "fair" or "doubtful", see there.
     """
 
     trace_error: float | None = None
@@ -57,16 +73,37 @@ class Certificate:
     leave_one_out_residual: float | None = None
     kernel_error: float | None = None
     residuals: Array | None = None
+    spectral_error_likely: float | None = None
+    eigenvalue_likely_upper: Array | None = None
+    explained_variance_ratio_likely_upper: Array | None = None
+    confidence: float | None = None
+    missed: Array | None = None
+    rounding: Array | None = None
+    strata: Array | None = None
+    sample: Array | None = None
 
     @property
     def trust(self) -> tuple[str, ...] | None:
-        """One word for each component, None where there is no stability to judge by."""
+        """One word for each component; None where nothing says how good it is.
+
+        "solid": what may be missing is at most 0.01 of the eigenvalue; or it is at most a third of it, and stability
+        >= 0.995, or the residual <= 0.01. "fair": it is at most 0.1, or stability >= 0.9, or the residual <= 0.1.
+        Rounding is at most 0.01 for "solid", 0.1 for "fair". Else "doubtful". Where it is not known what may be
+        missing, a residual makes a component solid, stability does not.
+        """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
         elif self.stability is not None:
-            solid, fair = self.stability >= SOLID, self.stability >= FAIR
+            solid, fair = (self.stability >= SOLID) & (self.missed is not None), self.stability >= FAIR
+        elif self.missed is not None:
+            solid, fair = np.zeros((2, len(self.missed)), bool)
         else:
             return None
+        if self.missed is not None:
+            solid = (solid & (self.missed <= MISSED)) | (self.missed <= SMALL)
+            fair = fair | (self.missed <= MODERATE)
+        if self.rounding is not None:
+            solid, fair = solid & (self.rounding <= SMALL), fair & (self.rounding <= MODERATE)
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
 
     def arrays(self) -> dict[str, Array]:
@@ -92,58 +129,172 @@ def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
     return int(ratios.argmax()) + 1, float(ratios.max())
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic; the strata of rows
+    that landmarks were not made from; an estimate of what is missed where there is no bound, and the sample that it is
+    from; and whether the landmarks stand for all rows, as uniform ones do."""
+
+    rounding: Rounding | None = None
+    strata: tuple[Stratum, ...] = ()
+    missed: float | None = None
+    sample: Array | None = None
+    uniform: bool = False
+
+
 def of_landmarks(
     method: Method,
     moments: Moments,
     features: KernelRows,
     solution: Solution,
+    span: Span,
+    evidence: Evidence,
     *,
     center: bool,
     tolerance: float,
-    uniform: bool,
 ) -> Certificate:
-    """The certificate of a method of landmarks, from the moments and W alone.
+    """The certificate of a method of landmarks, from the moments and W alone, but for the evidence.
 
-    E is positive semidefinite, so that for the Nyström eigenvalues Lam_j
+    E is positive semidefinite where the kernel is, so that for the Nyström eigenvalues Lam_j
 
-        Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E):
+        Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
+        lambda_j <= Lam_j + the largest eigenvalue of E:
 
     lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
     Source: `docs/numerics.md`, section 14.
     """
-    W, r = features.gram(), solution.components.shape[1]
-    plain = method == Nystroem()
-    span = None if plain and not uniform else solvers.span_of(W, tolerance)
-    bound = solution
+    stability = _stability(Nystroem(), moments, features, solution, center, tolerance)
+    bound, r, apart = solution, solution.components.shape[1], np.zeros(len(solution.eigenvalues))
     # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
-    if span and not plain:
-        bound = solvers.nystroem_within(span, moments, W, r, center=center, tolerance=tolerance)
-    assert bound.unexplained is not None
-    error, total = max(bound.unexplained * moments.trace, 0.0), bound.total_variance
-    slack = _ROUNDING * tolerance * bound.eigenvalues[0]
+    if method != Nystroem():
+        bound = solvers.nystroem(span, moments, r, center=center, tolerance=tolerance)
+        apart = _residuals(span, moments, solution, center)
+        agreement = _agreement(moments, bound, solution, center)
+        stability = None if stability is None else np.minimum(stability, agreement)
+    if not features.kernel.positive or span.indefinite:
+        return _estimated(stability, solution, moments, evidence, center, apart)
+    rounding, left, total = evidence.rounding, span.trace_error(moments), bound.total_variance
+    slack = np.full(len(bound.eigenvalues), _ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
+    coarse = _ALGEBRA * moments.trace
+    if rounding:
+        slack += rounding.of_eigenvalues(moments, bound, center)
+        coarse += rounding.of_trace_error(moments, span)
+        _check_trace_error(left, coarse, moments.trace)
+    trace, error = max(left, 0.0), max(left, 0.0) + coarse
     # A method may report more components than Nyström has: of those, zero is the lower bound.
-    nystroem = np.pad(bound.eigenvalues, (0, r - len(bound.eigenvalues)))
-    low, high = np.maximum(nystroem - slack, 0), _upper(nystroem, error) + slack
+    missing = r - len(bound.eigenvalues)
+    nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
+    low, high = np.maximum(nystroem - slack, 0), _upper(nystroem + slack, error)
+    explained = max(total - error, float(low.sum()))
+    likely = min(spectral.spectral_error(evidence.strata, moments.largest), error) if evidence.strata else None
+    shares = _upper_shares(nystroem + slack, error, explained)
+    # lambda_j = Lam_j + e and T >= explained + e for some e that is at most the likely error.
+    nearer = None if likely is None else np.minimum((nystroem + slack + likely) / (explained + likely), shares)
     return Certificate(
-        trace_error=error,
-        relative_trace_error=error / total,
+        trace_error=trace,
+        relative_trace_error=error / (explained + error) if explained + error > 0 else None,
         eigenvalue_lower=low,
         eigenvalue_upper=high,
-        explained_variance_ratio_lower=low / total,
-        explained_variance_ratio_upper=np.minimum(high / total, 1),
-        learning_curve=np.vstack([_learning_curve(moments, W, center, tolerance), [len(W), error / total]]),
-        stability=_stability(Nystroem(), moments, features, solution, center, tolerance),
+        explained_variance_ratio_lower=low / (total + coarse),
+        explained_variance_ratio_upper=shares,
+        learning_curve=_learning_curve(moments, span.W, center, tolerance, trace / total),
+        stability=stability,
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
-        leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if span and uniform else None,
+        leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if evidence.uniform else None,
+        spectral_error_likely=likely,
+        eigenvalue_likely_upper=None if likely is None else np.minimum(nystroem + slack + likely, high),
+        explained_variance_ratio_likely_upper=nearer,
+        confidence=None if likely is None else spectral.CONFIDENCE,
+        missed=(error if likely is None else likely) / solution.eigenvalues + apart,
+        rounding=slack / solution.eigenvalues,
+        strata=spectral.as_array(evidence.strata) if evidence.strata else None,
     )
 
 
-def of_products(solution: Solution, residuals: Array) -> Certificate:
-    """The certificate of eigenpairs from products with Kc: they are lower bounds, and their residuals are known."""
+def _estimated(
+    stability: Array | None,
+    solution: Solution,
+    moments: Moments,
+    evidence: Evidence,
+    center: bool,
+    apart: Array | float = 0.0,
+) -> Certificate:
+    """Where E has either sign: nothing proven, and `missed` an estimate."""
+    rounding, missed, values = evidence.rounding, evidence.missed, solution.eigenvalues
     return Certificate(
-        eigenvalue_lower=solution.eigenvalues,
-        explained_variance_ratio_lower=solution.explained_variance_ratio,
-        residuals=residuals,
+        stability=stability,
+        missed=None if missed is None else missed / values + apart,
+        sample=evidence.sample,
+        rounding=None if rounding is None else rounding.of_eigenvalues(moments, solution, center) / values,
+    )
+
+
+def _residuals(span: Span, moments: Moments, solution: Solution, center: bool) -> Array:
+    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C':
+
+    for u = C a and c = W⁺ C'u = W⁺ M a, |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a; M the scatter."""
+    second, _ = solvers.about_the_mean(moments, center)
+    A, values = solution.components, solution.eigenvalues
+    MA = second @ A
+    c = span.solve(MA)
+    lengths = np.einsum("ij,ij->j", A, MA)
+    left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
+    found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
+    return np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
+
+
+def _agreement(moments: Moments, nystroem: Solution, solution: Solution, center: bool) -> Array:
+    """Cosine of each component with Nyström's of its rank, and of eigenvalues within 2 % of that one's, (r,)."""
+    squares, found = nystroem.eigenvalues, np.zeros(len(solution.eigenvalues))
+    cosines = _cosines(moments, nystroem.components, solution.components, center)
+    for j in range(min(len(squares), len(found))):
+        same = np.abs(squares - squares[j]) <= 0.02 * squares[j]
+        found[j] = min(float(np.linalg.norm(cosines[same, j])), 1.0)
+    return found
+
+
+def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
+    """Cosines of the scores of all fitted rows, V A with V B, (columns of A, columns of B), 0 where one has no length:
+    components at the level of rounding may have none."""
+    second, _ = solvers.about_the_mean(moments, center)
+    squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
+    products = np.abs(A.T @ second @ B)
+    found: Array = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
+    return found
+
+
+def _check_trace_error(left: float, rounding: float, trace: float) -> None:
+    """Raise RoundingError where landmarks explain more than there is to explain, beyond rounding."""
+    if left < -rounding:
+        raise RoundingError(
+            f"the landmarks explain {1 - left / trace:.9g} of Σ k(x, x), more than all of it: rounding, or a kernel "
+            "that is not positive semidefinite. Fit with dtype float64, remove or standardise columns of very "
+            "different size, or leave psd=True out of a kernel function"
+        )
+
+
+def of_products(
+    solution: Solution, residuals: Array, start: Certificate, rounding: float, *, positive: bool
+) -> Certificate:
+    """The certificate of eigenpairs from products with Kc: they are lower bounds, but for `rounding`, the norm of the
+    error of K, and their residuals are known. What they may have missed is bounded by what their `start` had missed.
+    Shares of the variance need a positive semidefinite kernel."""
+    values, total = solution.eigenvalues, solution.total_variance
+    low = np.maximum(values - rounding, 0)
+    high, missed = start.eigenvalue_likely_upper, start.spectral_error_likely
+    if high is not None:  # an eigenvalue beyond those of the start is below its last
+        high = np.maximum(
+            np.pad(high, (0, max(len(values) - len(high), 0)), mode="edge")[: len(values)], values + rounding
+        )
+    return Certificate(
+        eigenvalue_lower=low,
+        explained_variance_ratio_lower=low / (total + 2 * rounding) if positive else None,
+        residuals=residuals + rounding / values,
+        spectral_error_likely=missed,
+        eigenvalue_likely_upper=high,
+        confidence=start.confidence,
+        missed=None if missed is None else missed / values,
+        rounding=rounding / values,
     )
 
 
@@ -154,33 +305,79 @@ def _upper(nystroem: Array, error: float) -> Array:
     return np.asarray(bounds.min(axis=0))
 
 
-def of_gram(solution: Solution) -> Certificate:
-    """The certificate of the whole Gram matrix: there is no error, and nothing to bound."""
-    ratio, ones = solution.explained_variance_ratio, np.ones(len(solution.eigenvalues))
-    return Certificate(0.0, 0.0, solution.eigenvalues, solution.eigenvalues, ratio, ratio, stability=ones)
+def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
+    """Upper bounds of lambda_j / T, T = explained + h with h = tr(HEH) anywhere in [0, error]:
+
+        min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
+
+    each of them largest at one of the ends, for it is monotone in h.
+    """
+    if not explained > 0:
+        return np.ones(len(nystroem))
+    i, j = np.indices((len(nystroem), len(nystroem)))
+    values = np.broadcast_to(nystroem[:, None], i.shape)
+    ends = np.maximum(values / explained, (values + error / np.maximum(j - i + 1, 1)) / (explained + error))
+    return np.minimum(np.where(i <= j, ends, np.inf).min(axis=0), 1)
+
+
+def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:
+    """The certificate of the whole Gram matrix (n, n), whose largest entry is `largest`: there is no error but
+    rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares of the
+    variance need a positive semidefinite kernel."""
+    values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
+    slack = n * (error + _ALGEBRA * largest / np.sqrt(n)) + _ALGEBRA * float(values[0])
+    low, high = np.maximum(values - slack, 0), values + slack
+    least = max(total - 2 * slack, float(low.sum()))
+    return Certificate(
+        trace_error=0.0,
+        relative_trace_error=0.0,
+        eigenvalue_lower=low,
+        eigenvalue_upper=high,
+        explained_variance_ratio_lower=low / (total + 2 * slack) if positive else None,
+        explained_variance_ratio_upper=np.minimum(high / least, 1) if positive and least > 0 else None,
+        stability=np.ones(len(values)),
+        missed=slack / values,
+        # Scores of kernels with independent errors: √n precision largest |a_j|, |a_j|² = 1 / lambda_j, over √lambda_j.
+        rounding=(slack + np.sqrt(n) * precision * largest) / values,
+    )
 
 
 def of_random_features(
-    method: Method, moments: Moments, features: FeatureMap, solution: Solution, *, center: bool, tolerance: float
+    method: Method,
+    moments: Moments,
+    features: FeatureMap,
+    solution: Solution,
+    evidence: Evidence,
+    *,
+    center: bool,
+    tolerance: float,
 ) -> Certificate:
-    """What can be said of random features, whose error has either sign: the stability of components, an estimate.
+    """What can be said of random features: the stability of components, and what may be missed, estimates.
+
+    Their error has either sign: it is no sum of squares over the rows, which a Chernoff bound would need.
 
     Z Z' is the mean of those of both halves, so to first order each component lies halfway between theirs, and as far
     from the truth as from either: cos 2θ = 2 cos² θ - 1 is the cosine between models that share no features.
     """
     cosines = _stability(method, moments, features, solution, center, tolerance)
-    return Certificate(stability=None if cosines is None else np.maximum(2 * cosines**2 - 1, 0))
+    stability = None if cosines is None else np.maximum(2 * cosines**2 - 1, 0)
+    return _estimated(stability, solution, moments, evidence, center)
 
 
-def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float) -> Array:
-    """(number, relative trace error) of every 8th, 4th and 2nd landmark, (3, 2): models of their own."""
+def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, own: float) -> Array:
+    """(number, relative trace error) of every 8th, 4th and 2nd landmark, models of their own, and of all, whose error
+    is `own`: (4, 2), or fewer where a part of the landmarks spans nothing."""
     points = []
     for step in _CURVE:
         part = moments.part(slice(None, None, step))
-        span = solvers.span_of(W[::step, ::step], tolerance)
-        error = max(span.trace_error(part), 0.0)
-        points.append((len(part.mean), error / span.variance(part, center)))
-    return np.array(points)
+        try:
+            span = solvers.span_of(W[::step, ::step], tolerance)
+        except DataError:
+            continue
+        variance = span.variance(part, center)
+        if variance > 0:
+            points.append((len(part.mean), min(max(span.trace_error(part) / variance, 0.0), 1.0)))
+    return np.array([*points, (len(W), own)])
 
 
 def _stability(
@@ -195,11 +392,10 @@ def _stability(
         return None
     fewer, numbers = parted
     r = solution.components.shape[1]
-    half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + _SPARE), center, tolerance)
-    second, _ = solvers.about_the_mean(moments, center)
-    A, B = half.components, solution.components
-    squares = np.outer(np.einsum("ij,ij->j", A, second[numbers][:, numbers] @ A), np.einsum("ij,ij->j", B, second @ B))
-    products = np.abs(A.T @ second[numbers] @ B)
-    # Components at the level of rounding may have no length: nothing can be said for them.
-    cosines = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
-    return np.minimum(cosines.max(axis=0), 1)
+    try:
+        half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + _SPARE), center, tolerance)
+    except DataError:  # half of the landmarks may span nothing that varies
+        return None
+    A = np.zeros((len(moments.mean), half.components.shape[1]))
+    A[numbers] = half.components
+    return np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)

@@ -80,8 +80,15 @@ class FeatureMap(ABC):
         shifted_rows(X, self.offset, self.scale, out)
         return out
 
-    def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, float]]:
-        """For each tile X (b, d): (V (b, D), Σ k(x_i, x_i)).
+    def in_precision(self, dtype: np.dtype[Any]) -> Self:
+        """The same map with block work in that dtype: landmarks or frequencies are rounded to it, or exact in it."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("offset", "scale")}
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        real: dict[str, Any] = {name: value.astype(dtype) for name, value in arrays.items() if value.dtype.kind == "f"}
+        return replace(self, **real)
+
+    def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
+        """For each tile X (b, d): (V (b, D), k(x_i, x_i) (b,)).
 
         V lives in a work space that the next tile overwrites; the caller may overwrite it too.
         """
@@ -92,7 +99,7 @@ class FeatureMap(ABC):
             tile, V = rows[: len(X)], values[: len(X)]
             shifted_rows(X, self.offset, self.scale, tile)
             fill(tile, V)
-            yield V, float(self.kernel.diagonal(tile).sum())
+            yield V, self.kernel.diagonal(tile)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays that a file must hold."""

@@ -84,6 +84,8 @@ def _coordinates(W: Array, K: Array, tolerance: float) -> Array:
 def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> Estimate:
     """Σ w a / Σ w b over sampled rows, of whose strata the shares `missed` were not sampled."""
     total = float(weights @ denominators)
+    if not total > 0:  # a kernel so narrow that nothing is left of it: all of it is error, if any is
+        return Estimate(float((numerators > 0).any()), 0.0)
     value = float(weights @ numerators) / total
     spread = weights * (numerators - value * denominators)
     return Estimate(value, float(np.sqrt(np.sum(missed * spread**2))) / total)

@@ -12,7 +12,7 @@ from bigkpca.numerics.frequencies import Coupling
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Solution
+from bigkpca.numerics.solvers import Solution, Span
 
 Form = Literal["orthogonal", "iid", "qmc", "phase"]
 Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
@@ -36,9 +36,17 @@ class Method(Protocol):
         """Raise SpecError unless this kernel, and this many landmarks or features, will do."""
 
     def solve(
-        self, moments: Moments, features: Any, components: int | float | None, center: bool, tolerance: float
+        self,
+        moments: Moments,
+        features: Any,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
     ) -> Solution:
-        """Mean, components and eigenvalues. Raises DataError when no direction varies."""
+        """Mean, components and eigenvalues; `span` is that of the landmarks, where it is known already.
+
+        Raises DataError when no direction varies."""
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
@@ -70,12 +78,18 @@ class Nystroem:
         """Every kernel and every size will do."""
 
     def solve(
-        self, moments: Moments, features: KernelRows, components: int | float | None, center: bool, tolerance: float
+        self,
+        moments: Moments,
+        features: KernelRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
     ) -> Solution:
-        W = features.gram()
+        span = span or solvers.span_of(features.gram(), tolerance)
         if self.form == "orthogonal":
-            return solvers.nystroem(moments, W, components, center=center, tolerance=tolerance)
-        return solvers.nystroem_thesis(moments, W, components, rank=self.rank, center=center, tolerance=tolerance)
+            return solvers.nystroem(span, moments, components, center=center, tolerance=tolerance)
+        return solvers.nystroem_thesis(span, moments, components, rank=self.rank, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         return solvers.nystroem_map(features.gram(), tolerance)[:, : self.rank]
@@ -94,9 +108,16 @@ class ColumnSampling:
         """Every kernel and every size will do."""
 
     def solve(
-        self, moments: Moments, features: KernelRows, components: int | float | None, center: bool, tolerance: float
+        self,
+        moments: Moments,
+        features: KernelRows,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
     ) -> Solution:
-        return solvers.columns(moments, features.gram(), components, center=center, tolerance=tolerance)
+        span = span or solvers.span_of(features.gram(), tolerance)
+        return solvers.columns(span, moments, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         assert moments is not None  # kept with every model of this method
@@ -145,7 +166,13 @@ class RandomFeatures(_Trigonometric):
             _check_pairs(self, size)
 
     def solve(
-        self, moments: Moments, features: FeatureMap, components: int | float | None, center: bool, tolerance: float
+        self,
+        moments: Moments,
+        features: FeatureMap,
+        components: int | float | None,
+        center: bool,
+        tolerance: float,
+        span: Span | None = None,
     ) -> Solution:
         return solvers.plain(moments, components, center=center, tolerance=tolerance)
 
@@ -185,6 +212,7 @@ class PrincipalFeatures(_Trigonometric):
         components: int | float | None,
         center: bool,
         tolerance: float,
+        span: Span | None = None,
     ) -> Solution:
         unexplained = features.unexplained(moments.squares, moments.count)
         return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
@@ -212,6 +240,7 @@ class Exact:
         components: int | float | None,
         center: bool,
         tolerance: float,
+        span: Span | None = None,
     ) -> Solution:
         positive = features.kernel.positive
         return solvers.gram(features.gram(), components, center=center, tolerance=tolerance, positive=positive)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from bigkpca.errors import Array
 class Moments:
     """Summary of n feature rows v_i in R^D, all in float64.
 
-    mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i).
+    mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i), largest the
+    largest k(x_i, x_i), infinite where it is not known.
     """
 
     count: int
     mean: Array  # (D,)
     scatter: Array  # (D, D)
     trace: float
+    largest: float = np.inf
 
     def __add__(self, other: Moments) -> Moments:
         """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""
@@ -31,11 +33,16 @@ class Moments:
         scatter = self.scatter + other.scatter
         scatter += np.outer(delta * (self.count * other.count / count), delta)
         mean = self.mean + delta * (other.count / count)
-        return Moments(count, mean, scatter, self.trace + other.trace)
+        return Moments(count, mean, scatter, self.trace + other.trace, max(self.largest, other.largest))
 
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of the features with these numbers alone."""
-        return Moments(self.count, self.mean[numbers], self.scatter[numbers][:, numbers], self.trace)
+        return replace(self, mean=self.mean[numbers], scatter=self.scatter[numbers][:, numbers])
+
+    @property
+    def about_zero(self) -> Array:
+        """Σ v_i v_i', (D, D)."""
+        return self.scatter + self.count * np.outer(self.mean, self.mean)
 
     @property
     def squares(self) -> float:
@@ -74,8 +81,8 @@ def column_moments(X: Array) -> ColumnMoments:
     return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
 
 
-def block_moments(tiles: Iterable[tuple[Array, float]], shift: Array) -> Moments:
-    """Moments of the rows of one block, one tile (V (b, D), Σ k(x_i, x_i)) at a time.
+def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments:
+    """Moments of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time.
 
     `shift` (D,) is a fixed vector near the mean of all rows. Subtracting it before the product is what
     makes float32 tiles safe: for wide kernels every entry of V is close to 1 and V'V in float32 loses the
@@ -83,10 +90,10 @@ def block_moments(tiles: Iterable[tuple[Array, float]], shift: Array) -> Moments
     The tiles are overwritten.
     """
     D = len(shift)
-    count, trace = 0, 0.0
+    count, trace, largest = 0, 0.0, -np.inf
     total, products = np.zeros(D), np.zeros((D, D))
     work = shifted = ones = np.empty(0)
-    for V, tile_trace in tiles:
+    for V, diagonal in tiles:
         if shifted.dtype != V.dtype or not work.size:
             work, shifted = np.empty((D, D), V.dtype), shift.astype(V.dtype)
         if len(ones) != len(V):
@@ -96,10 +103,11 @@ def block_moments(tiles: Iterable[tuple[Array, float]], shift: Array) -> Moments
         products += work
         total += ones @ V  # a product is several times faster here than a column sum
         count += len(V)
-        trace += tile_trace
+        trace += float(diagonal.sum())
+        largest = max(largest, float(diagonal.max(initial=-np.inf)))
     if not count:
-        return Moments(0, np.zeros(D), products, 0.0)
+        return Moments(0, np.zeros(D), products, 0.0, largest)
     deviation = total / count
     products -= np.outer(total, deviation)
     # `shifted` and not `shift`: what was subtracted is the rounded vector.
-    return Moments(count, shifted.astype(np.float64) + deviation, products, trace)
+    return Moments(count, shifted.astype(np.float64) + deviation, products, trace, largest)

@@ -60,12 +60,12 @@ class Action:
         return self.squares + 2 * float(self.total @ v0) + self.count * float(v0 @ v0)
 
 
-def block_action(tiles: Iterable[tuple[Array, float]], shift: Array, Q: Array) -> Action:
-    """The action of the rows of one block, one tile (V (b, D), Σ k(x_i, x_i)) at a time. The tiles are overwritten."""
+def block_action(tiles: Iterable[tuple[Array, Array]], shift: Array, Q: Array) -> Action:
+    """The action of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten."""
     count, trace, squares = 0, 0.0, 0.0
     total, products = np.zeros(len(shift)), np.zeros(Q.shape)
     v0 = right = np.empty(0)
-    for V, tile_trace in tiles:
+    for V, diagonal in tiles:
         if v0.dtype != V.dtype or not v0.size:
             v0, right = shift.astype(V.dtype), Q.astype(V.dtype)
         V -= v0
@@ -73,7 +73,7 @@ def block_action(tiles: Iterable[tuple[Array, float]], shift: Array, Q: Array) -
         total += np.ones(len(V), V.dtype) @ V
         squares += float(np.einsum("ij,ij->i", V, V).sum(dtype=np.float64))
         count += len(V)
-        trace += tile_trace
+        trace += float(diagonal.sum())
     return Action(count, total, products, trace, squares)
 
 

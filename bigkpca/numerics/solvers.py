@@ -18,10 +18,11 @@ class Solution:
     """scores = (v(x) - mean) @ components, for every method; all float64.
 
     eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound on its
-    trace where landmarks give one, exact where the whole Gram matrix was seen, unbiased for random features.
+    trace where landmarks of a positive semidefinite kernel give one, exact where the whole Gram matrix was seen,
+    unbiased for random features; of an indefinite kernel at least the sum of the positive eigenvalues.
     negative is the most negative eigenvalue that was dropped, as a share of the largest: 0 for positive
     semidefinite kernels up to rounding. unexplained is the share of Σ k(x_i, x_i) outside the span of the
-    landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks.
+    landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks, and where W has negative eigenvalues.
     """
 
     mean: Array  # (D,)
@@ -33,89 +34,122 @@ class Solution:
 
     @property
     def explained_variance_ratio(self) -> Array:
-        """eigenvalues / total_variance, (r,): never too large, since the total is an upper bound."""
+        """eigenvalues / total_variance, (r,): never too large for Nyström with a positive semidefinite kernel, whose
+        eigenvalues are lower bounds and whose total is an upper one; an estimate otherwise."""
         return self.eigenvalues / self.total_variance
 
 
-def nystroem(moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+def nystroem(
+    span: Span, moments: Moments, components: int | float | None, *, center: bool, tolerance: float
+) -> Solution:
     """Orthogonalised Nyström: exact PCA in the feature space that the landmarks span.
 
-        W = Q L Q',  keep L > tolerance · L_max,  P = Q L^(-1/2),
+        W = Q L Q',  keep |L| > tolerance · max |L|,  P = Q |L|^(-1/2),
         P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
 
-    Equal to the eigenpairs of H C W⁺ C' H with C = k(X, S), without an n-vector anywhere; Λ_j <= λ_j.
-    The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
+    Equal to the eigenpairs of H C W⁺ C' H with C = k(X, S), without an n-vector anywhere; Λ_j <= λ_j for positive
+    semidefinite kernels. The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
 
-    W (l, l), float64. `components` is a number, a share of the total variance in (0, 1), or None for the
-    numerical rank. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 1.
+    Where W has negative eigenvalues, J = sign(L), Z = H C P and R = (Z'Z)^(1/2) = (P' scatter P)^(1/2),
+
+        R J R = B Λ B',  components = P R^(-1) B Λ^(1/2),
+
+    of the positive Λ: H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark that is the
+    positive part of H K H, where leaving the negative part of W out would give that of H K₊ H.
+
+    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises
+    DataError when no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
-    return nystroem_within(span_of(W, tolerance), moments, W, components, center=center, tolerance=tolerance)
-
-
-def nystroem_within(
-    span: Span, moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float
-) -> Solution:
-    """`nystroem` where the span of W is known already."""
     second, mean = about_the_mean(moments, center)
     M = span.P.T @ second @ span.P
-    most = components if isinstance(components, int) else None
-    values, V = eigh_descending((M + M.T) / 2, most)
+    M = (M + M.T) / 2
+    if span.indefinite:
+        values, V = _indefinite_pairs(M, span.signs, tolerance)
+    else:
+        values, V = eigh_descending(M, components if isinstance(components, int) else None)
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, tolerance)
     A = span.P @ V[:, :r]
-    A *= signs((W - mean) @ A)
-    return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
+    A *= signs((span.W - mean) @ A)
+    negative = _negative_share(values) if span.indefinite else 0.0
+    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained(moments))
+
+
+def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Array]:
+    """Eigenvalues Λ of R J R, descending, R = M^(1/2) (m, m), and R^(-1) B Λ^(1/2) of its eigenvectors B, (m, q),
+    zero where Λ is negative."""
+    squares, U = eigh_descending(M)
+    kept = numerical_rank(squares, tolerance)
+    roots, U = np.sqrt(squares[:kept]), U[:, :kept]
+    UJU = U.T @ (J[:, None] * U)
+    values, B = eigh_descending(roots[:, None] * UJU * roots)
+    return values, (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
 
 
 def nystroem_map(W: Array, tolerance: float) -> Array:
-    """P (l, m) with C W⁺ C' = (C P)(C P)'."""
-    return span_of(W, tolerance).P
+    """P (l, m) with C W⁺ C' = (C P)(C P)', of a positive semidefinite W; else of its positive part."""
+    span = span_of(W, tolerance)
+    return span.P[:, span.signs > 0]
 
 
 @dataclass(frozen=True)
 class Span:
-    """What landmarks span in feature space: P = Q L^(-1/2) (l, m), P'k_S(x) coordinates in an orthonormal basis."""
+    """What landmarks span in feature space: W (l, l) = P^(+)' J P^(+) with P = Q |L|^(-1/2) (l, m), J = `signs` (m,),
+    of the eigenvalues above the rank tolerance. P'k_S(x) are coordinates in an orthonormal basis."""
 
+    W: Array
     P: Array
-    negative: float
+    signs: Array
+
+    @property
+    def indefinite(self) -> bool:
+        """Whether W has negative eigenvalues, beyond rounding."""
+        return bool((self.signs < 0).any())
+
+    def solve(self, b: Array) -> Array:
+        """W⁺ b, for b (l,) or (l, c)."""
+        found: Array = self.P @ (self.signs * (self.P.T @ b).T).T
+        return found
 
     def variance(self, moments: Moments, center: bool) -> float:
-        """Σ k(x_i, x_i), less n |P'm|² when centred: at least tr(Kc)."""
+        """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) where the kernel is positive semidefinite."""
         if not center:
             return moments.trace
-        return moments.trace - moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
+        return moments.trace - moments.count * float(moments.mean @ self.solve(moments.mean))
 
     def trace_error(self, moments: Moments) -> float:
-        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(P'C'C P), from the moments alone: exact but for rounding."""
-        explained = float(np.einsum("ij,ij->", self.P, moments.scatter @ self.P))
-        return moments.trace - explained - moments.count * float(np.sum((self.P.T @ moments.mean) ** 2))
+        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact but for rounding."""
+        explained = float(np.einsum("ij,ij,j->", self.P, moments.scatter @ self.P, self.signs))
+        return moments.trace - explained - moments.count * float(moments.mean @ self.solve(moments.mean))
 
-    def unexplained(self, moments: Moments) -> float:
-        """tr(K - C W⁺ C') / tr(K)."""
+    def unexplained(self, moments: Moments) -> float | None:
+        """tr(K - C W⁺ C') / tr(K); None where W is indefinite, or there is no trace to compare with."""
+        if self.indefinite or not moments.trace > 0:
+            return None
         return self.trace_error(moments) / moments.trace
 
     def inverse_diagonal(self, tolerance: float) -> Array:
         """(l,), that of (Q max(L, tolerance L_max) Q')⁻¹: W⁻¹, where dropped directions count as the least kept."""
         L = 1 / np.einsum("ij,ij->j", self.P, self.P)
         dropped = 1 - self.P**2 @ L  # what unit vectors have of them
-        found: Array = np.einsum("ij,ij->i", self.P, self.P) + np.maximum(dropped, 0) / (tolerance * L[0])
+        found: Array = np.einsum("ij,ij->i", self.P, self.P) + np.maximum(dropped, 0) / (tolerance * L.max())
         return found
 
 
 def span_of(W: Array, tolerance: float) -> Span:
-    """The span of landmarks with Gram matrix W (l, l). Raises DataError when it is empty."""
+    """The span of landmarks with Gram matrix W (l, l). Raises DataError when W has no positive eigenvalue."""
     L, Q = eigh_descending(W.copy())
-    kept = numerical_rank(L, tolerance)
-    if not kept:
+    kept = np.abs(L) > tolerance * np.abs(L).max(initial=0.0)
+    if not (kept & (L > 0)).any():
         raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
-    return Span(Q[:, :kept] / np.sqrt(L[:kept]), _negative_share(L))
+    return Span(W, Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept]))
 
 
 def about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
     """(second moments (D, D), what scores subtract (D,)): about the mean when centred, else about zero."""
     if center:
         return moments.scatter, moments.mean
-    return moments.scatter + moments.count * np.outer(moments.mean, moments.mean), np.zeros_like(moments.mean)
+    return moments.about_zero, np.zeros_like(moments.mean)
 
 
 def _centred_landmarks(A: Array, center: bool) -> Array:
@@ -126,27 +160,35 @@ def _centred_landmarks(A: Array, center: bool) -> Array:
     return (A + A.T) / 2
 
 
-def columns(moments: Moments, W: Array, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+def columns(
+    span: Span, moments: Moments, components: int | float | None, *, center: bool, tolerance: float
+) -> Solution:
     """Column sampling: singular values of the sampled columns C, scaled up by sqrt(n / l); uniform landmarks only.
 
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = sqrt(n / l) D,  components = H_l V sqrt(eigenvalues) / D,
 
     H_l = I - 11'/l; without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
-    Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
+    Singular values have no signs: where W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
+    eigenvalues and are dropped. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
     """
-    n, l = moments.count, len(W)  # noqa: E741
+    n, l, W = moments.count, len(span.W), span.W  # noqa: E741
     second, mean = about_the_mean(moments, center)
     squares, V = eigh_descending(_centred_landmarks(second, center))
     D = np.sqrt(np.maximum(squares, 0))
     # D is seen through D², so its floor is the square root of the one for eigenvalues.
-    D = D[: numerical_rank(squares, tolerance)]
+    kept = np.arange(numerical_rank(squares, tolerance))
+    negative = 0.0
+    if span.indefinite and len(kept):
+        positive = np.einsum("ij,ij->j", V[:, kept], _centred_landmarks(W, center) @ V[:, kept]) > 0
+        negative = -float(D[kept[~positive]].max(initial=0.0) / D[0])
+        kept = kept[positive]
+    D, V = D[kept], V[:, kept]
     values = np.sqrt(n / l) * D
-    span = span_of(W, tolerance)
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, 0.0)
     A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])  # H_l V = V, since V belongs to positive eigenvalues
     A *= signs((W - mean) @ A)
-    return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
+    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained(moments))
 
 
 def columns_map(moments: Moments, tolerance: float) -> Array:
@@ -157,8 +199,8 @@ def columns_map(moments: Moments, tolerance: float) -> Array:
 
 
 def nystroem_thesis(
+    span: Span,
     moments: Moments,
-    W: Array,
     components: int | float | None,
     *,
     rank: int | None,
@@ -173,17 +215,17 @@ def nystroem_thesis(
     score columns are not orthogonal, and `nystroem` has smaller errors at the same cost.
     Source: `docs/numerics.md`, section 8.
     """
-    n, l = moments.count, len(W)  # noqa: E741
-    a, B = eigh_descending(_centred_landmarks(W, center), rank)
-    a = a[: numerical_rank(a, tolerance)]
+    n, l, W = moments.count, len(span.W), span.W  # noqa: E741
+    a, B = eigh_descending(_centred_landmarks(W, center), None if span.indefinite else rank)
+    negative = _negative_share(a) if span.indefinite else 0.0
+    a = a[:rank][: numerical_rank(a[:rank], tolerance)]
     values = n / l * a
-    span = span_of(W, tolerance)
     variance = _at_least_its_parts(span.variance(moments, center), values)
     r = _kept_components(values, components, variance, moments.trace, 0.0)
     A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
     mean = W.mean(axis=0) if center else np.zeros(l)
     A *= signs((W - mean) @ A)
-    return Solution(mean, A, values[:r].copy(), variance, span.negative, span.unexplained(moments))
+    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained(moments))
 
 
 def plain(
@@ -212,9 +254,9 @@ def spectrum(
     tolerance: float,
 ) -> Solution:
     """The solution of leading eigenpairs (values, V) of the scatter of random features."""
-    positive = values[values > 0] + unexplained
-    variance = _at_least_its_parts(trace - count * float(mean @ mean), positive)
-    kept = values[: numerical_rank(values, tolerance)] + unexplained
+    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # beyond it values are rounding errors
+    variance = _at_least_its_parts(trace - count * float(mean @ mean), values[values > 0] + unexplained)
+    kept = values[:rank] + unexplained
     r = _kept_components(kept, components, variance, trace, 0.0)
     return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
 
@@ -250,9 +292,13 @@ def gram(K: Array, components: int | float | None, *, center: bool, tolerance: f
     values, U = eigh_descending(K, most)
     variance = _at_least_its_parts(variance, values)
     r = _kept_components(values, components, variance, trace, tolerance)
-    A = U[:, :r] / np.sqrt(values[:r])
-    A *= signs(U[:, :r])
+    A = _orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(values))
+
+
+def _orthogonal_to_ones(U: Array, center: bool) -> Array:
+    """Eigenvectors of Kc (n, r), which are so but for rounding that scores of small eigenvalues would amplify."""
+    return U - U.mean(axis=0) if center else U
 
 
 def of_eigenvectors(
@@ -266,12 +312,13 @@ def of_eigenvectors(
     variance = _at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
     r = _kept_components(values, len(values), variance, trace, tolerance)
     U, values = U[:, :r], values[:r]
-    return Solution(mean, U / np.sqrt(values) * signs(U), values, variance)
+    A = _orthogonal_to_ones(U, center) / np.sqrt(values) * signs(U)
+    return Solution(mean, A, values, variance)
 
 
 def _negative_share(values: Array) -> float:
-    """The most negative of descending eigenvalues as a share of the largest, 0 if there is none."""
-    return float(min(values[-1] / values[0], 0.0))
+    """The most negative of descending eigenvalues as a share of the largest, 0 if there is none, or no positive one."""
+    return float(min(values[-1] / values[0], 0.0)) if values[0] > 0 else 0.0
 
 
 def _at_least_its_parts(variance: float, values: Array) -> float:

@@ -46,6 +46,11 @@ def spectrum(model: Model) -> Drawing:
             axes.bar(x, top - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=ACCENT, alpha=0.3,
                      label="proven range")  # fmt: skip
             alt += f" Proven: the first is between {bottom[0]:.3g}% and {top[0]:.3g}%."
+            if certificate.explained_variance_ratio_likely_upper is not None:
+                likely = 100 * certificate.explained_variance_ratio_likely_upper[: len(x)]
+                axes.bar(x, likely - np.maximum(bottom, floor), 0.7, np.maximum(bottom, floor), color=ACCENT, alpha=0.6,
+                         label=f"range with {certificate.confidence:.0%} confidence")  # fmt: skip
+                alt += f" With {certificate.confidence:.0%} confidence it is at most {likely[0]:.3g}%."
         label = "this model" if high is not None else "this model, proven at least" if low is not None else "estimate"
         axes.plot(x, shares, "o", color=INK, markersize=3.5, label=label)
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
@@ -76,12 +81,13 @@ def trust(model: Model) -> Drawing | None:
     """How far each component can be trusted; None where nothing says so, or all is exact."""
     certificate = model.certificate
     words = certificate.trust
-    if words is None or certificate.trace_error == 0:
+    if words is None or certificate.relative_trace_error == 0:
         return None
     if certificate.residuals is not None:
         values, borders, what = certificate.residuals, (SMALL, MODERATE), "relative residual (proven)"
+    elif certificate.stability is None:
+        return None
     else:
-        assert certificate.stability is not None
         values, borders, what = 1 - certificate.stability, (1 - SOLID, 1 - FAIR), "1 − stability (estimated)"
     values = np.maximum(values, 1e-6)
     x = np.arange(1, len(values) + 1)

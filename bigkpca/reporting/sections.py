@@ -67,13 +67,18 @@ def quality(model: Model) -> Section:
     """How good the fit is."""
     certificate = model.certificate
     proven = certificate.explained_variance_ratio_upper is not None
-    bars = "Bars are proven: whatever the landmarks leave out, the exact share lies in them. Dots are this model's."
+    bars = "The exact share lies in the light bars, proven; dots are this model's."
+    if certificate.confidence:
+        bars += f" In the dark bars all of them lie with {certificate.confidence:.0%} confidence."
     cards = [
         Card("Spectrum", bars if proven else "Dots are this model's; no bound is proven.", figures.spectrum(model)),
         Card("Share of variance", "What the leading components hold together.", figures.cumulative(model)),
     ]
     if drawing := figures.trust(model):
-        lines = "Below the lower line a component is solid, below the upper one fair, above it doubtful."
+        lines = (
+            "Below the lower line a component is solid where its eigenvalue is larger than what the landmarks may have "
+            "missed, below the upper one fair, above it doubtful."
+        )
         cards.append(Card("Trust", lines, drawing))
     if drawing := figures.learning_curve(model):
         cards.append(Card("Learning curve", "What more landmarks would gain.", drawing))
@@ -91,6 +96,10 @@ def _spectrum_table(model: Model) -> Table:
         columns["proven at least"] = [f"{value:.5g}" for value in certificate.eigenvalue_lower]
     if certificate.eigenvalue_upper is not None:
         columns["proven at most"] = [f"{value:.5g}" for value in certificate.eigenvalue_upper]
+    if certificate.eigenvalue_likely_upper is not None:
+        columns[f"at most, {certificate.confidence:.0%}"] = [
+            f"{value:.5g}" for value in certificate.eigenvalue_likely_upper
+        ]
     if certificate.trust:
         columns["trust"] = list(certificate.trust)
     return Table(tuple(columns), tuple(zip(*columns.values(), strict=True)))

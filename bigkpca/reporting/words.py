@@ -18,7 +18,7 @@ def verdict(model: Model) -> str:
     """Whether the fit is good, with its numbers."""
     certificate, r = model.certificate, model.components
     trust = certificate.trust
-    if certificate.trace_error == 0:
+    if certificate.relative_trace_error == 0:
         parts = ["Exact: the whole Gram matrix was solved, there is no error of approximation."]
     elif trust is None:
         parts = ["Nothing is known of how far its components can be trusted: fit with a larger size to find out."]
@@ -52,6 +52,10 @@ def _shares(model: Model) -> Iterator[str]:
         size = model.features.size
         error = certificate.relative_trace_error
         yield f"At most {error:.1%} of the variance is out of reach of its {size:,} landmarks (proven)."
+    if certificate.spectral_error_likely is not None:
+        missed = certificate.spectral_error_likely
+        share = missed / (model.solution.total_variance - (certificate.trace_error or 0.0) + missed)
+        yield f"No component with more than {share:.2%} of it was missed ({certificate.confidence:.0%} confidence)."
     if certificate.kernel_error is not None:
         yield f"The kernel matrix is off by {certificate.kernel_error:.1%} of its norm (estimated)."
     if certificate.residuals is not None:

@@ -39,13 +39,21 @@ class Kernel(ABC):
     """
 
     name: ClassVar[str]
-    positive: ClassVar[bool] = True  # known to be positive semidefinite on every set of rows
     distance: ClassVar[Distance | None] = None  # what its length sigma measures, None if it has no length
 
     @property
+    def positive(self) -> bool:
+        """Whether it is known to be positive semidefinite on every set of rows."""
+        return True
+
+    @property
     def stationary(self) -> bool:
-        """Whether k depends on x - y alone, so that rows may be shifted."""
+        """Whether k depends on x - y alone."""
         return self.distance is not None
+
+    def allows_shift(self, center: bool) -> bool:
+        """Whether rows may be shifted: k depends on x - y alone, or, with `center`, the centred Gram matrix does."""
+        return self.stationary
 
     @property
     def spectral(self) -> bool:
@@ -180,9 +188,12 @@ def squared_norms(X: Array) -> Array:
 class _Pair(Kernel):
     """Two kernels combined entry by entry."""
 
-    positive: ClassVar[bool] = False  # not known without asking both
     left: Kernel
     right: Kernel
+
+    @property
+    def positive(self) -> bool:
+        return self.left.positive and self.right.positive  # of products: Schur
 
     @property
     def stationary(self) -> bool:
@@ -244,6 +255,9 @@ class Sum(_Pair):
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         return self._combined(Y, most_rows, np.add)
 
+    def allows_shift(self, center: bool) -> bool:
+        return self.left.allows_shift(center) and self.right.allows_shift(center)
+
     def diagonal(self, X: Array) -> Array:
         return self.left.diagonal(X) + self.right.diagonal(X)
 
@@ -298,7 +312,6 @@ class Scaled(Kernel):
     """k(x, y) = factor · kernel(x, y), factor > 0."""
 
     name: ClassVar[str] = "scaled"
-    positive: ClassVar[bool] = False  # not known without asking the kernel
     kernel: Kernel
     factor: float
 
@@ -306,8 +319,15 @@ class Scaled(Kernel):
         require_positive(self, factor=self.factor)
 
     @property
+    def positive(self) -> bool:
+        return self.kernel.positive
+
+    @property
     def stationary(self) -> bool:
         return self.kernel.stationary
+
+    def allows_shift(self, center: bool) -> bool:
+        return self.kernel.allows_shift(center)
 
     @property
     def spectral(self) -> bool:

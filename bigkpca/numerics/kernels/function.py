@@ -16,15 +16,20 @@ from bigkpca.numerics.kernels.base import Evaluate, Kernel
 class Function(Kernel):
     """The caller's own kernel: function(X (b, d), Y (l, d)) -> (b, l).
 
-    Nothing is known of it, least of all that it is positive semidefinite: the solver says when it is not.
+    Nothing is known of it, least of all that it is positive semidefinite: nothing is proven of its error then, unless
+    `psd` says that it is, and the solver says when it is not.
     It cannot be saved with a model, and must be importable where tasks run on a cluster. `vectors` says that
     averages of rows are rows too, which k-means centres need; codes of letters or categories are not like that.
     """
 
     name: ClassVar[str] = "function"
-    positive: ClassVar[bool] = False
     function: Callable[[Array, Array], Array]
     vectors: bool = False
+    psd: bool = False
+
+    @property
+    def positive(self) -> bool:
+        return self.psd
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         def evaluate(X: Array, out: Array) -> None:

@@ -13,10 +13,13 @@ from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, Leaf, Towards,
 
 @dataclass(frozen=True)
 class Linear(Leaf):
-    """k(x, y) = <x, y>."""
+    """k(x, y) = <x, y>. Centred, it does not change when all rows are shifted."""
 
     name: ClassVar[str] = "linear"
     towards: ClassVar[Towards] = "product"
+
+    def allows_shift(self, center: bool) -> bool:
+        return center
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         right = np.ascontiguousarray(Y.T)
@@ -102,10 +105,9 @@ class Polynomial(Leaf):
 
 @dataclass(frozen=True)
 class Sigmoid(Leaf):
-    """k(x, y) = tanh(gamma <x, y> + coef0). Not positive semidefinite: its negative part is dropped."""
+    """k(x, y) = tanh(gamma <x, y> + coef0). Indefinite: components of negative eigenvalues are dropped."""
 
     name: ClassVar[str] = "sigmoid"
-    positive: ClassVar[bool] = False
     gamma: float
     coef0: float = 1.0
 
@@ -113,6 +115,10 @@ class Sigmoid(Leaf):
         require_positive(self, gamma=self.gamma)
         if not np.isfinite(self.coef0):
             raise SpecError(f"Sigmoid: coef0 must be finite, not {self.coef0}")
+
+    @property
+    def positive(self) -> bool:
+        return False
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = Linear().against(Y, most_rows)

@@ -19,7 +19,10 @@ class Precomputed(Leaf):
     """
 
     name: ClassVar[str] = "precomputed"
-    positive: ClassVar[bool] = False
+
+    @property
+    def positive(self) -> bool:
+        return False
 
     @property
     def on_vectors(self) -> bool:

@@ -42,14 +42,25 @@ class _Stationary(Leaf):
         return np.ones(len(X))
 
 
+_FAR = 32.0  # lengths from the origin beyond which distances to a row are taken from differences
+
+
 def _radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], object]) -> Evaluate:
-    """A kernel of |x - y|: `profile` turns t = -|x - y|² / (2 sigma²) into kernel values, in place."""
+    """A kernel of |x - y|: `profile` turns t = -|x - y|² / (2 sigma²) into kernel values, in place.
+
+    t is right to eps (|y / sigma|² + 1) or so near every y, and for y beyond 32 sigma to eps |t|.
+    """
     # The whole of t is one matrix product: [x/σ, 1, -|x/σ|²/2] · [y/σ; -|y/σ|²/2; 1]. Dividing by
     # σ costs nothing, since rows are copied beside their two extra columns anyway, and it keeps
     # float32 far from overflow whatever the units of the data.
     d = Y.shape[1]
     scaled = Y.astype(np.float64) / sigma
     right = np.empty((d + 2, len(Y)), Y.dtype)
+    # The product cancels between rows that are far from the origin and near each other. Rows far from every y need no
+    # care: their kernel values are zero either way.
+    far = np.flatnonzero(squared_norms(scaled) > _FAR**2)
+    distant = scaled[far]
+    scaled[far] = 0
     right[:d] = scaled.T
     right[d] = -0.5 * squared_norms(scaled)
     right[d + 1] = 1
@@ -64,6 +75,9 @@ def _radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], o
             np.multiply(X[piece], inverse, out=rows)
             np.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
         np.matmul(left, right, out=out)
+        if len(far):
+            with np.errstate(over="ignore"):  # to -infinity, where the kernel is zero
+                out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
         for piece in cached_pieces(len(X)):
             values = out[piece]
             np.minimum(values, 0, out=values)  # rounding may leave a squared distance a little below zero

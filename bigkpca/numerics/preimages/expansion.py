@@ -13,7 +13,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.base import Fitted
-from bigkpca.numerics.solvers import Solution
+from bigkpca.numerics.solvers import Solution, Span
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,12 @@ def expansion(fitted: Fitted) -> Expansion:
         return _with_components(solution, solution.mean)
     if fitted.moments is None:  # W is the Gram matrix of all rows, and W⁺ mean is known without it
         return _with_components(solution, np.full(features.size, 1 / features.size if fitted.centred else 0.0))
-    W = features.gram()
-    P = solvers.nystroem_map(W, fitted.tolerance)
+    span = solvers.span_of(features.gram(), fitted.tolerance)
     if fitted.method == Nystroem():
-        return _with_components(solution, P @ (P.T @ solution.mean))
-    origin, G = _least_squares(fitted.moments, solution, P, fitted.centred)
-    WG = W @ G
-    return Expansion(origin, G, float(origin @ W @ origin), WG.T @ origin, G.T @ WG)
+        return _with_components(solution, span.solve(solution.mean))
+    origin, G = _least_squares(fitted.moments, solution, span, fitted.centred)
+    WG = span.W @ G
+    return Expansion(origin, G, float(origin @ span.W @ origin), WG.T @ origin, G.T @ WG)
 
 
 def _with_components(solution: Solution, origin: Array) -> Expansion:
@@ -78,14 +77,14 @@ def _with_components(solution: Solution, origin: Array) -> Expansion:
     return Expansion(origin, A, float(mean @ origin), A.T @ mean)
 
 
-def _least_squares(moments: Moments, solution: Solution, P: Array, centred: bool) -> tuple[Array, Array]:
+def _least_squares(moments: Moments, solution: Solution, span: Span, centred: bool) -> tuple[Array, Array]:
     A = solution.components
     second, _ = solvers.about_the_mean(moments, centred)
     MA = second @ A
-    G = P @ (P.T @ MA) @ scipy.linalg.pinvh(A.T @ MA)
+    G = span.solve(MA) @ scipy.linalg.pinvh(A.T @ MA)
     if not centred:
         return np.zeros(len(A)), G
-    return P @ (P.T @ moments.mean) - G @ (A.T @ (moments.mean - solution.mean)), G
+    return span.solve(moments.mean) - G @ (A.T @ (moments.mean - solution.mean)), G
 
 
 def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:

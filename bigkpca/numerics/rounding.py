@@ -1,0 +1,138 @@
+"""How far block arithmetic moves the sums of a pass: measured on a few rows, which are gone through twice.
+
+Errors of kernel values, of the rows themselves and of the sums of a tile all come in, as they are for these data:
+values that recur, wide kernels, far rows. Source: `docs/numerics.md`, section 14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.solvers import Solution, Span
+
+MEASURED_ROWS = 512
+_LANDMARKS = 128  # measured as well, at most
+_NOISE = 0.5  # of what a direction of W holds, at most, may be rounding
+_SAFETY = 16  # times what was measured: other rows may have larger errors
+_SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Errors per row of the sums of a pass over features in R^D.
+
+    scatter, second (D, D): of the scatter, and of the second moments about zero. value: the largest error of a kernel
+    value in float64, from which W is made. precision: of block work. rows: how many were measured. squares (D,): mean
+    squares of their features.
+    """
+
+    scatter: Array
+    second: Array
+    value: float
+    precision: float
+    rows: int
+    squares: Array
+
+    def of_eigenvalues(self, moments: Moments, solution: Solution, center: bool) -> Array:
+        """How far the eigenvalues of `solution` may be off, (r,).
+
+        They are a'(sums)a of its components a. Rows of A'(errors)A bound what its entries are, of which some cancel.
+        """
+        A = solution.components
+        moved = moments.count * np.linalg.norm(A.T @ (self.scatter if center else self.second) @ A, axis=1)
+        sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
+        # Each term, and their sum, off by 2 eps of itself.
+        least = 2 * self.precision * np.maximum((A**2).T @ _squares(moments), np.abs(sizes))
+        found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
+        return found
+
+    def of_trace_error(self, moments: Moments, span: Span) -> float:
+        """How far tr(E) of the landmarks may be off: the errors of all directions of P added up, and, lest they cancel
+        by chance in what was measured, what independent ones would make."""
+        moved, sizes = self._of_directions(moments, span)
+        others = 2 * self.precision * (span.P**2).T @ self._beyond(moments)
+        found = abs(float(moved.sum())) + float(np.linalg.norm(moved)) + float(np.linalg.norm(others))
+        return _SAFETY * (found + float(self._of_W(span.P) @ np.abs(sizes)))
+
+    def significant(self, moments: Moments, span: Span) -> Span:
+        """The span of the leading directions of W, up to the first whose eigenvalue, or whose share of the sums, may be
+        mostly rounding: a rank tolerance raised to the arithmetic."""
+        moved, sizes = self._of_directions(moments, span)
+        least = 2 * _DOUBLE * (span.P**2).T @ _squares(moments)  # of what comes after the pass
+        # Errors of single directions have either sign, and grow with the root of the number of rows. What grows with
+        # that number itself shows in the trace error, where all directions come together.
+        moved = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(moments.count, self.rows)), least)
+        order = np.argsort(np.einsum("ij,ij->j", span.P, span.P), kind="stable")  # |L| descending
+        noisy = _SAFETY * (moved + self._of_W(span.P) * np.abs(sizes)) > _NOISE * sizes
+        noise = np.flatnonzero(noisy[order])
+        kept = np.sort(order[: noise[0]] if len(noise) else order)
+        if len(kept) == len(order) or not (span.signs[kept] > 0).any():
+            return span
+        return replace(span, P=span.P[:, kept], signs=span.signs[kept])
+
+    def _beyond(self, moments: Moments) -> Array:
+        """Σ v_i² (D,) of rows that are unlike those measured: what exceeds twice what these have; all in float64, whose
+        own errors are not measured."""
+        squares = _squares(moments)
+        return squares if self.precision == _DOUBLE else np.maximum(squares - 2 * moments.count * self.squares, 0)
+
+    def _of_directions(self, moments: Moments, span: Span) -> tuple[Array, Array]:
+        """For each direction p of P: how far p'(second moments)p was moved, scaled to all rows, and what it is."""
+        P = span.P
+        moved = moments.count * np.einsum("ij,ij->j", P, self.second @ P)
+        return moved, np.einsum("ij,ij->j", P, moments.about_zero @ P)
+
+    def _of_W(self, A: Array) -> Array:
+        """How far a'W a = 1 of columns a may be off: its entries by `value` each."""
+        found: Array = self.value * np.abs(A).sum(axis=0) ** 2
+        return found
+
+
+def _squares(moments: Moments) -> Array:
+    """Σ v_i² over all rows, (D,)."""
+    found: Array = np.diag(moments.scatter) + moments.count * moments.mean**2
+    return found
+
+
+def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
+    """The rounding of a pass with these features and this shift (D,), from rows X (q, d) in the units of the data, and
+    from some made up near landmarks, where kernels are large.
+
+    float32 is compared with float64. What float64 leaves is taken to be smaller by the ratio of their precisions.
+    """
+    single, double = features.in_precision(np.dtype(np.float32)), features.in_precision(np.dtype(np.float64))
+    if isinstance(features, KernelRows):
+        near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
+        X = np.concatenate([X, near])
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        (V, _) = next(single.tiles([X], len(X)))
+        rounded = V.astype(np.float64)
+        sums = block_moments([(V, np.zeros(1))], shift)
+        (exact, _) = next(double.tiles([X], len(X)))
+        mean = exact.mean(axis=0)
+        second = exact.T @ exact
+        errors = (sums.about_zero - second) / len(X)
+        scatter = (sums.scatter - (second - len(X) * np.outer(mean, mean))) / len(X)
+        value = float(np.abs(rounded - exact).max())
+    if not np.isfinite(errors).all():  # beyond the range of float32: each sum is taken to be wrong in its 20th bit
+        size = np.sqrt(np.diag(second) / len(X))
+        errors = scatter = 2.0**-20 * np.outer(size, size)
+        value = 2.0**-20 * float(np.abs(exact).max())
+    smaller = 1.0 if features.dtype == np.float32 else _DOUBLE / _SINGLE
+    value = max(value * _DOUBLE / _SINGLE, 4 * _DOUBLE * float(np.abs(exact).max()))
+    return Rounding(smaller * scatter, smaller * errors, value, _SINGLE * smaller, len(X), np.diag(second) / len(X))
+
+
+def _near_landmarks(features: KernelRows) -> Array:
+    """Some of the landmarks, and points about one length of the kernel away from them, in the units of the data."""
+    few = replace(features, landmarks=features.landmarks[:: -(-features.size // _LANDMARKS)])
+    S, sigma = few.landmarks_in_user_units(), getattr(features.kernel, "sigma", None)
+    if sigma is None:
+        return S
+    away = np.random.default_rng(0).standard_normal(S.shape) * (sigma / np.sqrt(S.shape[1]))
+    return np.concatenate([S, S + (away if features.scale is None else away * features.scale)])

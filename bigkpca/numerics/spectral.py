@@ -1,0 +1,230 @@
+"""What landmarks may have missed: a bound of the largest eigenvalue of E = K - K^, from rows they were not made from.
+
+Source: `docs/numerics.md`, section 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import rel_entr
+
+from bigkpca.errors import Array
+from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.sketch import next_block, rayleigh_ritz
+from bigkpca.numerics.solvers import Span
+
+HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with m²
+CONFIDENCE = 0.95
+_DOUBLE_ROWS = 2896  # in float64: as many bytes
+_CALIBRATING_ROWS = 256
+_TILE_ROWS = 512
+_COARSE = 0.05  # of the norm may be rounding in float32
+_ALGEBRA = 2.0**-44
+_WIDTH, _PRODUCTS = 8, 16  # of the block Krylov space
+_MISSED = 1e-4  # probability that it misses the largest eigenvalue by more than is added to it
+# A cluster without a landmark: so many rows at least, of which so much of k(x, x) is left over, so alike to each other.
+_LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """`sampled` rows, drawn uniformly from `count` rows without replacement and without a look at the landmarks.
+
+    norm is at least the largest eigenvalue of the sampled square of E, up to a probability of 1e-4. cluster is its
+    leading eigenvalue where it belongs to rows that are similar to each other and to no landmark, scaled to all rows;
+    0 where there is no such cluster.
+    """
+
+    count: int
+    sampled: int
+    norm: float
+    cluster: float = 0.0
+
+
+def spectral_error(strata: Sequence[Stratum], largest: float) -> float:
+    """A number that is at least the largest eigenvalue of E with a probability of 95 %; `largest` is max k(x, x).
+
+        Σ over strata of n R p,   p the largest with  m kl(q, p) <= ln(1 / δ),   q = norm / (m R),
+
+    kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of
+    squares, e_i e_i' over all rows, of which each has at most R in any direction; the Chernoff bound, which sampling
+    without replacement keeps (Hoeffding 1963), limits the mean over all rows by the one over m in the direction that
+    matters. A stratum that was taken whole needs no bound.
+    """
+    allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / len(strata)
+    return sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
+
+
+def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
+    q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
+    if not q < 1:
+        return largest
+
+    def excess(p: float) -> float:
+        return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p)) - limit
+
+    least = max(q, 1e-300)
+    return largest * float(brentq(excess, least, 1 - 1e-15, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
+
+
+def stratum(
+    features: KernelRows,
+    span: Span,
+    X: Array,
+    count: int,
+    calibrating: Array,
+    rng: np.random.Generator,
+    in_order: Map = map,
+) -> Stratum:
+    """The stratum of rows X (m, d), in the units of the data, drawn from `count`.
+
+    The square of E is formed in the dtype of block work, m² kernels; in float64, of fewer rows, where its own rounding
+    would count. Which of the two is decided by other rows, `calibrating`, so that X stay a uniform sample.
+    """
+    exact = features.in_precision(np.dtype(np.float64))
+    few = calibrating[:_CALIBRATING_ROWS]
+    right, rounding = _residuals(exact, span, few).whole(), np.inf
+    off = _residuals(features, span, few).whole() - right
+    if np.isfinite(off).all():
+        rounding = float(np.linalg.norm(off, 2)) * len(X) / len(few)
+    if features.dtype != exact.dtype and not rounding <= _COARSE * float(np.linalg.norm(right, 2)):
+        # A first part of rows in random order is a uniform sample as well.
+        features, X = exact, X if len(X) == count else X[:_DOUBLE_ROWS]
+    diagonal = features.kernel.diagonal(features.shifted(X))
+    if features.dtype == exact.dtype:
+        rounding = _ALGEBRA * len(X) * float(diagonal.max())
+    # B = P'V is seen through P, and B'B with it: 2 |B| |error of B|, in Frobenius norms, eps |P| |V|; |v|² <= Σ k k.
+    squares = float(diagonal.sum())
+    V = np.sqrt(squares * float(features.kernel.diagonal(features.landmarks).sum()))
+    rounding += 64 * 2.0**-53 * float(np.linalg.norm(span.P)) * V * np.sqrt(squares)
+    E = _residuals(features, span, X, in_order)
+    if not E.finite:  # kernels of two far rows may be beyond the dtype where those with landmarks are not
+        return Stratum(count, len(X), np.inf)
+    found, vector = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
+    unseen = float(vector**2 @ (E.diagonal() > _UNSEEN * diagonal))
+    several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
+    alike = found > _ALIKE * several * float(vector**2 @ diagonal)
+    cluster = found * count / len(X) if several >= _LEAST_ROWS and alike and unseen > _UNSEEN else 0.0
+    return Stratum(count, len(X), found + rounding, cluster)
+
+
+@dataclass(frozen=True)
+class _Square:
+    """A symmetric matrix by the tiles of its upper half: tile i holds 512 columns down to the diagonal."""
+
+    tiles: list[Array]
+
+    def times(self, Q: Array, in_order: Map = map) -> Array:
+        """The product with Q (m, b), float64."""
+        right = Q.astype(self.tiles[0].dtype)
+
+        def product(i: int) -> Array:
+            start, tile, out = i * _TILE_ROWS, self.tiles[i], np.zeros(Q.shape)
+            out[: len(tile)] = tile @ right[start : len(tile)]
+            out[start : len(tile)] += tile[:start].T @ right[:start]
+            return out
+
+        return np.add.reduce(list(in_order(product, range(len(self.tiles)))))
+
+    @property
+    def finite(self) -> bool:
+        """Whether no entry is infinite or NaN."""
+        return all(bool(np.isfinite(tile).all()) for tile in self.tiles)
+
+    def diagonal(self) -> Array:
+        """(m,), float64."""
+        return np.concatenate([np.diag(tile[-tile.shape[1] :]) for tile in self.tiles]).astype(np.float64)
+
+    def whole(self) -> Array:
+        """(m, m), float64."""
+        return self.times(np.eye(len(self.tiles[-1])))
+
+
+def _residuals(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> _Square:
+    """E = k(X, X) - B'B (m, m), B = P'k(S, X), in the dtype of block work; not below zero on the diagonal."""
+    rows, P, kernel = features.shifted(X), span.P.astype(features.dtype), features.kernel
+    starts = range(0, len(X), _TILE_ROWS)
+    quiet = partial(np.errstate, over="ignore", invalid="ignore")  # threads have settings of their own
+
+    def coordinates(start: int) -> Array:
+        with quiet():
+            found: Array = kernel(rows[start : start + _TILE_ROWS], features.landmarks) @ P
+            return found
+
+    B = np.concatenate(list(in_order(coordinates, starts)))
+
+    def tile(start: int) -> Array:
+        stop = min(start + _TILE_ROWS, len(X))
+        own, evaluate = np.arange(stop - start), kernel.against(rows[start:stop], _TILE_ROWS)
+        E = np.empty((stop, stop - start), features.dtype)
+        with quiet():
+            for first in range(0, stop, _TILE_ROWS):
+                piece = slice(first, min(first + _TILE_ROWS, stop))
+                evaluate(rows[piece], E[piece])
+                E[piece] -= B[piece] @ B[start:stop].T
+        left = kernel.diagonal(rows[start:stop]) - np.einsum("ij,ij->i", B[start:stop], B[start:stop])
+        E[start + own, own] = np.maximum(left, 0)
+        return E
+
+    return _Square(list(in_order(tile, starts)))
+
+
+def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
+    """(n / q) |H (K - K^) H|_2 over rows X (q, d), in the units of the data, drawn from n = `count`: what may be missed
+    where K - K^ has either sign. `span` is that of landmarks, None for random features."""
+    rows = features.shifted(X)
+    ((V, _),) = features.tiles([X], len(X))
+    V = V.astype(np.float64)
+    E = features.kernel.gram(rows)
+    if span is None:
+        E -= V @ V.T
+        if isinstance(features, PrincipalFourierRows):  # which adds this to every eigenvalue
+            E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))
+    else:
+        Z = V @ span.P
+        E -= (Z * span.signs) @ Z.T
+    if center:
+        E -= E.mean(axis=0)
+        E -= E.mean(axis=1)[:, None]
+    if not np.isfinite(E).all():  # beyond the range of the dtype: of all there is, nothing is known
+        return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * count
+    values = np.linalg.eigvalsh((E + E.T) / 2)
+    sampling = 1 + 2 / np.sqrt(len(X)) if len(X) < count else 1.0
+    return float(np.abs(values).max()) * sampling * count / len(X)
+
+
+def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Array]:
+    """A number that the largest eigenvalue of a positive semidefinite E (m, m) exceeds with a probability of at most
+    1e-4, about 4 % above it; and the Ritz vector (m,). `apply` multiplies E by a block (m, b).
+
+    Block Krylov from `_WIDTH` random vectors, `_PRODUCTS` products. Its space holds the Krylov space of each vector, in
+    which Lanczos misses more than a share ε of the eigenvalue with a probability of at most
+    1.648 √m exp(-√ε (2 k - 1)) after k steps (Kuczyński and Woźniakowski 1992, theorem 4.2).
+    """
+    basis = np.linalg.qr(rng.standard_normal((m, min(_WIDTH, m))))[0]
+    images, products = apply(basis), 1
+    while products < _PRODUCTS and basis.shape[1] < m:
+        Q = next_block(basis, images[:, -_WIDTH:])
+        if not Q.shape[1]:
+            break
+        basis, images, products = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), products + 1
+    found = rayleigh_ritz(basis, images, 1)
+    missed = np.log(1.648 * np.sqrt(m) / _MISSED ** (1 / _WIDTH)) / (2 * products - 1)
+    whole = basis.shape[1] == m or products < _PRODUCTS  # the space is closed: nothing was missed
+    return max(float(found.values[0]), 0.0) / (1 if whole else 1 - missed**2), found.vectors[:, 0]
+
+
+def as_array(strata: Iterable[Stratum]) -> Array:
+    """Strata as rows (count, sampled, norm, cluster), (k, 4), float64."""
+    return np.array([astuple(each) for each in strata], np.float64)
+
+
+def from_array(values: Array) -> tuple[Stratum, ...]:
+    """The strata that `as_array` wrote."""
+    return tuple(Stratum(int(n), int(m), float(norm), float(cluster)) for n, m, norm, cluster in values)
