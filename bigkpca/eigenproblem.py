@@ -106,7 +106,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     exact = features.in_precision(np.dtype(np.float64))
     # Rows are rounded when they are shifted, and values of the kernel when they are computed.
     stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
-    value = rounding.measured(features, checks.shift, few).value
+    value = rounding.error_of_values(features, few)
     value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
     largest = float(np.abs(kernel.diagonal(features.landmarks)).max())
 

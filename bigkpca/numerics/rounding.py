@@ -20,6 +20,7 @@ _LANDMARKS = 128  # measured as well, at most
 _NOISE = 0.5  # of what a direction of W holds, at most, may be rounding
 _SAFETY = 16  # times what was measured: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
+_LOST = 2.0**-20  # of a value, where float32 cannot say how much is lost
 
 
 @dataclass(frozen=True)
@@ -105,27 +106,42 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
 
     float32 is compared with float64. What float64 leaves is taken to be smaller by the ratio of their precisions.
     """
-    single, double = features.in_precision(np.dtype(np.float32)), features.in_precision(np.dtype(np.float64))
     if isinstance(features, KernelRows):
         near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
         X = np.concatenate([X, near])
+    rounded, exact = _in_both(features, X)
+    value = _value(rounded, exact)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        (V, _) = next(single.tiles([X], len(X)))
-        rounded = V.astype(np.float64)
-        sums = block_moments([(V, np.zeros(1))], shift)
-        (exact, _) = next(double.tiles([X], len(X)))
+        sums = block_moments([(rounded, np.zeros(1))], shift)
         mean = exact.mean(axis=0)
         second = exact.T @ exact
         errors = (sums.about_zero - second) / len(X)
         scatter = (sums.scatter - (second - len(X) * np.outer(mean, mean))) / len(X)
-        value = float(np.abs(rounded - exact).max())
     if not np.isfinite(errors).all():  # beyond the range of float32: each sum is taken to be wrong in its 20th bit
         size = np.sqrt(np.diag(second) / len(X))
-        errors = scatter = 2.0**-20 * np.outer(size, size)
-        value = 2.0**-20 * float(np.abs(exact).max())
+        errors = scatter = _LOST * np.outer(size, size)
     smaller = 1.0 if features.dtype == np.float32 else _DOUBLE / _SINGLE
-    value = max(value * _DOUBLE / _SINGLE, 4 * _DOUBLE * float(np.abs(exact).max()))
     return Rounding(smaller * scatter, smaller * errors, value, _SINGLE * smaller, len(X), np.diag(second) / len(X))
+
+
+def error_of_values(features: KernelRows, X: Array) -> float:
+    """The largest error of a kernel value in float64, from rows X (q, d) in the units of the data."""
+    return _value(*_in_both(features, X))
+
+
+def _in_both(features: FeatureMap, X: Array) -> tuple[Array, Array]:
+    """Features of rows X (q, d), (q, D), in float32 and in float64."""
+    maps = (features.in_precision(np.dtype(dtype)) for dtype in (np.float32, np.float64))
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        rounded, exact = (next(each.tiles([X], len(X)))[0] for each in maps)
+    return rounded, exact
+
+
+def _value(rounded: Array, exact: Array) -> float:
+    largest = float(np.abs(exact).max())
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = float(np.abs(rounded - exact).max())
+    return max((off if np.isfinite(off) else _LOST * largest) * _DOUBLE / _SINGLE, 4 * _DOUBLE * largest)
 
 
 def _near_landmarks(features: KernelRows) -> Array:
