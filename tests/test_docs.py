@@ -146,7 +146,7 @@ def test_readme_lists_every_page() -> None:
 
 def test_the_example_of_the_estimator_prints_what_it_shows() -> None:
     example = re.findall(r">>> (.*)\n", KernelPCA.__doc__ or "")
-    shown = re.search(r"trust\n\s+(\(array.*)\n", KernelPCA.__doc__ or "")
+    shown = re.search(r"trust\n *(\(array.*)\n", KernelPCA.__doc__ or "")
     names: dict[str, Any] = {"np": np, "KernelPCA": KernelPCA}
     exec("\n".join(example[:-1]), names)
     assert shown is not None
