@@ -110,7 +110,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
 
 
 def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int) -> int:
-    """Work space of the certificate: squares of the sums, of W and of their rounding, and the lower half of the square
+    """Work space of the certificate: squares of the sums, of W and of their rounding, and the upper half of the square
     of kernels of the unseen rows, with tiles of it and their coordinates."""
     rounding = 12 * 8 * D * D + 3 * MEASURED_ROWS * 8 * D
     spectral = itemsize * (unseen * unseen // 2 + unseen * (2 * D + 7 * d + 2 * 512 * threads)) + 8 * unseen * 400
