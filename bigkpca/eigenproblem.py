@@ -53,16 +53,17 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
         return _solve_exactly(features, spec, checks, tolerance)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
-    span = None
+    span, trace_rounding = None, 0.0
     if isinstance(features, KernelRows):
-        span = measured.significant(moments, solvers.span_of(features.gram(), tolerance))
+        span, trace_rounding = measured.significant(solvers.span_of(features.gram(), moments, tolerance))
     evidence = _evidence(moments, features, span, measured, spec, checks, in_order)
+    evidence = replace(evidence, trace_rounding=trace_rounding)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = method.solve(moments, features, components, spec.center, tolerance, span)
         if isinstance(features, KernelRows) and span is not None:
             found = certificate.of_landmarks(
-                method, moments, features, solution, span, evidence, center=spec.center, tolerance=tolerance
+                method, features, solution, span, evidence, center=spec.center, tolerance=tolerance
             )
         else:
             found = certificate.of_random_features(

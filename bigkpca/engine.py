@@ -130,10 +130,17 @@ class Engine:
         finally:
             progress.finish()
 
+    @contextmanager
+    def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
+        """`map` on threads of this process that last as long as the context, for the driver's own small work in many
+        steps; BLAS stays at one thread."""
+        with single_threaded_blas, ThreadPoolExecutor(self.threads) as pool:
+            yield lambda function, items: list(pool.map(function, items))
+
     def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
         """`map` on the threads of this process, for the driver's own small work; BLAS stays at one thread."""
-        with single_threaded_blas, ThreadPoolExecutor(self.threads) as pool:
-            return list(pool.map(function, items))
+        with self.small_work() as in_order:
+            return in_order(function, items)
 
     def worker_limits(self) -> list[tuple[str, int, int]]:
         """(address, threads, bytes it may use) of each worker of a cluster that has such a limit."""

@@ -203,7 +203,8 @@ def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress:
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
-        solution, certified, choices = solve(moments, features, spec, checks, engine.in_order)
+        with engine.small_work() as in_order:
+            solution, certified, choices = solve(moments, features, spec, checks, in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
     return _Solved(solution, certified, moments, digest, choices)
@@ -255,7 +256,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     checks = _checks_of_more(model, rows, spec, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         W = features.gram() if isinstance(features, KernelRows) else None
-        found, certified, choices = solve(moments, features, spec, checks, engine.in_order)
+        with engine.small_work() as in_order:
+            found, certified, choices = solve(moments, features, spec, checks, in_order)
         solution = solvers.aligned(found, model.solution, W)
     if spec.method_value.uniform:
         warnings.warn(

@@ -183,8 +183,8 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     W = (W + W.T) / 2
     assert isinstance(few.components, int)  # the spec checks
     tolerance = rank_tolerance(dtype)
-    span = solvers.span_of(W, tolerance)
-    solution = solvers.nystroem(span, moments, few.components, center=spec.center, tolerance=tolerance)
+    span = solvers.span_of(W, moments, tolerance)
+    solution = solvers.nystroem(span, few.components, center=spec.center, tolerance=tolerance)
     scores = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
     block = scores
     noise = rounding(float(W.trace()), len(W), precision(rows, spec))

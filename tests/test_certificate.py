@@ -36,9 +36,10 @@ def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, 
     measured = None if moments else rounding.measured(features, kernel(X, S).mean(axis=0), X)
     moments = moments or moments_of(kernel, X, S)
     solution = method.solve(moments, features, r, center, 1e-12)
-    span, evidence = solvers.span_of(features.gram(), 1e-12), Evidence(measured, uniform=uniform)
+    span = solvers.span_of(features.gram(), moments, 1e-12)
+    evidence = Evidence(measured, measured.significant(span)[1] if measured else 0.0, uniform=uniform)
     return solution, certificate.of_landmarks(
-        method, moments, features, solution, span, evidence, center=center, tolerance=1e-12
+        method, features, solution, span, evidence, center=center, tolerance=1e-12
     )
 
 

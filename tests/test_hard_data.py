@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 from bigkpca import KernelPCA, kernels, methods
+from bigkpca.engine import Engine
 from bigkpca.errors import (
     IndefiniteKernelWarning,
     RoundingError,
@@ -18,8 +19,10 @@ from bigkpca.errors import (
     UniformLandmarksWarning,
     UnseenClusterWarning,
 )
-from bigkpca.numerics import certificate, spectral
+from bigkpca.numerics import certificate, solvers, spectral
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Linear, Sigmoid
+from bigkpca.numerics.moments import Moments
 
 
 def gaussian_gram(X, sigma):
@@ -332,9 +335,26 @@ def test_the_largest_eigenvalue_is_not_missed():
         Q = np.linalg.qr(rng.normal(size=(m, m)))[0]
         values = np.exp(-decay * np.arange(m))
         E = (Q * values) @ Q.T
-        found, vector = spectral.largest_eigenvalue(lambda B, E=E: E @ B, m, rng)
-        assert 1 - 1e-9 <= found <= 1.05
-        assert abs(vector @ Q[:, 0]) > 0.9
+        upper, found = spectral.largest_eigenvalue(lambda B, E=E: E @ B, m, rng)
+        assert 1 - 1e-9 <= upper <= 1.1
+        assert upper >= found.values[0] > 0.99
+        assert abs(found.vectors[:, 0] @ Q[:, 0]) > 0.9
+
+
+@pytest.mark.parametrize("m", [1, 511, 512, 1100])
+def test_products_with_the_residual_matrix_are_those_of_the_matrix(m):
+    X = normal(1400, 3, float)
+    features = KernelRows(Gaussian(1.5), np.zeros(3), X[:40])
+    K, C = features.kernel.gram(X[-m:]), features.kernel(X[-m:], X[:40])
+    moments = Moments(1, np.zeros(40), np.eye(40), 1.0)
+    span = solvers.span_of(features.gram(), moments, 1e-12)
+    E = K - oracles.nystroem_gram(C, features.gram(), 1e-12)
+    Q = np.random.default_rng(0).normal(size=(m, 3))
+    with Engine(threads=2).small_work() as in_order:
+        found = spectral._residual(features, span, X[-m:], in_order)
+        assert_allclose(found.times(Q, in_order), E @ Q, atol=1e-9)
+        assert found.times(Q, in_order).tobytes() == found.times(Q).tobytes()
+    assert_allclose(found.diagonal(), np.diag(E), atol=1e-9)
 
 
 def test_a_model_says_what_it_is_sure_of_after_a_round_trip(tmp_path):

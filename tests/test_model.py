@@ -25,7 +25,7 @@ def fitted(dtype=np.float64, provenance=None):
     features = KernelRows(Gaussian(1.2), OFFSET, (X[:9] - OFFSET).astype(dtype))
     ((V, diagonal),) = features.tiles([X], len(X))
     moments = block_moments([(V, diagonal)], np.full(9, 0.4))
-    solution = solvers.nystroem(solvers.span_of(features.gram(), 1e-12), moments, 4, center=True, tolerance=1e-12)
+    solution = solvers.nystroem(solvers.span_of(features.gram(), moments, 1e-12), 4, center=True, tolerance=1e-12)
     return Model(features, solution, moments, provenance=provenance or {})
 
 

@@ -355,7 +355,9 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(3000):
-            if len(list(out.glob("far/c/*"))) >= 2:
+            if all(
+                len(list(out.glob(shards))) >= 2 for shards in ("x/c/?/0", "converged/c/?", "far/c/?", "iterations/c/?")
+            ):
                 break
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)

@@ -30,7 +30,7 @@ def nystroem_fit(kernel, X, landmarks, components, center=True):
     moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
     tolerance = rank_tolerance(features.dtype)
     solution = solvers.nystroem(
-        solvers.span_of(features.gram(), tolerance), moments, components, center=center, tolerance=tolerance
+        solvers.span_of(features.gram(), moments, tolerance), components, center=center, tolerance=tolerance
     )
     return solution, (V - solution.mean) @ solution.components
 
@@ -293,8 +293,8 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     assert values[0] < -10 * values[-1]
     V = kernel(X, X[:60])
     moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
-    span = solvers.span_of(kernel.gram(X[:60]), 1e-12)
-    solution = solvers.columns(span, moments, 3, center=False, tolerance=1e-12)
+    span = solvers.span_of(kernel.gram(X[:60]), moments, 1e-12)
+    solution = solvers.columns(span, 3, center=False, tolerance=1e-12)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
     assert_allclose(solution.negative, -1, rtol=1e-9)
 
@@ -345,7 +345,7 @@ def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten(
     arrays = (W, moments.mean, moments.scatter)
     before = [array.copy() for array in arrays]
     for center in (True, False):
-        solvers.nystroem(solvers.span_of(W, 1e-12), moments, 3, center=center, tolerance=1e-12)
+        solvers.nystroem(solvers.span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
     for array, kept in zip(arrays, before, strict=True):
         assert_array_equal(array, kept)
 
@@ -386,7 +386,7 @@ def moments_at(kernel, X, landmarks):
 def columns_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.columns(solvers.span_of(W, 1e-12), moments, components, center=center, tolerance=1e-12)
+    solution = solvers.columns(solvers.span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
     return solution, (C - solution.mean) @ solution.components
 
 
@@ -394,7 +394,7 @@ def thesis_fit(kernel, X, landmarks, components, center=True, rank=None):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
     solution = solvers.nystroem_thesis(
-        solvers.span_of(W, 1e-12), moments, components, rank=rank, center=center, tolerance=1e-12
+        solvers.span_of(W, moments, 1e-12), components, rank=rank, center=center, tolerance=1e-12
     )
     return solution, (C - solution.mean) @ solution.components
 
@@ -638,8 +638,8 @@ def test_other_solvers_leave_their_arguments_alone_too():
     moments = Moments(40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
-        solvers.columns(solvers.span_of(W, 1e-12), moments, 3, center=center, tolerance=1e-12)
-        solvers.nystroem_thesis(solvers.span_of(W, 1e-12), moments, 3, rank=None, center=center, tolerance=1e-12)
+        solvers.columns(solvers.span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
+        solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 3, rank=None, center=center, tolerance=1e-12)
         solvers.plain(moments, 3, center=center, tolerance=1e-12)
     solvers.columns_map(moments, 1e-12)
     solvers.nystroem_map(W, 1e-12)

@@ -131,11 +131,12 @@ def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic; the strata of rows
-    that landmarks were not made from; an estimate of what is missed where there is no bound, and the sample that it is
-    from; and whether the landmarks stand for all rows, as uniform ones do."""
+    """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic, and of tr(E); the
+    strata of rows that landmarks were not made from; an estimate of what is missed where there is no bound, and the
+    sample that it is from; and whether the landmarks stand for all rows, as uniform ones do."""
 
     rounding: Rounding | None = None
+    trace_rounding: float = 0.0
     strata: tuple[Stratum, ...] = ()
     missed: float | None = None
     sample: Array | None = None
@@ -144,7 +145,6 @@ class Evidence:
 
 def of_landmarks(
     method: Method,
-    moments: Moments,
     features: KernelRows,
     solution: Solution,
     span: Span,
@@ -163,22 +163,23 @@ def of_landmarks(
     lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
     Source: `docs/numerics.md`, section 14.
     """
+    moments = span.moments
     stability = _stability(Nystroem(), moments, features, solution, center, tolerance)
     bound, r, apart = solution, solution.components.shape[1], np.zeros(len(solution.eigenvalues))
     # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
     if method != Nystroem():
-        bound = solvers.nystroem(span, moments, r, center=center, tolerance=tolerance)
-        apart = _residuals(span, moments, solution, center)
+        bound = solvers.nystroem(span, r, center=center, tolerance=tolerance)
+        apart = _residuals(span, solution, center)
         agreement = _agreement(moments, bound, solution, center)
         stability = None if stability is None else np.minimum(stability, agreement)
     if not features.kernel.positive or span.indefinite:
         return _estimated(stability, solution, moments, evidence, center, apart)
-    rounding, left, total = evidence.rounding, span.trace_error(moments), bound.total_variance
+    rounding, left, total = evidence.rounding, span.trace_error, bound.total_variance
     slack = np.full(len(bound.eigenvalues), _ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
     coarse = _ALGEBRA * moments.trace
     if rounding:
         slack += rounding.of_eigenvalues(moments, bound, center)
-        coarse += rounding.of_trace_error(moments, span)
+        coarse += evidence.trace_rounding
         _check_trace_error(left, coarse, moments.trace)
     trace, error = max(left, 0.0), max(left, 0.0) + coarse
     # A method may report more components than Nyström has: of those, zero is the lower bound.
@@ -229,11 +230,11 @@ def _estimated(
     )
 
 
-def _residuals(span: Span, moments: Moments, solution: Solution, center: bool) -> Array:
+def _residuals(span: Span, solution: Solution, center: bool) -> Array:
     """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C':
 
     for u = C a and c = W⁺ C'u = W⁺ M a, |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a; M the scatter."""
-    second, _ = solvers.about_the_mean(moments, center)
+    second, _ = solvers.about_the_mean(span.moments, center)
     A, values = solution.components, solution.eigenvalues
     MA = second @ A
     c = span.solve(MA)
@@ -371,12 +372,12 @@ def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, 
     for step in _CURVE:
         part = moments.part(slice(None, None, step))
         try:
-            span = solvers.span_of(W[::step, ::step], tolerance)
+            span = solvers.span_of(W[::step, ::step], part, tolerance)
         except DataError:
             continue
-        variance = span.variance(part, center)
+        variance = span.variance(center)
         if variance > 0:
-            points.append((len(part.mean), min(max(span.trace_error(part) / variance, 0.0), 1.0)))
+            points.append((len(part.mean), min(max(span.trace_error / variance, 0.0), 1.0)))
     return np.array([*points, (len(W), own)])
 
 

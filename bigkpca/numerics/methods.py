@@ -86,10 +86,10 @@ class Nystroem:
         tolerance: float,
         span: Span | None = None,
     ) -> Solution:
-        span = span or solvers.span_of(features.gram(), tolerance)
+        span = span or solvers.span_of(features.gram(), moments, tolerance)
         if self.form == "orthogonal":
-            return solvers.nystroem(span, moments, components, center=center, tolerance=tolerance)
-        return solvers.nystroem_thesis(span, moments, components, rank=self.rank, center=center, tolerance=tolerance)
+            return solvers.nystroem(span, components, center=center, tolerance=tolerance)
+        return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         return solvers.nystroem_map(features.gram(), tolerance)[:, : self.rank]
@@ -116,8 +116,8 @@ class ColumnSampling:
         tolerance: float,
         span: Span | None = None,
     ) -> Solution:
-        span = span or solvers.span_of(features.gram(), tolerance)
-        return solvers.columns(span, moments, components, center=center, tolerance=tolerance)
+        span = span or solvers.span_of(features.gram(), moments, tolerance)
+        return solvers.columns(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         assert moments is not None  # kept with every model of this method

@@ -52,41 +52,39 @@ class Rounding:
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
 
-    def of_trace_error(self, moments: Moments, span: Span) -> float:
-        """How far tr(E) of the landmarks may be off: the errors of all directions of P added up, and, lest they cancel
-        by chance in what was measured, what independent ones would make."""
-        moved, sizes = self._of_directions(moments, span)
-        others = 2 * self.precision * (span.P**2).T @ self._beyond(moments)
-        found = abs(float(moved.sum())) + float(np.linalg.norm(moved)) + float(np.linalg.norm(others))
-        return _SAFETY * (found + float(self._of_W(span.P) @ np.abs(sizes)))
-
-    def significant(self, moments: Moments, span: Span) -> Span:
+    def significant(self, span: Span) -> tuple[Span, float]:
         """The span of the leading directions of W, up to the first whose eigenvalue, or whose share of the sums, may be
-        mostly rounding: a rank tolerance raised to the arithmetic."""
-        moved, sizes = self._of_directions(moments, span)
-        least = 2 * _DOUBLE * (span.P**2).T @ _squares(moments)  # of what comes after the pass
+        mostly rounding: a rank tolerance raised to the arithmetic; and how far its tr(E) may be off.
+
+        That is the errors of all its directions added up, and, lest they cancel by chance in what was measured, what
+        independent ones would make.
+        """
+        P, of_W = span.P, self._of_W(span.P) * np.abs(span.squares)
+        moved = span.moments.count * np.einsum("ij,ij->j", P, self.second @ P)
+        others = 2 * self.precision * (P**2).T @ self._beyond(span.moments)
+        kept = self._above_noise(span, moved, of_W)
+        off = abs(float(moved[kept].sum())) + float(np.linalg.norm(moved[kept])) + float(np.linalg.norm(others[kept]))
+        if len(kept) < len(span.signs):
+            span = replace(span, P=P[:, kept], signs=span.signs[kept])
+        return span, _SAFETY * (off + float(of_W[kept].sum()))
+
+    def _above_noise(self, span: Span, moved: Array, of_W: Array) -> Array:
+        """Numbers of the directions before the first that may be noise; all, where none would be left."""
+        P, count = span.P, span.moments.count
+        least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of what comes after the pass
         # Errors of single directions have either sign, and grow with the root of the number of rows. What grows with
         # that number itself shows in the trace error, where all directions come together.
-        moved = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(moments.count, self.rows)), least)
-        order = np.argsort(np.einsum("ij,ij->j", span.P, span.P), kind="stable")  # |L| descending
-        noisy = _SAFETY * (moved + self._of_W(span.P) * np.abs(sizes)) > _NOISE * sizes
-        noise = np.flatnonzero(noisy[order])
-        kept = np.sort(order[: noise[0]] if len(noise) else order)
-        if len(kept) == len(order) or not (span.signs[kept] > 0).any():
-            return span
-        return replace(span, P=span.P[:, kept], signs=span.signs[kept])
+        noise = _SAFETY * (np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W)
+        order = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")  # |L| descending
+        noisy = np.flatnonzero((noise > _NOISE * span.squares)[order])
+        kept = np.sort(order[: noisy[0]] if len(noisy) else order)
+        return kept if (span.signs[kept] > 0).any() else np.arange(len(order))
 
     def _beyond(self, moments: Moments) -> Array:
         """Σ v_i² (D,) of rows that are unlike those measured: what exceeds twice what these have; all in float64, whose
         own errors are not measured."""
         squares = _squares(moments)
         return squares if self.precision == _DOUBLE else np.maximum(squares - 2 * moments.count * self.squares, 0)
-
-    def _of_directions(self, moments: Moments, span: Span) -> tuple[Array, Array]:
-        """For each direction p of P: how far p'(second moments)p was moved, scaled to all rows, and what it is."""
-        P = span.P
-        moved = moments.count * np.einsum("ij,ij->j", P, self.second @ P)
-        return moved, np.einsum("ij,ij->j", P, moments.about_zero @ P)
 
     def _of_W(self, A: Array) -> Array:
         """How far a'W a = 1 of columns a may be off: its entries by `value` each."""

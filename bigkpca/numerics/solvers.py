@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -39,9 +40,7 @@ class Solution:
         return self.eigenvalues / self.total_variance
 
 
-def nystroem(
-    span: Span, moments: Moments, components: int | float | None, *, center: bool, tolerance: float
-) -> Solution:
+def nystroem(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
     """Orthogonalised Nyström: exact PCA in the feature space that the landmarks span.
 
         W = Q L Q',  keep |L| > tolerance · max |L|,  P = Q |L|^(-1/2),
@@ -60,25 +59,24 @@ def nystroem(
     `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises
     DataError when no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
-    second, mean = about_the_mean(moments, center)
-    M = span.P.T @ second @ span.P
-    M = (M + M.T) / 2
+    M, _ = about_the_mean(span.coordinates, center)
     if span.indefinite:
         values, V = _indefinite_pairs(M, span.signs, tolerance)
     else:
-        values, V = eigh_descending(M, components if isinstance(components, int) else None)
-    variance = _at_least_its_parts(span.variance(moments, center), values)
-    r = _kept_components(values, components, variance, moments.trace, tolerance)
+        values, V = eigh_descending(M.copy(), components if isinstance(components, int) else None)
+    variance = _at_least_its_parts(span.variance(center), values)
+    r = _kept_components(values, components, variance, span.moments.trace, tolerance)
+    _, mean = about_the_mean(span.moments, center)
     A = span.P @ V[:, :r]
     A *= signs((span.W - mean) @ A)
     negative = _negative_share(values) if span.indefinite else 0.0
-    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained(moments))
+    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
 def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Array]:
     """Eigenvalues Λ of R J R, descending, R = M^(1/2) (m, m), and R^(-1) B Λ^(1/2) of its eigenvectors B, (m, q),
     zero where Λ is negative."""
-    squares, U = eigh_descending(M)
+    squares, U = eigh_descending(M.copy())
     kept = numerical_rank(squares, tolerance)
     roots, U = np.sqrt(squares[:kept]), U[:, :kept]
     UJU = U.T @ (J[:, None] * U)
@@ -88,45 +86,70 @@ def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Arra
 
 def nystroem_map(W: Array, tolerance: float) -> Array:
     """P (l, m) with C W⁺ C' = (C P)(C P)', of a positive semidefinite W; else of its positive part."""
-    span = span_of(W, tolerance)
-    return span.P[:, span.signs > 0]
+    P, J = _directions(W, tolerance)
+    return P[:, J > 0]
+
+
+def _directions(W: Array, tolerance: float) -> tuple[Array, Array]:
+    L, Q = eigh_descending(W.copy())
+    kept = np.abs(L) > tolerance * np.abs(L).max(initial=0.0)
+    if not (kept & (L > 0)).any():
+        raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
+    return Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept])
 
 
 @dataclass(frozen=True)
 class Span:
-    """What landmarks span in feature space: W (l, l) = P^(+)' J P^(+) with P = Q |L|^(-1/2) (l, m), J = `signs` (m,),
-    of the eigenvalues above the rank tolerance. P'k_S(x) are coordinates in an orthonormal basis."""
+    """What landmarks span in feature space, and the moments of their kernels v(x) with all rows.
+
+    W (l, l) = P^(+)' J P^(+) with P = Q |L|^(-1/2) (l, m), J = `signs` (m,), of the eigenvalues above the rank
+    tolerance. P'v(x) are coordinates in an orthonormal basis.
+    """
 
     W: Array
     P: Array
     signs: Array
+    moments: Moments
 
     @property
     def indefinite(self) -> bool:
         """Whether W has negative eigenvalues, beyond rounding."""
         return bool((self.signs < 0).any())
 
+    @cached_property
+    def coordinates(self) -> Moments:
+        """The moments of the coordinates P'v(x): the one product of three (l, l) matrices that all below share."""
+        scatter = self.P.T @ self.moments.scatter @ self.P
+        return replace(self.moments, mean=self.P.T @ self.moments.mean, scatter=(scatter + scatter.T) / 2)
+
+    @property
+    def squares(self) -> Array:
+        """Σ over all rows of the square of each coordinate, (m,)."""
+        found: Array = np.diag(self.coordinates.scatter) + self.moments.count * self.coordinates.mean**2
+        return found
+
     def solve(self, b: Array) -> Array:
         """W⁺ b, for b (l,) or (l, c)."""
         found: Array = self.P @ (self.signs * (self.P.T @ b).T).T
         return found
 
-    def variance(self, moments: Moments, center: bool) -> float:
+    def variance(self, center: bool) -> float:
         """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) where the kernel is positive semidefinite."""
         if not center:
-            return moments.trace
-        return moments.trace - moments.count * float(moments.mean @ self.solve(moments.mean))
+            return self.moments.trace
+        return self.moments.trace - self.moments.count * float(self.signs @ self.coordinates.mean**2)
 
-    def trace_error(self, moments: Moments) -> float:
+    @property
+    def trace_error(self) -> float:
         """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact but for rounding."""
-        explained = float(np.einsum("ij,ij,j->", self.P, moments.scatter @ self.P, self.signs))
-        return moments.trace - explained - moments.count * float(moments.mean @ self.solve(moments.mean))
+        return self.moments.trace - float(self.signs @ self.squares)
 
-    def unexplained(self, moments: Moments) -> float | None:
+    @property
+    def unexplained(self) -> float | None:
         """tr(K - C W⁺ C') / tr(K); None where W is indefinite, or there is no trace to compare with."""
-        if self.indefinite or not moments.trace > 0:
+        if self.indefinite or not self.moments.trace > 0:
             return None
-        return self.trace_error(moments) / moments.trace
+        return self.trace_error / self.moments.trace
 
     def inverse_diagonal(self, tolerance: float) -> Array:
         """(l,), that of (Q max(L, tolerance L_max) Q')⁻¹: W⁻¹, where dropped directions count as the least kept."""
@@ -136,13 +159,9 @@ class Span:
         return found
 
 
-def span_of(W: Array, tolerance: float) -> Span:
+def span_of(W: Array, moments: Moments, tolerance: float) -> Span:
     """The span of landmarks with Gram matrix W (l, l). Raises DataError when W has no positive eigenvalue."""
-    L, Q = eigh_descending(W.copy())
-    kept = np.abs(L) > tolerance * np.abs(L).max(initial=0.0)
-    if not (kept & (L > 0)).any():
-        raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
-    return Span(W, Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept]))
+    return Span(W, *_directions(W, tolerance), moments)
 
 
 def about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
@@ -160,9 +179,7 @@ def _centred_landmarks(A: Array, center: bool) -> Array:
     return (A + A.T) / 2
 
 
-def columns(
-    span: Span, moments: Moments, components: int | float | None, *, center: bool, tolerance: float
-) -> Solution:
+def columns(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
     """Column sampling: singular values of the sampled columns C, scaled up by sqrt(n / l); uniform landmarks only.
 
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = sqrt(n / l) D,  components = H_l V sqrt(eigenvalues) / D,
@@ -171,8 +188,8 @@ def columns(
     Singular values have no signs: where W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
     eigenvalues and are dropped. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
     """
-    n, l, W = moments.count, len(span.W), span.W  # noqa: E741
-    second, mean = about_the_mean(moments, center)
+    n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
+    second, mean = about_the_mean(span.moments, center)
     squares, V = eigh_descending(_centred_landmarks(second, center))
     D = np.sqrt(np.maximum(squares, 0))
     # D is seen through D², so its floor is the square root of the one for eigenvalues.
@@ -184,11 +201,11 @@ def columns(
         kept = kept[positive]
     D, V = D[kept], V[:, kept]
     values = np.sqrt(n / l) * D
-    variance = _at_least_its_parts(span.variance(moments, center), values)
-    r = _kept_components(values, components, variance, moments.trace, 0.0)
+    variance = _at_least_its_parts(span.variance(center), values)
+    r = _kept_components(values, components, variance, span.moments.trace, 0.0)
     A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])  # H_l V = V, since V belongs to positive eigenvalues
     A *= signs((W - mean) @ A)
-    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained(moments))
+    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
 def columns_map(moments: Moments, tolerance: float) -> Array:
@@ -200,7 +217,6 @@ def columns_map(moments: Moments, tolerance: float) -> Array:
 
 def nystroem_thesis(
     span: Span,
-    moments: Moments,
     components: int | float | None,
     *,
     rank: int | None,
@@ -215,17 +231,17 @@ def nystroem_thesis(
     score columns are not orthogonal, and `nystroem` has smaller errors at the same cost.
     Source: `docs/numerics.md`, section 8.
     """
-    n, l, W = moments.count, len(span.W), span.W  # noqa: E741
+    n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
     a, B = eigh_descending(_centred_landmarks(W, center), None if span.indefinite else rank)
     negative = _negative_share(a) if span.indefinite else 0.0
     a = a[:rank][: numerical_rank(a[:rank], tolerance)]
     values = n / l * a
-    variance = _at_least_its_parts(span.variance(moments, center), values)
-    r = _kept_components(values, components, variance, moments.trace, 0.0)
+    variance = _at_least_its_parts(span.variance(center), values)
+    r = _kept_components(values, components, variance, span.moments.trace, 0.0)
     A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
     mean = W.mean(axis=0) if center else np.zeros(l)
     A *= signs((W - mean) @ A)
-    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained(moments))
+    return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
 def plain(

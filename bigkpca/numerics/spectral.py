@@ -16,17 +16,17 @@ from scipy.special import rel_entr
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.linalg import Map
-from bigkpca.numerics.sketch import next_block, rayleigh_ritz
+from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.solvers import Span
 
 HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with m²
 CONFIDENCE = 0.95
 _DOUBLE_ROWS = 2896  # in float64: as many bytes
-_CALIBRATING_ROWS = 256
+_CALIBRATING_ROWS = 128
 _TILE_ROWS = 512
 _COARSE = 0.05  # of the norm may be rounding in float32
 _ALGEBRA = 2.0**-44
-_WIDTH, _PRODUCTS = 8, 16  # of the block Krylov space
+_WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
 _MISSED = 1e-4  # probability that it misses the largest eigenvalue by more than is added to it
 # A cluster without a landmark: so many rows at least, of which so much of k(x, x) is left over, so alike to each other.
 _LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
@@ -84,95 +84,119 @@ def stratum(
 ) -> Stratum:
     """The stratum of rows X (m, d), in the units of the data, drawn from `count`.
 
-    The square of E is formed in the dtype of block work, m² kernels; in float64, of fewer rows, where its own rounding
-    would count. Which of the two is decided by other rows, `calibrating`, so that X stay a uniform sample.
+    m² kernels are held in the dtype of block work; in float64, of fewer rows, where rounding would count. Which of the
+    two is decided by other rows, `calibrating`, so that X stay a uniform sample.
     """
     exact = features.in_precision(np.dtype(np.float64))
     few = calibrating[:_CALIBRATING_ROWS]
-    right, rounding = _residuals(exact, span, few).whole(), np.inf
-    off = _residuals(features, span, few).whole() - right
+    # Errors of sums are largest in the direction in which all kernels add up.
+    directions = rng.standard_normal((len(few), len(few)))
+    directions[:, 0] = 1
+    Q = np.linalg.qr(directions)[0]
+    right, rounding = _residual(exact, span, few, in_order).times(Q), np.inf
+    off = _residual(features, span, few, in_order).times(Q) - right
     if np.isfinite(off).all():
         rounding = float(np.linalg.norm(off, 2)) * len(X) / len(few)
     if features.dtype != exact.dtype and not rounding <= _COARSE * float(np.linalg.norm(right, 2)):
         # A first part of rows in random order is a uniform sample as well.
         features, X = exact, X if len(X) == count else X[:_DOUBLE_ROWS]
-    diagonal = features.kernel.diagonal(features.shifted(X))
+    E = _residual(features, span, X, in_order)
     if features.dtype == exact.dtype:
-        rounding = _ALGEBRA * len(X) * float(diagonal.max())
-    # B = P'V is seen through P, and B'B with it: 2 |B| |error of B|, in Frobenius norms, eps |P| |V|; |v|² <= Σ k k.
-    squares = float(diagonal.sum())
-    V = np.sqrt(squares * float(features.kernel.diagonal(features.landmarks).sum()))
-    rounding += 64 * 2.0**-53 * float(np.linalg.norm(span.P)) * V * np.sqrt(squares)
-    E = _residuals(features, span, X, in_order)
-    if not E.finite:  # kernels of two far rows may be beyond the dtype where those with landmarks are not
-        return Stratum(count, len(X), np.inf)
-    found, vector = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
-    unseen = float(vector**2 @ (E.diagonal() > _UNSEEN * diagonal))
+        rounding = _ALGEBRA * len(X) * float(E.kernels.max())
+    # B = CP is seen through P, and BB' with it: 2 |B| |error of B|, in Frobenius norms, eps |P| |C|; |c|² <= Σ k k.
+    squares = float(E.kernels.sum())
+    C = np.sqrt(squares * float(features.kernel.diagonal(features.landmarks).sum()))
+    rounding += 64 * 2.0**-53 * float(np.linalg.norm(span.P)) * C * np.sqrt(squares)
+    if not np.isfinite(E.times(np.ones((len(X), 1)))).all():
+        return Stratum(count, len(X), np.inf)  # kernels of two far rows may be beyond the dtype
+    norm, leading = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
+    value, vector = float(leading.values[0]), leading.vectors[:, 0]
+    cluster = value * count / len(X) if _is_cluster(E, value, vector) else 0.0
+    return Stratum(count, len(X), norm + rounding, cluster)
+
+
+def _is_cluster(E: _Residual, value: float, vector: Array) -> bool:
     several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
-    alike = found > _ALIKE * several * float(vector**2 @ diagonal)
-    cluster = found * count / len(X) if several >= _LEAST_ROWS and alike and unseen > _UNSEEN else 0.0
-    return Stratum(count, len(X), found + rounding, cluster)
+    alike = value > _ALIKE * several * float(vector**2 @ E.kernels)
+    if several < _LEAST_ROWS or not alike:
+        return False
+    return float(vector**2 @ (E.diagonal() > _UNSEEN * E.kernels)) > _UNSEEN
 
 
 @dataclass(frozen=True)
-class _Square:
-    """A symmetric matrix by the tiles of its upper half: tile i holds 512 columns down to the diagonal."""
+class _Residual:
+    """E = K - C P P'C' (m, m), seen through its products: to form the second part would take longer than K.
+
+    tiles: the upper half of K; tile i holds 512 columns down to the diagonal. C (m, l): kernels with the landmarks.
+    kernels (m,): the diagonal of K, float64.
+    """
 
     tiles: list[Array]
+    C: Array
+    P: Array
+    kernels: Array
 
     def times(self, Q: Array, in_order: Map = map) -> Array:
-        """The product with Q (m, b), float64."""
-        right = Q.astype(self.tiles[0].dtype)
+        """E Q (m, b), float64, of Q (m, b): products of tiles in the dtype of block work, added up in float64."""
+        m, C, right = len(Q), self.C, Q.astype(self.C.dtype)
 
         def product(i: int) -> Array:
-            start, tile, out = i * _TILE_ROWS, self.tiles[i], np.zeros(Q.shape)
-            out[: len(tile)] = tile @ right[start : len(tile)]
-            out[start : len(tile)] += tile[:start].T @ right[:start]
+            out, own = np.zeros((m + C.shape[1], Q.shape[1])), slice(i * _TILE_ROWS, len(self.tiles[i]))
+            with _quiet():
+                for first in range(0, own.start, _TILE_ROWS):  # a piece is in the cache for its transpose
+                    others = slice(first, first + _TILE_ROWS)
+                    out[others] = self.tiles[i][others] @ right[own]
+                    out[own] += self.tiles[i][others].T @ right[others]
+                out[own] += self.tiles[i][own] @ right[own]
+                out[m:] = C[own].T @ right[own]
             return out
 
-        return np.add.reduce(list(in_order(product, range(len(self.tiles)))))
+        def explained(i: int) -> Array:
+            own = slice(i * _TILE_ROWS, len(self.tiles[i]))
+            with _quiet():
+                out: Array = C[own] @ inner
+            return out
 
-    @property
-    def finite(self) -> bool:
-        """Whether no entry is infinite or NaN."""
-        return all(bool(np.isfinite(tile).all()) for tile in self.tiles)
+        longest_first = range(len(self.tiles) - 1, -1, -1)
+        found = np.asarray(sum(in_order(product, longest_first)))
+        with _quiet():
+            inner = self.P @ (self.P.T @ found[m:].astype(C.dtype))
+            found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
+        return np.asarray(found[:m])
 
     def diagonal(self) -> Array:
-        """(m,), float64."""
-        return np.concatenate([np.diag(tile[-tile.shape[1] :]) for tile in self.tiles]).astype(np.float64)
-
-    def whole(self) -> Array:
-        """(m, m), float64."""
-        return self.times(np.eye(len(self.tiles[-1])))
+        """(m,), float64, not below zero."""
+        B = self.C @ self.P
+        return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
 
 
-def _residuals(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> _Square:
-    """E = k(X, X) - B'B (m, m), B = P'k(S, X), in the dtype of block work; not below zero on the diagonal."""
-    rows, P, kernel = features.shifted(X), span.P.astype(features.dtype), features.kernel
-    starts = range(0, len(X), _TILE_ROWS)
-    quiet = partial(np.errstate, over="ignore", invalid="ignore")  # threads have settings of their own
+def _residual(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> _Residual:
+    """E of rows X (m, d) in the units of the data, in the dtype of block work."""
+    rows, kernel = features.shifted(X), features.kernel
+    diagonal = kernel.diagonal(rows)
 
-    def coordinates(start: int) -> Array:
-        with quiet():
-            found: Array = kernel(rows[start : start + _TILE_ROWS], features.landmarks) @ P
-            return found
-
-    B = np.concatenate(list(in_order(coordinates, starts)))
+    def columns(start: int) -> Array:
+        with _quiet():
+            return kernel(rows[start : start + _TILE_ROWS], features.landmarks)
 
     def tile(start: int) -> Array:
         stop = min(start + _TILE_ROWS, len(X))
-        own, evaluate = np.arange(stop - start), kernel.against(rows[start:stop], _TILE_ROWS)
-        E = np.empty((stop, stop - start), features.dtype)
-        with quiet():
+        evaluate, K = kernel.against(rows[start:stop], _TILE_ROWS), np.empty((stop, stop - start), features.dtype)
+        with _quiet():
             for first in range(0, stop, _TILE_ROWS):
                 piece = slice(first, min(first + _TILE_ROWS, stop))
-                evaluate(rows[piece], E[piece])
-                E[piece] -= B[piece] @ B[start:stop].T
-        left = kernel.diagonal(rows[start:stop]) - np.einsum("ij,ij->i", B[start:stop], B[start:stop])
-        E[start + own, own] = np.maximum(left, 0)
-        return E
+                evaluate(rows[piece], K[piece])
+        own = np.arange(stop - start)
+        K[start + own, own] = diagonal[start:stop]
+        return K
 
-    return _Square(list(in_order(tile, starts)))
+    C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
+    longest_first = range(0, len(X), _TILE_ROWS)[::-1]
+    return _Residual(list(in_order(tile, longest_first))[::-1], C, span.P.astype(C.dtype), diagonal.astype(np.float64))
+
+
+def _quiet() -> np.errstate:
+    return np.errstate(over="ignore", invalid="ignore")  # threads have settings of their own
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
@@ -199,9 +223,9 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     return float(np.abs(values).max()) * sampling * count / len(X)
 
 
-def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Array]:
+def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz]:
     """A number that the largest eigenvalue of a positive semidefinite E (m, m) exceeds with a probability of at most
-    1e-4, about 4 % above it; and the Ritz vector (m,). `apply` multiplies E by a block (m, b).
+    1e-4, about 10 % above it; and the leading Ritz pair. `apply` multiplies E by a block (m, b).
 
     Block Krylov from `_WIDTH` random vectors, `_PRODUCTS` products. Its space holds the Krylov space of each vector, in
     which Lanczos misses more than a share ε of the eigenvalue with a probability of at most
@@ -217,7 +241,7 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
     found = rayleigh_ritz(basis, images, 1)
     missed = np.log(1.648 * np.sqrt(m) / _MISSED ** (1 / _WIDTH)) / (2 * products - 1)
     whole = basis.shape[1] == m or products < _PRODUCTS  # the space is closed: nothing was missed
-    return max(float(found.values[0]), 0.0) / (1 if whole else 1 - missed**2), found.vectors[:, 0]
+    return max(float(found.values[0]), 0.0) / (1 if whole else 1 - missed**2), found
 
 
 def as_array(strata: Iterable[Stratum]) -> Array:

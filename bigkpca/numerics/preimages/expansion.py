@@ -11,7 +11,6 @@ from bigkpca.errors import Array
 from bigkpca.numerics import solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.methods import Nystroem
-from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.base import Fitted
 from bigkpca.numerics.solvers import Solution, Span
 
@@ -63,10 +62,10 @@ def expansion(fitted: Fitted) -> Expansion:
         return _with_components(solution, solution.mean)
     if fitted.moments is None:  # W is the Gram matrix of all rows, and W⁺ mean is known without it
         return _with_components(solution, np.full(features.size, 1 / features.size if fitted.centred else 0.0))
-    span = solvers.span_of(features.gram(), fitted.tolerance)
+    span = solvers.span_of(features.gram(), fitted.moments, fitted.tolerance)
     if fitted.method == Nystroem():
         return _with_components(solution, span.solve(solution.mean))
-    origin, G = _least_squares(fitted.moments, solution, span, fitted.centred)
+    origin, G = _least_squares(solution, span, fitted.centred)
     WG = span.W @ G
     return Expansion(origin, G, float(origin @ span.W @ origin), WG.T @ origin, G.T @ WG)
 
@@ -77,8 +76,8 @@ def _with_components(solution: Solution, origin: Array) -> Expansion:
     return Expansion(origin, A, float(mean @ origin), A.T @ mean)
 
 
-def _least_squares(moments: Moments, solution: Solution, span: Span, centred: bool) -> tuple[Array, Array]:
-    A = solution.components
+def _least_squares(solution: Solution, span: Span, centred: bool) -> tuple[Array, Array]:
+    A, moments = solution.components, span.moments
     second, _ = solvers.about_the_mean(moments, centred)
     MA = second @ A
     G = span.solve(MA) @ scipy.linalg.pinvh(A.T @ MA)
