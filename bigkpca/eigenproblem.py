@@ -53,11 +53,11 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
         return _solve_exactly(features, spec, checks, tolerance)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
-    span, trace_rounding = None, 0.0
+    kept, span = None, None
     if isinstance(features, KernelRows):
-        span, trace_rounding = measured.significant(solvers.span_of(features.gram(), moments, tolerance))
-    evidence = _evidence(moments, features, span, measured, spec, checks, in_order)
-    evidence = replace(evidence, trace_rounding=trace_rounding)
+        kept = measured.significant(solvers.span_of(features.gram(), moments, tolerance))
+        span = kept.span
+    evidence = replace(_evidence(moments, features, span, measured, spec, checks, in_order), kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = method.solve(moments, features, components, spec.center, tolerance, span)
@@ -90,7 +90,7 @@ def _evidence(
             return found
         rng = random_stream(spec.seed, KRYLOV)
         assert span is not None
-        more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, rng, in_order)
+        more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, measured.value, rng, in_order)
         return replace(found, strata=(*checks.before, more))
     if checks.sample is None:
         return found

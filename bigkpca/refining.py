@@ -66,7 +66,7 @@ def _error_of_kernels(rows: Rows, columns: Columns, spec: FitSpec, engine: Engin
         Z = single.shifted(X)
         E = columns.kernel(Z, Z).astype(np.float64) - K
     eps, single_eps = (float(np.finfo(dtype).eps) for dtype in (columns.dtype, np.float32))
-    least = 4 * n * eps * float(np.abs(K).max())
+    least = 8 * n * eps * float(np.abs(K).max())  # of sums of n products as well
     if not np.isfinite(E).all():
         return least
     return max(_SAFETY * eps / single_eps * float(np.linalg.norm(E, 2)) * n / len(X), least)

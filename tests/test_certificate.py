@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import oracles
 import pytest
@@ -37,7 +39,8 @@ def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, 
     moments = moments or moments_of(kernel, X, S)
     solution = method.solve(moments, features, r, center, 1e-12)
     span = solvers.span_of(features.gram(), moments, 1e-12)
-    evidence = Evidence(measured, measured.significant(span)[1] if measured else 0.0, uniform=uniform)
+    kept = replace(measured.significant(span), span=span) if measured else None
+    evidence = Evidence(measured, kept, uniform=uniform)
     return solution, certificate.of_landmarks(
         method, features, solution, span, evidence, center=center, tolerance=1e-12
     )

@@ -7,7 +7,7 @@ made from. Estimated: the learning curve, the stability, the leave-one-out resid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from bigkpca.numerics import solvers, spectral
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.rounding import Rounding
+from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Solution, Span
 from bigkpca.numerics.spectral import Stratum
 
@@ -131,12 +131,12 @@ def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic, and of tr(E); the
-    strata of rows that landmarks were not made from; an estimate of what is missed where there is no bound, and the
-    sample that it is from; and whether the landmarks stand for all rows, as uniform ones do."""
+    """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic, and what was kept
+    of a span for it; the strata of rows that landmarks were not made from; an estimate of what is missed where there is
+    no bound, and the sample that it is from; and whether the landmarks stand for all rows, as uniform ones do."""
 
     rounding: Rounding | None = None
-    trace_rounding: float = 0.0
+    kept: Significant | None = None
     strata: tuple[Stratum, ...] = ()
     missed: float | None = None
     sample: Array | None = None
@@ -173,13 +173,14 @@ def of_landmarks(
         agreement = _agreement(moments, bound, solution, center)
         stability = None if stability is None else np.minimum(stability, agreement)
     if not features.kernel.positive or span.indefinite:
-        return _estimated(stability, solution, moments, evidence, center, apart)
+        return _estimated(stability, solution, moments, _with_excess(evidence, span, bound), center, apart)
     rounding, left, total = evidence.rounding, span.trace_error, bound.total_variance
     slack = np.full(len(bound.eigenvalues), _ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
     coarse = _ALGEBRA * moments.trace
-    if rounding:
+    dropped = np.empty(0)
+    if rounding and evidence.kept:
         slack += rounding.of_eigenvalues(moments, bound, center)
-        coarse += evidence.trace_rounding
+        coarse, dropped = coarse + evidence.kept.trace_rounding, evidence.kept.dropped
         _check_trace_error(left, coarse, moments.trace)
     trace, error = max(left, 0.0), max(left, 0.0) + coarse
     # A method may report more components than Nyström has: of those, zero is the lower bound.
@@ -187,7 +188,9 @@ def of_landmarks(
     nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
     low, high = np.maximum(nystroem - slack, 0), _upper(nystroem + slack, error)
     explained = max(total - error, float(low.sum()))
-    likely = min(spectral.spectral_error(evidence.strata, moments.largest), error) if evidence.strata else None
+    likely = None
+    if evidence.strata:
+        likely = min(spectral.spectral_error(evidence.strata, moments.largest, len(span.signs), dropped), error)
     shares = _upper_shares(nystroem + slack, error, explained)
     # lambda_j = Lam_j + e and T >= explained + e for some e that is at most the likely error.
     nearer = None if likely is None else np.minimum((nystroem + slack + likely) / (explained + likely), shares)
@@ -228,6 +231,16 @@ def _estimated(
         sample=evidence.sample,
         rounding=None if rounding is None else rounding.of_eigenvalues(moments, solution, center) / values,
     )
+
+
+def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence:
+    """The evidence of an indefinite kernel, of whose K^ no bound is known: small eigenvalues of W can make it as large
+    as they like, even by one row that no sample has. No eigenvalue of K exceeds |K|_F, of which the landmarks see
+    l / n; one above twice that is missing at least what is too much."""
+    if evidence.missed is None:
+        return evidence
+    frobenius = np.sqrt(span.moments.count / len(span.W) * span.moments.squares)
+    return replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
 
 
 def _residuals(span: Span, solution: Solution, center: bool) -> Array:

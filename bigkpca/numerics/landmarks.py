@@ -88,7 +88,7 @@ class KMeans:
 
 
 def _lloyd(rows: Array, centres: Array, in_order: Map) -> Array:
-    """Means of the rows nearest to each centre; a centre that is nearest to no row stays."""
+    """Means of the rows nearest to each centre; one that is nearest to no row, or whose sum overflows, stays."""
     half_norms = 0.5 * squared_norms(centres)
 
     def nearest_of_tile(start: int) -> Array:
@@ -102,8 +102,9 @@ def _lloyd(rows: Array, centres: Array, in_order: Map) -> Array:
     members = csr_array(
         (np.ones(len(rows), rows.dtype), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(centres))
     )
-    sums = members.T @ rows
-    return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres).astype(rows.dtype)
+    means = (members.T @ rows) / np.maximum(counts, 1)[:, None]
+    known = (counts > 0) & np.isfinite(means).all(axis=1)
+    return np.where(known[:, None], means, centres).astype(rows.dtype)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,20 @@ _LOST = 2.0**-20  # of a value, where float32 cannot say how much is lost
 
 
 @dataclass(frozen=True)
+class Significant:
+    """What of a span stands out from rounding.
+
+    trace_rounding: how far tr(E) of the span may be off: the errors of all its directions added up, and, lest they
+    cancel by chance in what was measured, what independent ones would make. dropped (k,): at most the squares of all
+    rows in each direction that was left out, largest |L| first.
+    """
+
+    span: Span
+    trace_rounding: float
+    dropped: Array
+
+
+@dataclass(frozen=True)
 class Rounding:
     """Errors per row of the sums of a pass over features in R^D.
 
@@ -52,25 +66,11 @@ class Rounding:
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
 
-    def significant(self, span: Span) -> tuple[Span, float]:
-        """The span of the leading directions of W, up to the first whose eigenvalue, or whose share of the sums, may be
-        mostly rounding: a rank tolerance raised to the arithmetic; and how far its tr(E) may be off.
-
-        That is the errors of all its directions added up, and, lest they cancel by chance in what was measured, what
-        independent ones would make.
-        """
-        P, of_W = span.P, self._of_W(span.P) * np.abs(span.squares)
-        moved = span.moments.count * np.einsum("ij,ij->j", P, self.second @ P)
-        others = 2 * self.precision * (P**2).T @ self._beyond(span.moments)
-        kept = self._above_noise(span, moved, of_W)
-        off = abs(float(moved[kept].sum())) + float(np.linalg.norm(moved[kept])) + float(np.linalg.norm(others[kept]))
-        if len(kept) < len(span.signs):
-            span = replace(span, P=P[:, kept], signs=span.signs[kept])
-        return span, _SAFETY * (off + float(of_W[kept].sum()))
-
-    def _above_noise(self, span: Span, moved: Array, of_W: Array) -> Array:
-        """Numbers of the directions before the first that may be noise; all, where none would be left."""
-        P, count = span.P, span.moments.count
+    def significant(self, span: Span) -> Significant:
+        """The leading directions of W, up to the first whose eigenvalue, or whose share of the sums, may be mostly
+        rounding: a rank tolerance raised to the arithmetic."""
+        P, count, of_W = span.P, span.moments.count, self._of_W(span.P) * np.abs(span.squares)
+        moved = count * np.einsum("ij,ij->j", P, self.second @ P)
         least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of what comes after the pass
         # Errors of single directions have either sign, and grow with the root of the number of rows. What grows with
         # that number itself shows in the trace error, where all directions come together.
@@ -78,7 +78,15 @@ class Rounding:
         order = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")  # |L| descending
         noisy = np.flatnonzero((noise > _NOISE * span.squares)[order])
         kept = np.sort(order[: noisy[0]] if len(noisy) else order)
-        return kept if (span.signs[kept] > 0).any() else np.arange(len(order))
+        if not (span.signs[kept] > 0).any():  # none would be left
+            kept = np.arange(len(order))
+        others = 2 * self.precision * (P**2).T @ self._beyond(span.moments)
+        off = abs(float(moved[kept].sum())) + float(np.linalg.norm(moved[kept])) + float(np.linalg.norm(others[kept]))
+        trace_rounding = _SAFETY * (off + float(of_W[kept].sum()))
+        if len(kept) == len(order):
+            return Significant(span, trace_rounding, np.empty(0))
+        dropped = (np.abs(span.squares) + noise)[order[len(kept) :]]
+        return Significant(replace(span, P=P[:, kept], signs=span.signs[kept]), trace_rounding, dropped)
 
     def _beyond(self, moments: Moments) -> Array:
         """Σ v_i² (D,) of rows that are unlike those measured: what exceeds twice what these have; all in float64, whose
@@ -102,13 +110,15 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
     """The rounding of a pass with these features and this shift (D,), from rows X (q, d) in the units of the data, and
     from some made up near landmarks, where kernels are large.
 
-    float32 is compared with float64. What float64 leaves is taken to be smaller by the ratio of their precisions.
+    float32 is compared with float64. What float64 leaves is taken to be smaller by the ratio of their precisions, or of
+    the errors that both make where they are known, see `_smaller`.
     """
     if isinstance(features, KernelRows):
         near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
         X = np.concatenate([X, near])
     rounded, exact = _in_both(features, X)
-    value = _value(rounded, exact)
+    ratio = _smaller(features, rounded, exact)
+    value = _value(rounded, exact, ratio)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         sums = block_moments([(rounded, np.zeros(1))], shift)
         mean = exact.mean(axis=0)
@@ -118,13 +128,14 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
     if not np.isfinite(errors).all():  # beyond the range of float32: each sum is taken to be wrong in its 20th bit
         size = np.sqrt(np.diag(second) / len(X))
         errors = scatter = _LOST * np.outer(size, size)
-    smaller = 1.0 if features.dtype == np.float32 else _DOUBLE / _SINGLE
-    return Rounding(smaller * scatter, smaller * errors, value, _SINGLE * smaller, len(X), np.diag(second) / len(X))
+    smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
+    return Rounding(smaller * scatter, smaller * errors, value, precision, len(X), np.diag(second) / len(X))
 
 
 def error_of_values(features: KernelRows, X: Array) -> float:
     """The largest error of a kernel value in float64, from rows X (q, d) in the units of the data."""
-    return _value(*_in_both(features, X))
+    rounded, exact = _in_both(features, X)
+    return _value(rounded, exact, _smaller(features, rounded, exact))
 
 
 def _in_both(features: FeatureMap, X: Array) -> tuple[Array, Array]:
@@ -135,18 +146,37 @@ def _in_both(features: FeatureMap, X: Array) -> tuple[Array, Array]:
     return rounded, exact
 
 
-def _value(rounded: Array, exact: Array) -> float:
-    largest = float(np.abs(exact).max())
+def _value(rounded: Array, exact: Array, smaller: float) -> float:
+    return max(_off(rounded, exact) * smaller, 4 * _DOUBLE * float(np.abs(exact).max()))
+
+
+def _off(rounded: Array, exact: Array) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         off = float(np.abs(rounded - exact).max())
-    return max((off if np.isfinite(off) else _LOST * largest) * _DOUBLE / _SINGLE, 4 * _DOUBLE * largest)
+    return off if np.isfinite(off) else _LOST * float(np.abs(exact).max())
+
+
+def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
+    """What an error in float64 is to one in float32: their precisions, or, where that is larger, the errors at pairs of
+    equal rows, where k(x, x) is known. A kernel with a kink there, as of |x - y|, has the root of the precision."""
+    ratio, off = _DOUBLE / _SINGLE, _off(rounded, exact)
+    if not isinstance(features, KernelRows) or not off:
+        return ratio
+    S = _some(features).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        same = float(np.abs(np.diag(features.kernel(S, S)) - features.kernel.diagonal(S)).max())
+    return max(ratio, min(same / off, 1.0)) if np.isfinite(same) else ratio
 
 
 def _near_landmarks(features: KernelRows) -> Array:
     """Some of the landmarks, and points about one length of the kernel away from them, in the units of the data."""
-    few = replace(features, landmarks=features.landmarks[:: -(-features.size // _LANDMARKS)])
+    few = replace(features, landmarks=_some(features))
     S, sigma = few.landmarks_in_user_units(), getattr(features.kernel, "sigma", None)
     if sigma is None:
         return S
     away = np.random.default_rng(0).standard_normal(S.shape) * (sigma / np.sqrt(S.shape[1]))
     return np.concatenate([S, S + (away if features.scale is None else away * features.scale)])
+
+
+def _some(features: KernelRows) -> Array:
+    return features.landmarks[:: -(-features.size // _LANDMARKS)]

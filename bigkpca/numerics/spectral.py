@@ -10,11 +10,13 @@ from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
+import scipy.linalg
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.kernels.base import squared_norms
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.solvers import Span
@@ -22,10 +24,10 @@ from bigkpca.numerics.solvers import Span
 HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with m²
 CONFIDENCE = 0.95
 _DOUBLE_ROWS = 2896  # in float64: as many bytes
-_CALIBRATING_ROWS = 128
+_CALIBRATING_ROWS = 64
+_SAFETY = 4  # times the rounding that was measured
 _TILE_ROWS = 512
 _COARSE = 0.05  # of the norm may be rounding in float32
-_ALGEBRA = 2.0**-44
 _WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
 _MISSED = 1e-4  # probability that it misses the largest eigenvalue by more than is added to it
 # A cluster without a landmark: so many rows at least, of which so much of k(x, x) is left over, so alike to each other.
@@ -36,18 +38,21 @@ _LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
 class Stratum:
     """`sampled` rows, drawn uniformly from `count` rows without replacement and without a look at the landmarks.
 
-    norm is at least the largest eigenvalue of the sampled square of E, up to a probability of 1e-4. cluster is its
-    leading eigenvalue where it belongs to rows that are similar to each other and to no landmark, scaled to all rows;
-    0 where there is no such cluster.
+    norm is at least the largest eigenvalue of the sampled square of E, up to a probability of 1e-4, with so many
+    leading directions of W. cluster is its leading eigenvalue where it belongs to rows that are similar to each other
+    and to no landmark, scaled to all rows; 0 where there is no such cluster.
     """
 
     count: int
     sampled: int
     norm: float
+    directions: int
     cluster: float = 0.0
 
 
-def spectral_error(strata: Sequence[Stratum], largest: float) -> float:
+def spectral_error(
+    strata: Sequence[Stratum], largest: float, directions: int = 0, dropped: Array | tuple[()] = ()
+) -> float:
     """A number that is at least the largest eigenvalue of E with a probability of 95 %; `largest` is max k(x, x).
 
         Σ over strata of n R p,   p the largest with  m kl(q, p) <= ln(1 / δ),   q = norm / (m R),
@@ -55,10 +60,12 @@ def spectral_error(strata: Sequence[Stratum], largest: float) -> float:
     kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of
     squares, e_i e_i' over all rows, of which each has at most R in any direction; the Chernoff bound, which sampling
     without replacement keeps (Hoeffding 1963), limits the mean over all rows by the one over m in the direction that
-    matters. A stratum that was taken whole needs no bound.
+    matters. A stratum that was taken whole needs no bound. E has so many `directions` of W now; what all rows have at
+    most in those that were `dropped` since a stratum was drawn is added.
     """
     allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / len(strata)
-    return sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
+    found = sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
+    return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
 
 
 def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
@@ -79,45 +86,74 @@ def stratum(
     X: Array,
     count: int,
     calibrating: Array,
+    value: float,
     rng: np.random.Generator,
     in_order: Map = map,
 ) -> Stratum:
-    """The stratum of rows X (m, d), in the units of the data, drawn from `count`.
+    """The stratum of rows X (m, d), in the units of the data, drawn from `count`; `value` is the largest error of a
+    kernel value in float64.
 
     m² kernels are held in the dtype of block work; in float64, of fewer rows, where rounding would count. Which of the
     two is decided by other rows, `calibrating`, so that X stay a uniform sample.
     """
-    exact = features.in_precision(np.dtype(np.float64))
-    few = calibrating[:_CALIBRATING_ROWS]
-    # Errors of sums are largest in the direction in which all kernels add up.
-    directions = rng.standard_normal((len(few), len(few)))
-    directions[:, 0] = 1
-    Q = np.linalg.qr(directions)[0]
-    right, rounding = _residual(exact, span, few, in_order).times(Q), np.inf
-    off = _residual(features, span, few, in_order).times(Q) - right
-    if np.isfinite(off).all():
-        rounding = float(np.linalg.norm(off, 2)) * len(X) / len(few)
-    if features.dtype != exact.dtype and not rounding <= _COARSE * float(np.linalg.norm(right, 2)):
-        # A first part of rows in random order is a uniform sample as well.
-        features, X = exact, X if len(X) == count else X[:_DOUBLE_ROWS]
+    off = np.zeros(2)
+    if features.dtype != np.float64:
+        off, norm = _off(features, span, (calibrating, X), rng, in_order)
+        if not off[0] * len(X) <= _COARSE * norm:
+            # A first part of rows in random order is a uniform sample as well.
+            features, X = features.in_precision(np.dtype(np.float64)), X if len(X) == count else X[:_DOUBLE_ROWS]
+            off = np.zeros(2)
     E = _residual(features, span, X, in_order)
-    if features.dtype == exact.dtype:
-        rounding = _ALGEBRA * len(X) * float(E.kernels.max())
-    # B = CP is seen through P, and BB' with it: 2 |B| |error of B|, in Frobenius norms, eps |P| |C|; |c|² <= Σ k k.
-    squares = float(E.kernels.sum())
-    C = np.sqrt(squares * float(features.kernel.diagonal(features.landmarks).sum()))
-    rounding += 64 * 2.0**-53 * float(np.linalg.norm(span.P)) * C * np.sqrt(squares)
+    # With B = CP, B B' is off by 2 |B| |P| |error of C|, in Frobenius norms, of which |B|² is at most Σ k(x, x).
+    seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.P))
+    rounding = len(X) * float(off.max()) + _SAFETY * value * (len(X) + seen_through_P)
     if not np.isfinite(E.times(np.ones((len(X), 1)))).all():
-        return Stratum(count, len(X), np.inf)  # kernels of two far rows may be beyond the dtype
+        return Stratum(count, len(X), np.inf, len(span.signs))  # kernels of two far rows may be beyond the dtype
     norm, leading = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
-    value, vector = float(leading.values[0]), leading.vectors[:, 0]
-    cluster = value * count / len(X) if _is_cluster(E, value, vector) else 0.0
-    return Stratum(count, len(X), norm + rounding, cluster)
+    eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
+    cluster = eigenvalue * count / len(X) if _is_cluster(E, eigenvalue, vector) else 0.0
+    return Stratum(count, len(X), norm + rounding, len(span.signs), cluster)
 
 
-def _is_cluster(E: _Residual, value: float, vector: Array) -> bool:
+def _off(
+    features: KernelRows, span: Span, samples: Sequence[Array], rng: np.random.Generator, in_order: Map
+) -> tuple[Array, float]:
+    """How far products with E are off in the dtype of block work, in norm, a row: of a part of each sample; and the
+    norm of E of the first."""
+    parts = [_some(features, X) for X in samples]
+    Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
+    exact, found = (
+        _residual(each, span, np.concatenate(parts), in_order).times(Q)
+        for each in (features.in_precision(np.dtype(np.float64)), features)
+    )
+    off, start = np.full(len(parts), np.inf), 0
+    for i, part in enumerate(parts):
+        own = np.s_[start : start + len(part)]
+        difference = found[own, own] - exact[own, own]
+        if np.isfinite(difference).all():
+            off[i] = _SAFETY * float(np.linalg.norm(difference, 2)) / len(part)
+        start += len(part)
+    first = np.s_[: len(parts[0])]
+    return off, float(np.linalg.norm(exact[first, first], 2))
+
+
+def _some(features: KernelRows, X: Array) -> Array:
+    """The farthest rows, whose kernels are off the most, and the first."""
+    farthest = np.argsort(-squared_norms(features.shifted(X)), kind="stable")[: _CALIBRATING_ROWS // 2]
+    others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), farthest)[: _CALIBRATING_ROWS // 2]
+    return X[np.concatenate([farthest, others])]
+
+
+def _directions(m: int, rng: np.random.Generator) -> Array:
+    """Orthonormal columns (m, m), the first of equal entries, where all kernels add up and sums are off the most."""
+    columns = rng.standard_normal((m, m))
+    columns[:, 0] = 1
+    return np.asarray(np.linalg.qr(columns)[0])
+
+
+def _is_cluster(E: _Residual, eigenvalue: float, vector: Array) -> bool:
     several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
-    alike = value > _ALIKE * several * float(vector**2 @ E.kernels)
+    alike = eigenvalue > _ALIKE * several * float(vector**2 @ E.kernels)
     if several < _LEAST_ROWS or not alike:
         return False
     return float(vector**2 @ (E.diagonal() > _UNSEEN * E.kernels)) > _UNSEEN
@@ -245,10 +281,10 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
 
 
 def as_array(strata: Iterable[Stratum]) -> Array:
-    """Strata as rows (count, sampled, norm, cluster), (k, 4), float64."""
+    """Strata as rows (count, sampled, norm, directions, cluster), (k, 5), float64."""
     return np.array([astuple(each) for each in strata], np.float64)
 
 
 def from_array(values: Array) -> tuple[Stratum, ...]:
     """The strata that `as_array` wrote."""
-    return tuple(Stratum(int(n), int(m), float(norm), float(cluster)) for n, m, norm, cluster in values)
+    return tuple(Stratum(int(n), int(m), norm, int(directions), cluster) for n, m, norm, directions, cluster in values)
