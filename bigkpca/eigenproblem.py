@@ -17,7 +17,7 @@ from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.rounding import Rounding
+from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Solution, Span
 from bigkpca.numerics.spectral import Stratum
 from bigkpca.spec import FitSpec
@@ -31,7 +31,8 @@ _MOST_AUTOMATIC = 50  # components among which a gap is looked for
 class Checks:
     """Rows that tell how good a fit is: few (q, d) of the sample, by which rounding is measured, with the shift (D,) of
     the pass; unseen (m, d), in random order, drawn from `count` without a look at the landmarks, 0 rows where they
-    prove nothing. `before` are strata of rows that were fitted earlier; an estimate is made from sample (q, d) of all
+    prove nothing. `before` are strata of rows that were fitted earlier, and `rounded` how far rounding moved tr(E) and
+    an eigenvalue of theirs; an estimate is made from sample (q, d) of all
     rows where there is no bound, None where those before are not known."""
 
     few: Array
@@ -40,6 +41,7 @@ class Checks:
     count: int
     sample: Array | None
     before: tuple[Stratum, ...] = ()
+    rounded: tuple[float, float] = (0.0, 0.0)
 
 
 def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: Checks, in_order: Map = map) -> Solved:
@@ -55,7 +57,8 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
     kept, span = None, None
     if isinstance(features, KernelRows):
-        kept = measured.significant(solvers.span_of(features.gram(), moments, tolerance))
+        most = min((each.directions for each in checks.before), default=None)
+        kept = measured.significant(solvers.span_of(features.gram(), moments, tolerance), most)
         span = kept.span
     evidence = replace(_evidence(moments, features, span, measured, spec, checks, in_order), kept=kept)
 
@@ -71,7 +74,15 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
             )
         return solution, found
 
-    return chosen_components(spec, with_components)
+    solution, found, choices = chosen_components(spec, with_components)
+    return solution, found, (*choices, *_directions_left_out(kept))
+
+
+def _directions_left_out(kept: Significant | None) -> tuple[Choice, ...]:
+    if kept is None or not len(kept.dropped):
+        return ()
+    few, many = len(kept.span.signs), len(kept.span.signs) + len(kept.dropped)
+    return (Choice("directions", few, f"of {many} that the landmarks span; the others may be mostly rounding"),)
 
 
 def _evidence(
@@ -84,7 +95,7 @@ def _evidence(
     in_order: Map,
 ) -> Evidence:
     uniform = isinstance(_rule(spec), Uniform) and checks.count == moments.count  # of all rows
-    found = Evidence(measured, uniform=uniform)
+    found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
     if isinstance(features, KernelRows) and features.kernel.positive:
         if not len(checks.unseen):
             return found

@@ -41,6 +41,7 @@ from bigkpca.sources import Rows, anonymous
 from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
+_FAR_ROWS = 64  # of an exact fit, by which rounding is measured
 _MOSTLY_UNEXPLAINED = 0.5
 _COARSE, _TOO_COARSE = 0.01, 0.05  # shares that rounding may move: beyond, float64; beyond, a warning
 
@@ -146,10 +147,8 @@ def _without_decoder(
         progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
         more = replace(room, bias=room.bias * reached / grown.error.value)
         return _without_decoder(rows, spec, engine, progress, identity, more)
-    _warn_if_indefinite(found.solution)
     _warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
-    _warn_if_rounded(found, chosen.features)
-    _warn_of_cluster(found, chosen.features.kernel)
+    _warn(found, chosen.features)
     if grown and grown.stopped:
         _warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
     choices = (*chosen.choices, *found.choices)
@@ -191,7 +190,7 @@ class _Solved:
 
 
 def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> _Solved:
-    features, moments = chosen.features, None
+    features, moments, few = chosen.features, None, chosen.few
     choices: tuple[Choice, ...] = ()
     if not spec.exact and spec.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
@@ -200,9 +199,11 @@ def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress:
         if spec.exact:
             assert isinstance(features, KernelRows)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+            far = np.sort(rounding.farthest(features.landmarks, _FAR_ROWS))
+            few = np.concatenate([few, read_rows(rows, far, engine, progress)])
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
-        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+        checks = Checks(few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         with engine.small_work() as in_order:
             solution, certified, choices = solve(moments, features, spec, checks, in_order)
     if chosen.kernel_error:
@@ -241,7 +242,9 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     again.
 
     Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
-    without moments, exact ones and those of the randomized solver, and for ways back that were learned.
+    without moments, exact ones and those of the randomized solver, and for ways back that were learned; RoundingError
+    where the sums of the rows are no sums that rows can have. Warns IndefiniteKernelWarning, RoundingWarning,
+    UnseenClusterWarning as a fit does, and UniformLandmarksWarning.
     """
     if model.moments is None:
         raise SpecError(
@@ -259,6 +262,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
         with engine.small_work() as in_order:
             found, certified, choices = solve(moments, features, spec, checks, in_order)
         solution = solvers.aligned(found, model.solution, W)
+    _warn(_Solved(solution, certified, moments, content, choices), features)
     if spec.method_value.uniform:
         warnings.warn(
             f"{spec.method_value} takes the landmarks to be drawn uniformly from all rows, which they are not after "
@@ -267,7 +271,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
             stacklevel=3,
         )
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
-    kept = [choice for choice in model.provenance["choices"] if choice["option"] != "components"]
+    kept = [choice for choice in model.provenance["choices"] if choice["option"] not in ("components", "directions")]
     changed = {"added": added, "choices": kept + choices_info(choices)}
     larger = Model(features, solution, moments, certified, {**model.provenance, **changed})
     return extended(larger, model, spec)
@@ -295,7 +299,17 @@ def _checks_of_more(model: Model, rows: Rows, spec: FitSpec, engine: Engine, pro
         kept = rounding.MEASURED_ROWS * moments.count // (moments.count + n)
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
         sample = np.concatenate([had[:kept], fresh])
-    return Checks(some, moments.mean, found[np.searchsorted(wanted, unseen)], n, sample, before)
+    unseen_rows = found[np.searchsorted(wanted, unseen)]
+    return Checks(some, moments.mean, unseen_rows, n, sample, before, _rounding_of(model))
+
+
+def _rounding_of(model: Model) -> tuple[float, float]:
+    """How far rounding may have moved tr(E), and an eigenvalue, of a model."""
+    certified, solution = model.certificate, model.solution
+    error, trace_error = certified.relative_trace_error, certified.trace_error
+    of_trace = 0.0 if error is None or trace_error is None else error * solution.total_variance - trace_error
+    of_values = 0.0 if certified.rounding is None else float(np.max(certified.rounding * solution.eigenvalues))
+    return max(of_trace, 0.0), of_values
 
 
 def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
@@ -307,13 +321,19 @@ def _note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
+def _warn(found: _Solved, features: FeatureMap) -> None:
+    _warn_if_indefinite(found.solution)
+    _warn_if_rounded(found, features)
+    _warn_of_cluster(found, features.kernel)
+
+
 def _warn_if_indefinite(solution: Solution) -> None:
     if solution.negative < _NOTICEABLY_NEGATIVE:
         warnings.warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -341,7 +361,7 @@ def _warn_if_rounded(found: _Solved, features: FeatureMap) -> None:
             f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
             f": {double}subtract what is common to all rows, or scale columns to alike size",
             RoundingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -355,7 +375,7 @@ def _warn_of_cluster(found: _Solved, kernel: Kernel) -> None:
             "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
             f"{last.cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -20,6 +20,7 @@ from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import gather, gram_product, read_rows, score_rows
@@ -28,7 +29,7 @@ from bigkpca.sources import ArrayRows, Rows
 from bigkpca.spec import FitSpec
 
 _MOST_PRODUCTS = 20
-_MEASURED_ROWS, _SAFETY = 256, 4
+_MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
 
 
 def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -47,16 +48,19 @@ def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progres
     solution, found = _eigenpairs(product, scores, diagonal, columns.dtype, spec, progress)
     features = KernelRows(columns.kernel, columns.offset, X, scale=columns.scale)
     provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
-    error = _error_of_kernels(rows, columns, spec, engine, progress)
+    error = _error_of_kernels(rows, columns, farthest(X, _FAR_ROWS), spec, engine, progress)
     certified = _certified(solution, found, error, start.certificate, columns.kernel.positive)
     return Model(features, solution, None, certified, provenance)
 
 
-def _error_of_kernels(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine, progress: Progress) -> float:
-    """The norm of the error of K that block work computes: measured against float64 on a square of few rows, of whose
-    norm all of K is taken to have its share, and at least what errors of 4 eps of the largest entry would make."""
+def _error_of_kernels(
+    rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine, progress: Progress
+) -> float:
+    """The norm of the error of K that block work computes: measured against float64 on a square of few rows, those
+    numbered `far` and random ones, of whose norm all of K is taken to have its share, and at least what errors of 8 eps
+    of the largest entry would make."""
     n = rows.shape[0]
-    few = np.sort(random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
+    few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
     X = read_rows(rows, few, engine, progress)
     single = replace(columns, block_dtype=np.dtype(np.float32))
     double = replace(columns, block_dtype=np.dtype(np.float64))
@@ -65,11 +69,14 @@ def _error_of_kernels(rows: Rows, columns: Columns, spec: FitSpec, engine: Engin
         K = columns.kernel(Y, Y)
         Z = single.shifted(X)
         E = columns.kernel(Z, Z).astype(np.float64) - K
-    eps, single_eps = (float(np.finfo(dtype).eps) for dtype in (columns.dtype, np.float32))
+    eps = float(np.finfo(columns.dtype).eps)
     least = 8 * n * eps * float(np.abs(K).max())  # of sums of n products as well
     if not np.isfinite(E).all():
         return least
-    return max(_SAFETY * eps / single_eps * float(np.linalg.norm(E, 2)) * n / len(X), least)
+    smaller = 1.0
+    if columns.dtype == np.float64:
+        smaller = smaller_in_double(columns.kernel, Y, float(np.abs(E).max()))
+    return max(_SAFETY * smaller * float(np.linalg.norm(E, 2)) * n / len(X), least)
 
 
 def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:

@@ -7,7 +7,9 @@ the address of a cluster becomes that of a real one. Nothing is left out, so a p
 
 from __future__ import annotations
 
+import doctest
 import gzip
+import inspect
 import re
 import shlex
 from collections.abc import Callable
@@ -18,6 +20,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.cli import main
 from bigkpca.ingest import ingest
@@ -144,10 +147,12 @@ def test_readme_lists_every_page() -> None:
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
 
 
-def test_the_example_of_the_estimator_prints_what_it_shows() -> None:
-    example = re.findall(r">>> (.*)\n", KernelPCA.__doc__ or "")
-    shown = re.search(r"trust\n *(\(array.*)\n", KernelPCA.__doc__ or "")
-    names: dict[str, Any] = {"np": np, "KernelPCA": KernelPCA}
-    exec("\n".join(example[:-1]), names)
-    assert shown is not None
-    assert repr(eval(example[-1], names)) == shown[1]
+@pytest.mark.parametrize("documented", [KernelPCA, bigkpca.fit], ids=["KernelPCA", "fit"])
+def test_the_example_prints_what_it_shows(documented: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(documented) or "", {"np": np, "KernelPCA": KernelPCA, "bigkpca": bigkpca}, "example", None, None
+    )
+    assert len(example.examples) > 3
+    found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example)
+    assert found.failed == 0

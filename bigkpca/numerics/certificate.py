@@ -133,7 +133,8 @@ def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
 class Evidence:
     """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic, and what was kept
     of a span for it; the strata of rows that landmarks were not made from; an estimate of what is missed where there is
-    no bound, and the sample that it is from; and whether the landmarks stand for all rows, as uniform ones do."""
+    no bound, and the sample that it is from; whether the landmarks stand for all rows, as uniform ones do; and how far
+    rounding may have moved tr(E), and an eigenvalue, before more rows were added, with the share of those in all."""
 
     rounding: Rounding | None = None
     kept: Significant | None = None
@@ -141,6 +142,19 @@ class Evidence:
     missed: float | None = None
     sample: Array | None = None
     uniform: bool = False
+    before: tuple[float, float, float] = (0.0, 0.0, 1.0)
+
+    def trace_rounding(self) -> float:
+        """How far tr(E) may be off."""
+        earlier, _, share = self.before
+        now = self.kept.trace_rounding if self.kept else 0.0
+        return max(now, earlier + share * now)
+
+    def rounding_of(self, moments: Moments, solution: Solution, center: bool) -> Array:
+        """How far eigenvalues may be off, (r,)."""
+        _, earlier, share = self.before
+        now = self.rounding.of_eigenvalues(moments, solution, center) if self.rounding else np.zeros(1)
+        return np.maximum(now, earlier + share * now)
 
 
 def of_landmarks(
@@ -174,13 +188,11 @@ def of_landmarks(
         stability = None if stability is None else np.minimum(stability, agreement)
     if not features.kernel.positive or span.indefinite:
         return _estimated(stability, solution, moments, _with_excess(evidence, span, bound), center, apart)
-    rounding, left, total = evidence.rounding, span.trace_error, bound.total_variance
+    left, total = span.trace_error, bound.total_variance
     slack = np.full(len(bound.eigenvalues), _ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
-    coarse = _ALGEBRA * moments.trace
-    dropped = np.empty(0)
-    if rounding and evidence.kept:
-        slack += rounding.of_eigenvalues(moments, bound, center)
-        coarse, dropped = coarse + evidence.kept.trace_rounding, evidence.kept.dropped
+    slack += evidence.rounding_of(moments, bound, center)
+    coarse = _ALGEBRA * moments.trace + evidence.trace_rounding()
+    if evidence.rounding:
         _check_trace_error(left, coarse, moments.trace)
     trace, error = max(left, 0.0), max(left, 0.0) + coarse
     # A method may report more components than Nyström has: of those, zero is the lower bound.
@@ -188,7 +200,7 @@ def of_landmarks(
     nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
     low, high = np.maximum(nystroem - slack, 0), _upper(nystroem + slack, error)
     explained = max(total - error, float(low.sum()))
-    likely = None
+    likely, dropped = None, evidence.kept.dropped if evidence.kept else ()
     if evidence.strata:
         likely = min(spectral.spectral_error(evidence.strata, moments.largest, len(span.signs), dropped), error)
     shares = _upper_shares(nystroem + slack, error, explained)
@@ -224,12 +236,12 @@ def _estimated(
     apart: Array | float = 0.0,
 ) -> Certificate:
     """Where E has either sign: nothing proven, and `missed` an estimate."""
-    rounding, missed, values = evidence.rounding, evidence.missed, solution.eigenvalues
+    missed, values = evidence.missed, solution.eigenvalues
     return Certificate(
         stability=stability,
         missed=None if missed is None else missed / values + apart,
         sample=evidence.sample,
-        rounding=None if rounding is None else rounding.of_eigenvalues(moments, solution, center) / values,
+        rounding=evidence.rounding_of(moments, solution, center) / values if evidence.rounding else None,
     )
 
 

@@ -12,11 +12,13 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.solvers import Solution, Span
 
 MEASURED_ROWS = 512
 _LANDMARKS = 128  # measured as well, at most
+_ALIKE = 16  # eps, of a sum in the dtype of block work
 _NOISE = 0.5  # of what a direction of W holds, at most, may be rounding
 _SAFETY = 16  # times what was measured: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
@@ -43,7 +45,7 @@ class Rounding:
 
     scatter, second (D, D): of the scatter, and of the second moments about zero. value: the largest error of a kernel
     value in float64, from which W is made. precision: of block work. rows: how many were measured. squares (D,): mean
-    squares of their features.
+    squares of their features. trace: the largest error of k(x, x), as a share of it.
     """
 
     scatter: Array
@@ -52,6 +54,7 @@ class Rounding:
     precision: float
     rows: int
     squares: Array
+    trace: float
 
     def of_eigenvalues(self, moments: Moments, solution: Solution, center: bool) -> Array:
         """How far the eigenvalues of `solution` may be off, (r,).
@@ -61,14 +64,15 @@ class Rounding:
         A = solution.components
         moved = moments.count * np.linalg.norm(A.T @ (self.scatter if center else self.second) @ A, axis=1)
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
-        # Each term, and their sum, off by 2 eps of itself.
-        least = 2 * self.precision * np.maximum((A**2).T @ _squares(moments), np.abs(sizes))
+        # Each term off by 2 eps of itself. Their sum by 16: equal rows make equal errors, which add up.
+        least = self.precision * np.maximum(2 * (A**2).T @ _squares(moments), _ALIKE * np.abs(sizes))
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
 
-    def significant(self, span: Span) -> Significant:
+    def significant(self, span: Span, most: int | None = None) -> Significant:
         """The leading directions of W, up to the first whose eigenvalue, or whose share of the sums, may be mostly
-        rounding: a rank tolerance raised to the arithmetic."""
+        rounding: a rank tolerance raised to the arithmetic. At most so many: those of the rows fitted before, whose
+        rounding is measured no more."""
         P, count, of_W = span.P, span.moments.count, self._of_W(span.P) * np.abs(span.squares)
         moved = count * np.einsum("ij,ij->j", P, self.second @ P)
         least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of what comes after the pass
@@ -77,11 +81,17 @@ class Rounding:
         noise = _SAFETY * (np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W)
         order = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")  # |L| descending
         noisy = np.flatnonzero((noise > _NOISE * span.squares)[order])
-        kept = np.sort(order[: noisy[0]] if len(noisy) else order)
+        kept = np.sort(order[:most][: noisy[0]] if len(noisy) else order[:most])
         if not (span.signs[kept] > 0).any():  # none would be left
             kept = np.arange(len(order))
         others = 2 * self.precision * (P**2).T @ self._beyond(span.moments)
-        off = abs(float(moved[kept].sum())) + float(np.linalg.norm(moved[kept])) + float(np.linalg.norm(others[kept]))
+        others += _ALIKE * self.precision * np.abs(span.squares)
+        off = (
+            self.trace * abs(span.moments.trace)
+            + abs(float(moved[kept].sum()))
+            + float(np.linalg.norm(moved[kept]))
+            + float(np.linalg.norm(others[kept]))
+        )
         trace_rounding = _SAFETY * (off + float(of_W[kept].sum()))
         if len(kept) == len(order):
             return Significant(span, trace_rounding, np.empty(0))
@@ -110,12 +120,12 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
     """The rounding of a pass with these features and this shift (D,), from rows X (q, d) in the units of the data, and
     from some made up near landmarks, where kernels are large.
 
-    float32 is compared with float64. What float64 leaves is taken to be smaller by the ratio of their precisions, or of
-    the errors that both make where they are known, see `_smaller`.
+    float32 is compared with float64. What float64 leaves is smaller by `smaller_in_double`.
     """
     if isinstance(features, KernelRows):
-        near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
-        X = np.concatenate([X, near])
+        with np.errstate(over="ignore"):
+            near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
+        X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
     rounded, exact = _in_both(features, X)
     ratio = _smaller(features, rounded, exact)
     value = _value(rounded, exact, ratio)
@@ -129,7 +139,23 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
         size = np.sqrt(np.diag(second) / len(X))
         errors = scatter = _LOST * np.outer(size, size)
     smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
-    return Rounding(smaller * scatter, smaller * errors, value, precision, len(X), np.diag(second) / len(X))
+    squares, trace = np.diag(second) / len(X), smaller * _of_diagonal(features, X)
+    return Rounding(smaller * scatter, smaller * errors, value, precision, len(X), squares, trace)
+
+
+def _of_diagonal(features: FeatureMap, X: Array) -> float:
+    """The largest error of k(x, x) in float32, as a share of it."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        maps = (features.in_precision(np.dtype(dtype)) for dtype in (np.float32, np.float64))
+        rounded, exact = (each.kernel.diagonal(each.shifted(X)).astype(np.float64) for each in maps)
+        off = np.abs(rounded - exact) / np.abs(exact)
+    return float(np.max(off, initial=0.0, where=np.isfinite(off)))
+
+
+def farthest(Z: Array, count: int) -> Array:
+    """Numbers of the rows of Z (m, d), as they are compared with landmarks, whose kernels rounding moves the most."""
+    with np.errstate(over="ignore"):
+        return np.argsort(-squared_norms(Z), kind="stable")[:count]
 
 
 def error_of_values(features: KernelRows, X: Array) -> float:
@@ -156,16 +182,20 @@ def _off(rounded: Array, exact: Array) -> float:
     return off if np.isfinite(off) else _LOST * float(np.abs(exact).max())
 
 
-def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
-    """What an error in float64 is to one in float32: their precisions, or, where that is larger, the errors at pairs of
-    equal rows, where k(x, x) is known. A kernel with a kink there, as of |x - y|, has the root of the precision."""
-    ratio, off = _DOUBLE / _SINGLE, _off(rounded, exact)
-    if not isinstance(features, KernelRows) or not off:
-        return ratio
-    S = _some(features).astype(np.float64)
+def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
+    """What an error in float64 is to the largest in float32, `off`: the ratio of their precisions, or, where it is
+    larger, that of the error at pairs of equal rows Z (q, d), where k(x, x) is known. A kernel with a kink there, as
+    one of |x - y|, has errors of the root of the precision."""
+    ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        same = float(np.abs(np.diag(features.kernel(S, S)) - features.kernel.diagonal(S)).max())
-    return max(ratio, min(same / off, 1.0)) if np.isfinite(same) else ratio
+        same = float(np.abs(np.diag(kernel(rows, rows)) - kernel.diagonal(rows)).max())
+    return max(ratio, min(same / off, 1.0)) if off and np.isfinite(same) else ratio
+
+
+def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
+    if not isinstance(features, KernelRows):
+        return _DOUBLE / _SINGLE
+    return smaller_in_double(features.kernel, _some(features), _off(rounded, exact))
 
 
 def _near_landmarks(features: KernelRows) -> Array:

@@ -16,8 +16,8 @@ from scipy.special import rel_entr
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
-from bigkpca.numerics.kernels.base import squared_norms
 from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.solvers import Span
 
@@ -139,9 +139,9 @@ def _off(
 
 def _some(features: KernelRows, X: Array) -> Array:
     """The farthest rows, whose kernels are off the most, and the first."""
-    farthest = np.argsort(-squared_norms(features.shifted(X)), kind="stable")[: _CALIBRATING_ROWS // 2]
-    others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), farthest)[: _CALIBRATING_ROWS // 2]
-    return X[np.concatenate([farthest, others])]
+    far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
+    others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
+    return X[np.concatenate([far, others])]
 
 
 def _directions(m: int, rng: np.random.Generator) -> Array:
@@ -222,13 +222,15 @@ def _residual(features: KernelRows, span: Span, X: Array, in_order: Map = map) -
             for first in range(0, stop, _TILE_ROWS):
                 piece = slice(first, min(first + _TILE_ROWS, stop))
                 evaluate(rows[piece], K[piece])
-        own = np.arange(stop - start)
-        K[start + own, own] = diagonal[start:stop]
+            own = np.arange(stop - start)
+            K[start + own, own] = diagonal[start:stop]
         return K
 
     C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
     longest_first = range(0, len(X), _TILE_ROWS)[::-1]
-    return _Residual(list(in_order(tile, longest_first))[::-1], C, span.P.astype(C.dtype), diagonal.astype(np.float64))
+    with _quiet():
+        P = span.P.astype(C.dtype)
+    return _Residual(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
 
 
 def _quiet() -> np.errstate:

@@ -213,7 +213,8 @@ class Matern(_Stationary):
 
     def _bessel(self, s: Array) -> None:
         # In logarithms, since s^nu underflows where K_nu overflows; where even its logarithm does, s is as good as 0.
-        exact, nu = s.astype(np.float64), self.nu
+        # For s above 1e9 or so no library has K_nu, where the kernel is zero in any precision.
+        exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             logarithm = (1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(exact) + np.log(kve(nu, exact)) - exact
         s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
