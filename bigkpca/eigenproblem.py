@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.choose import KRYLOV, Choice, random_stream
+from bigkpca.choose import KRYLOV, PROBES, Choice, random_stream
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import certificate, rounding, solvers, spectral
 from bigkpca.numerics.certificate import Certificate, Evidence
@@ -24,6 +24,7 @@ from bigkpca.spec import FitSpec
 
 Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
 
+_FAR_ROWS = 64  # of an exact fit, by which rounding is measured
 _MOST_AUTOMATIC = 50  # components among which a gap is looked for
 
 
@@ -120,6 +121,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
     value = rounding.error_of_values(features, few)
     value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
+    value += _error_of_far_rows(features)
     largest = float(np.abs(kernel.diagonal(features.landmarks)).max())
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
@@ -128,6 +130,17 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
         return solution, certificate.of_gram(solution, largest, value, precision, positive=kernel.positive)
 
     return chosen_components(spec, with_components)
+
+
+def _error_of_far_rows(features: KernelRows) -> float:
+    """The largest error of a kernel value among the farthest rows, which few others tell of: as they are stored, and
+    each value moved by the rounding that it may have had."""
+    Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
+    ways = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
+    moved = Z * (1 + float(np.finfo(features.dtype).eps) * ways)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(features.kernel.gram(Z) - features.kernel.gram(moved))
+    return float(np.max(off, initial=0.0, where=np.isfinite(off)))
 
 
 def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:

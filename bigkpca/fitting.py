@@ -41,7 +41,6 @@ from bigkpca.sources import Rows, anonymous
 from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
-_FAR_ROWS = 64  # of an exact fit, by which rounding is measured
 _MOSTLY_UNEXPLAINED = 0.5
 _COARSE, _TOO_COARSE = 0.01, 0.05  # shares that rounding may move: beyond, float64; beyond, a warning
 
@@ -190,7 +189,7 @@ class _Solved:
 
 
 def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> _Solved:
-    features, moments, few = chosen.features, None, chosen.few
+    features, moments = chosen.features, None
     choices: tuple[Choice, ...] = ()
     if not spec.exact and spec.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
@@ -199,11 +198,9 @@ def _solved(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress:
         if spec.exact:
             assert isinstance(features, KernelRows)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
-            far = np.sort(rounding.farthest(features.landmarks, _FAR_ROWS))
-            few = np.concatenate([few, read_rows(rows, far, engine, progress)])
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
-        checks = Checks(few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         with engine.small_work() as in_order:
             solution, certified, choices = solve(moments, features, spec, checks, in_order)
     if chosen.kernel_error:

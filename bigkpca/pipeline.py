@@ -61,7 +61,7 @@ def fit(
     options are the fields of FitSpec: components, kernel, sigma, method, size, seed, ... The same call on a
     finished `out` does nothing. With `tol`, `memory` and `time_budget` ("10 min", or seconds) end the growth of the
     size; the model records the size reached, and that size gives the same bits. Passes over the data: the bounded
-    sample and one more, and that pass again in float64 where the rounding of float32 would count.
+    sample and one more, and both again in float64 where the rounding of float32 would count.
     Raises SpecError, DataError, MemoryLimitError, LockedError, CorruptionError.
 
     Rows that share a sentinel are far from all others, and told from each other all the same:
@@ -72,8 +72,10 @@ def fit(
     >>> model = bigkpca.fit(X, "model.zarr", components=2, size=300)
     >>> model.solution.eigenvalues.round(0), model.certificate.trust
     (array([199., 195.]), ('solid', 'solid'))
-    >>> model.provenance["choices"][-1]["option"], model.provenance["choices"][-1]["value"]
-    ('dtype', 'float64')
+    >>> [choice["option"] for choice in model.provenance["choices"]]
+    ['sigma', 'landmarks', 'directions']
+
+    Here 117 of the 295 directions that the landmarks span are left out, which may be mostly rounding in float32.
     """
     spec = FitSpec.checked(**options)
     deadline = None if time_budget is None else monotonic() + parse_seconds(time_budget)

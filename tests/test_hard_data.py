@@ -226,7 +226,7 @@ def test_added_rows_from_elsewhere_are_not_trusted():
     values, _ = spectrum(gaussian_gram(X, 2.0))
     found = kpca.certificate_
     assert "solid" not in found.trust
-    assert found.strata.shape == (2, 4)
+    assert found.strata.shape == (2, 5)
     assert (values[:5] <= found.eigenvalue_likely_upper).all()
     assert found.spectral_error_likely > values[0] / 2
 

@@ -477,3 +477,10 @@ def test_names_and_fields_are_what_a_file_holds():
     assert kernels.kernel_class("Rational-Quadratic") is RationalQuadratic
     with pytest.raises(SpecError, match="unknown kernel 'mattern': did you mean 'matern'"):
         kernels.kernel_class("mattern")
+
+
+@pytest.mark.parametrize("nu", [0.3, 0.8, 1.0, 3.7])
+def test_matern_kernels_of_far_rows_are_zero(nu):
+    X = np.array([[0.0], [1e3], [1e9], [1e18], [1e100]])
+    K = Matern(1.0, nu)(X, X)
+    assert_array_equal(K, np.eye(5))

@@ -198,14 +198,16 @@ def of_landmarks(
     # A method may report more components than Nyström has: of those, zero is the lower bound.
     missing = r - len(bound.eigenvalues)
     nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
-    low, high = np.maximum(nystroem - slack, 0), _upper(nystroem + slack, error)
+    # Ordered again: one that rounding moved far may stand before others that it did not move.
+    most = np.sort(nystroem + slack)[::-1]
+    low, high = np.sort(np.maximum(nystroem - slack, 0))[::-1], _upper(most, error)
     explained = max(total - error, float(low.sum()))
     likely, dropped = None, evidence.kept.dropped if evidence.kept else ()
     if evidence.strata:
         likely = min(spectral.spectral_error(evidence.strata, moments.largest, len(span.signs), dropped), error)
-    shares = _upper_shares(nystroem + slack, error, explained)
+    shares = _upper_shares(most, error, explained)
     # lambda_j = Lam_j + e and T >= explained + e for some e that is at most the likely error.
-    nearer = None if likely is None else np.minimum((nystroem + slack + likely) / (explained + likely), shares)
+    nearer = None if likely is None else np.minimum((most + likely) / (explained + likely), shares)
     return Certificate(
         trace_error=trace,
         relative_trace_error=error / (explained + error) if explained + error > 0 else None,
@@ -218,7 +220,7 @@ def of_landmarks(
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
         leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if evidence.uniform else None,
         spectral_error_likely=likely,
-        eigenvalue_likely_upper=None if likely is None else np.minimum(nystroem + slack + likely, high),
+        eigenvalue_likely_upper=None if likely is None else np.minimum(most + likely, high),
         explained_variance_ratio_likely_upper=nearer,
         confidence=None if likely is None else spectral.CONFIDENCE,
         missed=(error if likely is None else likely) / solution.eigenvalues + apart,
@@ -256,7 +258,8 @@ def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence
 
 
 def _residuals(span: Span, solution: Solution, center: bool) -> Array:
-    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C':
+    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C', the largest of
+    those whose eigenvalue may be the same:
 
     for u = C a and c = W⁺ C'u = W⁺ M a, |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a; M the scatter."""
     second, _ = solvers.about_the_mean(span.moments, center)
@@ -266,7 +269,11 @@ def _residuals(span: Span, solution: Solution, center: bool) -> Array:
     lengths = np.einsum("ij,ij->j", A, MA)
     left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
     found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
-    return np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
+    found = np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
+    # Where others may lie at the same eigenvalue it is not known which comes first.
+    off = np.minimum(found, 1) * values
+    near = np.abs(values[:, None] - values) <= off[:, None] + off
+    return np.where(near, found, 0).max(axis=1)
 
 
 def _agreement(moments: Moments, nystroem: Solution, solution: Solution, center: bool) -> Array:
