@@ -30,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = fit_rows(rows, spec, engine, Silent())
         chosen = choose(rows, spec, Room(given.size), engine, Silent())
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+        few = replace(checks, unseen=chosen.unseen[:0])
 
         def solved(checks=checks, model=model, spec=spec, engine=engine) -> None:
             with engine.small_work() as in_order:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             given.repeats,
             fit=lambda spec=spec, engine=engine: seconds_of(lambda: fit_rows(rows, spec, engine, Silent())),
             solved=lambda call=solved: seconds_of(call),
-            proven=lambda call=solved, few=replace(checks, unseen=checks.unseen[:0]): seconds_of(lambda: call(few)),
+            proven=lambda call=solved, few=few: seconds_of(lambda: call(few)),
             alone=lambda call=solved_alone: seconds_of(call),
         )
         parts = [
