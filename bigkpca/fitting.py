@@ -303,8 +303,11 @@ def _checks_of_more(model: Model, rows: Rows, spec: FitSpec, engine: Engine, pro
 def _rounding_of(model: Model) -> tuple[float, float]:
     """How far rounding may have moved tr(E), and an eigenvalue, of a model."""
     certified, solution = model.certificate, model.solution
-    error, trace_error = certified.relative_trace_error, certified.trace_error
-    of_trace = 0.0 if error is None or trace_error is None else error * solution.total_variance - trace_error
+    share, trace_error, low = certified.relative_trace_error, certified.trace_error, certified.eigenvalue_lower
+    of_trace = 0.0
+    if share is not None and trace_error is not None and low is not None:
+        # The share is of the larger of these two totals.
+        of_trace = share * max(solution.total_variance, float(low.sum()) / max(1 - share, 1e-12)) - trace_error
     of_values = 0.0 if certified.rounding is None else float(np.max(certified.rounding * solution.eigenvalues))
     return max(of_trace, 0.0), of_values
 

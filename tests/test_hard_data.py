@@ -327,6 +327,11 @@ def test_the_bound_is_the_solution_of_its_equation():
     part = spectral.Stratum(1000, 100, 2.5, 5)
     assert spectral.spectral_error([whole, part], 1.0) > 2.5 + spectral.spectral_error([part], 1.0)
     assert spectral.spectral_error([spectral.Stratum(1000, 10, 50.0, 5)], 1.0) == 1000
+    for q in (0.9, 1 - 1e-6, 1 - 1e-12, 1.0, 1.1):
+        assert 950 < spectral.spectral_error([spectral.Stratum(1000, 100, q * 100, 5)], 1.0) <= 1000
+    many = [spectral.Stratum(50, 50, 3.0, 5)] * 600 + [spectral.Stratum(5000, 4096, 3.0, 5)]
+    assert spectral.spectral_error(many, 1.0) == 35_000
+    assert spectral.spectral_error(many[:400], 1.0) == 1200
     # Directions of W that the stratum was drawn with, and that rounding has taken since.
     assert spectral.spectral_error([whole], 1.0, 3, np.array([0.5, 0.25, 9.0])) == 3.25
     assert spectral.spectral_error([whole], 1.0, 5, np.array([9.0])) == 2.5

@@ -479,8 +479,10 @@ def test_names_and_fields_are_what_a_file_holds():
         kernels.kernel_class("mattern")
 
 
-@pytest.mark.parametrize("nu", [0.3, 0.8, 1.0, 3.7])
-def test_matern_kernels_of_far_rows_are_zero(nu):
-    X = np.array([[0.0], [1e3], [1e9], [1e18], [1e100]])
+@pytest.mark.parametrize("nu", [0.3, 0.5, 0.8, 1.0, 1.5, 2.5, 3.7])
+@pytest.mark.parametrize("far", [np.float32(3e19), np.float64(1e160)])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_matern_kernels_of_far_rows_are_zero(nu, far):
+    X = np.array([[0.0], [1e3], [1e9], [1e18], [far]], far.dtype)
     K = Matern(1.0, nu)(X, X)
     assert_array_equal(K, np.eye(5))

@@ -1,8 +1,9 @@
 """What a fit can say about its error without a further pass over the data, and how sure it is.
 
-Proven, whatever the rows: the trace error and the bounds of a positive semidefinite kernel, widened by the rounding of
-the arithmetic that was used. With 95 % confidence: what the landmarks may have missed, from rows that they were not
-made from. Estimated: the learning curve, the stability, the leave-one-out residual. What a method cannot say is None.
+Proven, whatever the rows, but for rounding, which is measured: the trace error and the bounds of a positive
+semidefinite kernel, widened by the rounding of the arithmetic that was used. With 95 % confidence: what the landmarks
+may have missed, from rows that they were not made from. Estimated: the learning curve, the stability, the leave-one-out
+residual. What a method cannot say is None.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Certificate:
     explained_variance_ratio_lower, explained_variance_ratio_upper (r,): proven bounds of lambda_j / T.
     spectral_error_likely: at least the largest eigenvalue of E, with the probability `confidence`; then, for all j at
         once, lambda_j <= eigenvalue_likely_upper (r,) and lambda_j / T <= explained_variance_ratio_likely_upper (r,).
-    strata (k, 4): what the sampled rows behind it say, see `spectral.Stratum`.
+    strata (k, 5): what the sampled rows behind it say, see `spectral.Stratum`.
 
     Of most methods:
     missed (r,): what may be missing, an eigenvalue, as a share of eigenvalue j: spectral_error_likely, or an estimate
@@ -131,10 +132,13 @@ def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made from besides the sums of the pass: the rounding of its arithmetic, and what was kept
-    of a span for it; the strata of rows that landmarks were not made from; an estimate of what is missed where there is
-    no bound, and the sample that it is from; whether the landmarks stand for all rows, as uniform ones do; and how far
-    rounding may have moved tr(E), and an eigenvalue, before more rows were added, with the share of those in all."""
+    """What a certificate is made from besides the sums of the pass.
+
+    rounding: that of its arithmetic. kept: which directions of W stand out from it. strata: rows that landmarks were
+    not made from. missed: an estimate where there is no such bound, and sample, the rows that it is from. uniform:
+    whether the landmarks stand for all rows. before: how far rounding may have moved tr(E), and an eigenvalue, before
+    more rows were added, and the share of those in all.
+    """
 
     rounding: Rounding | None = None
     kept: Significant | None = None
@@ -189,6 +193,9 @@ def of_landmarks(
     if not features.kernel.positive or span.indefinite:
         return _estimated(stability, solution, moments, _with_excess(evidence, span, bound), center, apart)
     left, total = span.trace_error, bound.total_variance
+    if evidence.kept and len(evidence.kept.dropped):  # models of parts are to be like the whole
+        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
+        tolerance = max(tolerance, float(L.min() / L.max()))
     slack = np.full(len(bound.eigenvalues), _ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
     slack += evidence.rounding_of(moments, bound, center)
     coarse = _ALGEBRA * moments.trace + evidence.trace_rounding()

@@ -35,8 +35,8 @@ class Solution:
 
     @property
     def explained_variance_ratio(self) -> Array:
-        """eigenvalues / total_variance, (r,): never too large for Nyström with a positive semidefinite kernel, whose
-        eigenvalues are lower bounds and whose total is an upper one; an estimate otherwise."""
+        """eigenvalues / total_variance, (r,): but for rounding never too large for Nyström with a positive semidefinite
+        kernel, whose eigenvalues are lower bounds and whose total is an upper one; an estimate otherwise."""
         return self.eigenvalues / self.total_variance
 
 

@@ -60,24 +60,27 @@ def spectral_error(
     kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of
     squares, e_i e_i' over all rows, of which each has at most R in any direction; the Chernoff bound, which sampling
     without replacement keeps (Hoeffding 1963), limits the mean over all rows by the one over m in the direction that
-    matters. A stratum that was taken whole needs no bound. E has so many `directions` of W now; what all rows have at
-    most in those that were `dropped` since a stratum was drawn is added.
+    matters. A stratum that was taken whole needs no bound. E has so many `directions` of W now. Those that were
+    `dropped` after a stratum was drawn make it larger: at most by the squares of all rows in them.
     """
-    allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / len(strata)
+    parts = sum(s.sampled < s.count for s in strata)
+    allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / max(parts, 1)
+    if allowed <= 0:  # of so many strata no sample is sure enough
+        return largest * sum(s.count for s in strata)
     found = sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
     return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
 
 
 def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
     q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
-    if not q < 1:
-        return largest
 
     def excess(p: float) -> float:
         return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p)) - limit
 
-    least = max(q, 1e-300)
-    return largest * float(brentq(excess, least, 1 - 1e-15, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
+    least, most = max(q, 1e-300), 1 - 1e-15
+    if not least < most or excess(most) <= 0:
+        return largest
+    return largest * float(brentq(excess, least, most, xtol=1e-12, rtol=1e-9)) * (1 + 1e-6)
 
 
 def stratum(
@@ -122,10 +125,8 @@ def _off(
     norm of E of the first."""
     parts = [_some(features, X) for X in samples]
     Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
-    exact, found = (
-        _residual(each, span, np.concatenate(parts), in_order).times(Q)
-        for each in (features.in_precision(np.dtype(np.float64)), features)
-    )
+    maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)
+    exact, found = in_order(lambda i: _residual(maps[i], span, rows).times(Q), range(2))
     off, start = np.full(len(parts), np.inf), 0
     for i, part in enumerate(parts):
         own = np.s_[start : start + len(part)]
@@ -133,8 +134,8 @@ def _off(
         if np.isfinite(difference).all():
             off[i] = _SAFETY * float(np.linalg.norm(difference, 2)) / len(part)
         start += len(part)
-    first = np.s_[: len(parts[0])]
-    return off, float(np.linalg.norm(exact[first, first], 2))
+    of_first = exact[: len(parts[0]), : len(parts[0])]
+    return off, float(np.linalg.norm(of_first, 2)) if np.isfinite(of_first).all() else 0.0
 
 
 def _some(features: KernelRows, X: Array) -> Array:
@@ -238,8 +239,9 @@ def _quiet() -> np.errstate:
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
-    """(n / q) |H (K - K^) H|_2 over rows X (q, d), in the units of the data, drawn from n = `count`: what may be missed
-    where K - K^ has either sign. `span` is that of landmarks, None for random features."""
+    """(n / q) |H (K - K^) H|_2 over rows X (q, d), in the units of the data, drawn from n = `count`, times 1 + 2 / √q
+    where q < n: what may be missed where K - K^ has either sign. `span` is that of landmarks, None for random features.
+    """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)

@@ -225,18 +225,23 @@ class Matern(_Stationary):
         return draws.normals() * (np.sqrt(2 * self.nu / chi_squared) / self.sigma)[:, None]
 
 
+_ZERO = 1e4  # lengths at which exp(-s) is zero, and powers of s are not infinite
+
+
 def _matern_12(s: Array) -> None:
     np.negative(s, out=s)
     np.exp(s, out=s)
 
 
 def _matern_32(s: Array) -> None:
+    np.minimum(s, _ZERO, out=s)
     factor = 1 + s
     _matern_12(s)
     s *= factor
 
 
 def _matern_52(s: Array) -> None:
+    np.minimum(s, _ZERO, out=s)
     factor = 1 + s + s**2 / 3
     _matern_12(s)
     s *= factor
