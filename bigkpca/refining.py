@@ -30,6 +30,7 @@ from bigkpca.spec import FitSpec
 
 _MOST_PRODUCTS = 20
 _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
+_OF_SUMS = 32  # eps
 
 
 def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
@@ -57,8 +58,8 @@ def _error_of_kernels(
     rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> float:
     """The norm of the error of K that block work computes: measured against float64 on a square of few rows, those
-    numbered `far` and random ones, of whose norm all of K is taken to have its share, and at least what errors of 8 eps
-    of the largest entry would make."""
+    numbered `far` and random ones, of whose norm all of K is taken to have its share, and at least 32 eps of K itself,
+    which sums over equal rows may be off."""
     n = rows.shape[0]
     few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
     X = read_rows(rows, few, engine, progress)
@@ -70,13 +71,13 @@ def _error_of_kernels(
         Z = single.shifted(X)
         E = columns.kernel(Z, Z).astype(np.float64) - K
     eps = float(np.finfo(columns.dtype).eps)
-    least = 8 * n * eps * float(np.abs(K).max())  # of sums of n products as well
     if not np.isfinite(E).all():
-        return least
+        return _OF_SUMS * eps * n * float(np.abs(K).max())
     smaller = 1.0
     if columns.dtype == np.float64:
         smaller = smaller_in_double(columns.kernel, Y, float(np.abs(E).max()))
-    return max(_SAFETY * smaller * float(np.linalg.norm(E, 2)) * n / len(X), least)
+    off, size = _SAFETY * smaller * float(np.linalg.norm(E, 2)), float(np.linalg.norm(np.abs(K), 2))
+    return max(off, _OF_SUMS * eps * size) * n / len(X)
 
 
 def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
