@@ -33,8 +33,8 @@ class Checks:
     """Rows that tell how good a fit is: few (q, d) of the sample, by which rounding is measured, with the shift (D,) of
     the pass; unseen (m, d), in random order, drawn from `count` without a look at the landmarks, 0 rows where they
     prove nothing. `before` are strata of rows that were fitted earlier, and `rounded` how far rounding moved tr(E) and
-    an eigenvalue of theirs; an estimate is made from sample (q, d) of all
-    rows where there is no bound, None where those before are not known."""
+    an eigenvalue of theirs. Where there is no bound, an estimate is made from sample (q, d) of all rows, None where
+    those before are not known."""
 
     few: Array
     shift: Array

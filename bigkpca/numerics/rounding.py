@@ -83,7 +83,7 @@ class Rounding:
         noisy = np.flatnonzero((noise > _NOISE * span.squares)[order])
         kept = np.sort(order[:most][: noisy[0]] if len(noisy) else order[:most])
         if not (span.signs[kept] > 0).any():  # none would be left
-            kept = np.arange(len(order))
+            kept = np.sort(order[:most])
         others = 2 * self.precision * (P**2).T @ self._beyond(span.moments)
         others += _ALIKE * self.precision * np.abs(span.squares)
         off = (
