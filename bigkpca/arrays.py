@@ -12,11 +12,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask.base import optimize
-from dask.delayed import delayed
 
+from bigkpca.aligned import aligned
 from bigkpca.blocks import Block, fit_block_rows, split
 from bigkpca.choose import random_stream
-from bigkpca.engine import shared, single_threaded_blas
+from bigkpca.engine import lazy, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import measures, sketch
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
@@ -90,7 +90,7 @@ def scores(model: Model, X: Any) -> da.Array:
     """Scores (n, r), lazy. One pass over X when they are computed. Raises SpecError for rows of the wrong width."""
     rows = open_rows(X)
     check_columns(rows, model)
-    return _blockwise(rows, _scores, (model.components,), model.features.dtype, (model,), model.block_rows)
+    return _blockwise(rows, block_scores, (model.components,), model.features.dtype, (model,), model.block_rows)
 
 
 def preimages(model: Model, Y: Any) -> da.Array:
@@ -113,7 +113,7 @@ def residuals(model: Model, X: Any) -> da.Array:
     rows = open_rows(X)
     check_columns(rows, model)
     model.check_residuals()
-    return _blockwise(rows, _residuals, (), model.features.dtype, (model,), model.block_rows)
+    return _blockwise(rows, block_residuals, (), model.features.dtype, (model,), model.block_rows)
 
 
 def leverage(model: Model, X: Any) -> da.Array:
@@ -145,14 +145,15 @@ def randomized_svd(
     chunks = [_Chunk(chunk) for chunk in tall.to_delayed().ravel()]
     basis: list[Any] = []
     images: list[Any] = []
-    Q = delayed(_start, pure=False)(D, min(D, k + sketch.OVERSAMPLING), seed)
+    Q = lazy(_start, D, min(D, k + sketch.OVERSAMPLING), seed)
     for _ in range(passes):
         basis.append(Q)
-        images.append(_summed([delayed(_product, pure=False)(chunk, Q) for chunk in chunks]))
-        Q = delayed(_next_block, pure=False)(basis, images)
-    s, V = delayed(_ritz, pure=False, nout=2)(basis, images, k)
+        images.append(_summed([lazy(_product, chunk, Q) for chunk in chunks]))
+        Q = lazy(_next_block, images[-1], *basis)
+    pair: Any = lazy(_ritz, k, *basis, *images)
+    s, V = pair[0], pair[1]
     left = [
-        da.from_delayed(delayed(_left, pure=False)(chunk, s, V), (rows, k), dtype=np.float64)
+        da.from_delayed(lazy(_left, chunk, s, V), (rows, k), dtype=np.float64)
         for chunk, rows in zip(chunks, tall.chunks[0], strict=True)
     ]
     return (
@@ -170,43 +171,39 @@ class _Chunk:
         (self._culled,) = optimize(chunk)
 
     def values(self) -> Array:
-        return np.asarray(self._culled.compute(scheduler="synchronous"))
+        return aligned(np.asarray(self._culled.compute(scheduler="synchronous")))
 
 
 def _summed(parts: list[Any]) -> Any:
     """The sum of the parts over a binary tree."""
     while len(parts) > 1:
-        sums = [delayed(np.add, pure=False)(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        sums = [lazy(np.add, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = sums + parts[len(sums) * 2 :]
     return parts[0]
 
 
 def _start(D: int, width: int, seed: int) -> Array:
-    with single_threaded_blas:
-        return sketch.starting_block(D, width, random_stream(seed, _FREQUENCIES))
+    return sketch.starting_block(D, width, random_stream(seed, _FREQUENCIES))
 
 
 def _product(chunk: _Chunk, Q: Array) -> Array:
     Z = chunk.values()
-    with single_threaded_blas:
-        return np.asarray(Z.T @ (Z @ Q), np.float64)
+    return np.asarray(Z.T @ (Z @ Q), np.float64)
 
 
-def _next_block(basis: list[Array], images: list[Array]) -> Array:
-    with single_threaded_blas:
-        return sketch.next_block(np.hstack(basis), images[-1])
+def _next_block(image: Array, *basis: Array) -> Array:
+    return sketch.next_block(np.hstack(basis), image)
 
 
-def _ritz(basis: list[Array], images: list[Array], k: int) -> tuple[Array, Array]:
-    with single_threaded_blas:
-        found = sketch.rayleigh_ritz(np.hstack(basis), np.hstack(images), k)
+def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
+    """From the blocks of the basis, and then their images: k singular values, and the right vectors (D, k)."""
+    half = len(blocks) // 2
+    found = sketch.rayleigh_ritz(np.hstack(blocks[:half]), np.hstack(blocks[half:]), k)
     return np.sqrt(np.maximum(found.values, 0)), found.vectors
 
 
 def _left(chunk: _Chunk, s: Array, V: Array) -> Array:
-    Z = chunk.values()
-    with single_threaded_blas:
-        return np.asarray(Z @ (V / np.where(s > 0, s, 1)))
+    return np.asarray(chunk.values() @ (V / np.where(s > 0, s, 1)))
 
 
 def _view(rows: Rows, features: FeatureMap, P: Array | None, block_rows: int | None = None) -> da.Array:
@@ -223,42 +220,25 @@ def _blockwise(
     given: tuple[Any, ...],
     block_rows: int | None,
 ) -> da.Array:
-    n = rows.shape[0]
-    run, values = delayed(function, pure=False), [shared(value) for value in given]
+    n, values = rows.shape[0], [shared(value) for value in given]
     chunks = [
-        da.from_delayed(run(rows.part(b.start, b.stop), b, *values), (len(b), *width), dtype=dtype)
+        da.from_delayed(lazy(function, rows.part(b.start, b.stop), b, *values), (len(b), *width), dtype=dtype)
         for b in split(n, fit_block_rows(n, rows.grain, block_rows))
     ]
     return da.concatenate(chunks)
 
 
-# Lazy results are computed without our engine, so that BLAS is held to one thread here.
-
-
-def _scores(rows: Rows, block: Block, model: Model) -> Array:
-    with single_threaded_blas:
-        return block_scores(rows, block, model)
-
-
 def _preimages(scores: Rows, block: Block, model: Model) -> Array:
-    with single_threaded_blas:
-        return block_preimages(scores, block, model).rows
+    return block_preimages(scores, block, model).rows
 
 
 def _denoised(rows: Rows, block: Block, model: Model) -> Array:
-    with single_threaded_blas:
-        return block_denoised(rows, block, model).rows
-
-
-def _residuals(rows: Rows, block: Block, model: Model) -> Array:
-    with single_threaded_blas:
-        return block_residuals(rows, block, model)
+    return block_denoised(rows, block, model).rows
 
 
 def _features(rows: Rows, block: Block, features: FeatureMap, P: Array | None) -> Array:
     X_tiles, most_rows = block_tiles(rows, block, features)
-    with single_threaded_blas:
-        if P is None:
-            return np.concatenate([V.copy() for V, _ in features.tiles(X_tiles, most_rows)])
-        factor = P.astype(features.dtype)
-        return np.concatenate([V @ factor for V, _ in features.tiles(X_tiles, most_rows)])
+    if P is None:
+        return np.concatenate([V.copy() for V, _ in features.tiles(X_tiles, most_rows)])
+    factor = P.astype(features.dtype)
+    return np.concatenate([V @ factor for V, _ in features.tiles(X_tiles, most_rows)])

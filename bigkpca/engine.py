@@ -6,13 +6,13 @@ tree that block numbers alone determine.
 
 from __future__ import annotations
 
-import operator
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import dask.config
@@ -25,7 +25,9 @@ from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster, get_worker
 from threadpoolctl import ThreadpoolController
 
+from bigkpca.aligned import all_aligned
 from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.sources import ArrayRows
 
 _TOPIC = "bigkpca-blocks"
 
@@ -121,14 +123,18 @@ class Engine:
     ) -> list[Any]:
         progress.start(title, sum(rows_of.values()))
         try:
-            if self.client is not None:
-                return _on_cluster(self.client, nodes, progress)
-            scheduler = "threads" if self.threads > 1 else "synchronous"
-            counting = Callback(posttask=lambda key, *_: progress.advance(rows_of.get(key, 0)))
-            with counting, single_threaded_blas:
-                return list(compute(*nodes, scheduler=scheduler, num_workers=self.threads))
+            run = self._on_threads if self.client is None else partial(_on_cluster, self.client)
+            return [found.value for found in run(nodes, rows_of, progress)]
         finally:
             progress.finish()
+
+    def _on_threads(
+        self, nodes: Sequence[Delayed], rows_of: Mapping[str, int], progress: Progress
+    ) -> Iterable[Carried]:
+        scheduler = "threads" if self.threads > 1 else "synchronous"
+        counting = Callback(posttask=lambda key, *_: progress.advance(rows_of.get(key, 0)))
+        with counting, single_threaded_blas:
+            return compute(*nodes, scheduler=scheduler, num_workers=self.threads)
 
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
@@ -160,54 +166,77 @@ class Engine:
                 )
 
 
+class Carried:
+    """What goes into a task or comes out of one. Its arrays are aligned wherever it arrives, also in another process.
+
+    Rows are left as they are: they may be many, and align what is read of them. To Dask it is opaque, which would
+    otherwise search each argument for graphs, for milliseconds.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value if isinstance(value, ArrayRows) else all_aligned(value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Carried, (self.value,)  # so that what is unpacked from a message is aligned anew
+
+
 def shared(value: Any) -> Delayed:
     """A value that many tasks take: it stands in the graph once, and reaches each worker once.
 
     Not scattered: scattered data are lost with their worker, a graph's own values are sent again.
     """
-    return delayed(value, traverse=False)
+    return delayed(Carried(value), traverse=False)
+
+
+def lazy(function: Callable[..., Any], *arguments: Any) -> Delayed:
+    """function(*arguments) as a node of a user's own graph, run as a task is: arrays aligned, BLAS on one thread."""
+    return delayed(_called, pure=False)(Carried(function), *map(_opaque, arguments))
 
 
 def _nodes(tasks: Sequence[Task]) -> tuple[list[Delayed], dict[str, int]]:
     """The tasks in Dask's form, and the rows that each of their keys stands for."""
     run = delayed(_run, pure=False)
-    nodes = [run(_Plain(task.function), task.rows, *map(_opaque, task.arguments)) for task in tasks]
+    nodes = [run(Carried(task.function), task.rows, *map(_opaque, task.arguments)) for task in tasks]
     return nodes, {node.key: task.rows for node, task in zip(nodes, tasks, strict=True)}
 
 
-class _Plain:
-    """An argument that holds no graph: Dask would search it for some, which takes milliseconds for each task."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 def _opaque(argument: Any) -> Any:
-    return argument if isinstance(argument, Delayed) else _Plain(argument)
+    return argument if isinstance(argument, Delayed) else Carried(argument)
 
 
-def _run(function: _Plain, rows: int, *arguments: Any) -> Any:
-    given = [argument.value if isinstance(argument, _Plain) else argument for argument in arguments]
+def _called(function: Carried, *arguments: Any) -> Any:
+    # What another task made of a user's own graph, as the chunk of a Dask array, comes as it is.
+    given = [argument if isinstance(argument, Carried) else Carried(argument) for argument in arguments]
     with single_threaded_blas:
-        value = function.value(*given)
+        return function.value(*(argument.value for argument in given))
+
+
+def _run(function: Carried, rows: int, *arguments: Any) -> Carried:
+    found = Carried(_called(function, *arguments))
     try:
         worker = get_worker()
     except ValueError:  # not on a cluster: the local scheduler's callback counts
-        return value
+        return found
     worker.log_event(_TOPIC, rows)
-    return value
+    return found
 
 
-_add = delayed(operator.add, pure=False)
+def _sum(a: Carried, b: Carried) -> Carried:
+    return Carried(a.value + b.value)
 
 
-def _on_cluster(client: Client, nodes: Sequence[Delayed], progress: Progress) -> list[Any]:
+_add = delayed(_sum, pure=False)
+
+
+def _on_cluster(
+    client: Client, nodes: Sequence[Delayed], rows_of: Mapping[str, int], progress: Progress
+) -> Iterable[Carried]:
     client.subscribe_topic(_TOPIC, lambda event: progress.advance(event[1]))
     try:
         # Landmarks and components travel in the graph on purpose, see `shared`: no warning about its size.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
             futures = client.compute(list(nodes), optimize_graph=False)
-        return list(client.gather(futures))
+        return client.gather(futures)
     finally:
         client.unsubscribe_topic(_TOPIC)
 

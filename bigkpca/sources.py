@@ -20,6 +20,7 @@ import zarr
 from dask.delayed import Delayed, delayed
 from zarr.storage import LocalStore
 
+from bigkpca.aligned import aligned
 from bigkpca.blocks import READ_BYTES, power_of_two
 from bigkpca.errors import (
     Array,
@@ -67,7 +68,7 @@ class Rows(Protocol):
         """What a task on rows start..stop needs, numbered as in the whole: all of it for files, or a piece."""
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        """Rows start..stop, or the columns of them from columns.start to columns.stop, in `dtype`.
+        """Rows start..stop, or the columns of them from columns.start to columns.stop, in `dtype`, aligned.
 
         Raises CorruptionError where they cannot be read.
         """
@@ -112,9 +113,12 @@ class ArrayRows:
         return self.values.dtype
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
-        return ArrayRows(self.block(start, stop, columns), start, self.where, first_column=columns.start or 0)
+        return ArrayRows(self._cut(start, stop, columns), start, self.where, first_column=columns.start or 0)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        return aligned(self._cut(start, stop, columns))
+
+    def _cut(self, start: int, stop: int, columns: slice) -> Array:
         found = self.values[start - self.first : stop - self.first]
         if columns == EVERY:
             return found
@@ -154,7 +158,7 @@ class DaskRows:
         return delayed(ArrayRows)(piece, start, self.where, first_column=columns.start or 0)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        return np.asarray(self.values[start:stop, columns].compute())
+        return aligned(np.asarray(self.values[start:stop, columns].compute()))
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by what they compute
@@ -197,7 +201,7 @@ class ZarrRows:
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
             found = self.array[start:stop] if columns == EVERY else self.array[start:stop, columns]  # labels are (n,)
-            return np.asarray(found)
+            return aligned(np.asarray(found))
         except MemoryError:
             raise
         except Exception as error:  # each codec raises its own kind when bytes do not decode
@@ -455,7 +459,7 @@ def take(rows: Rows, numbers: Array) -> Array:
     Raises DataError naming the first row that holds NaN or infinity.
     """
     if isinstance(rows, ArrayRows):
-        found = rows.values[numbers - rows.first]
+        found = aligned(rows.values[numbers - rows.first])
     else:
         # One read for neighbouring chunks that all hold some of the rows, as long as it stays within 4 MB.
         chunks = numbers // rows.grain

@@ -13,6 +13,7 @@ PACKAGE = Path(bigkpca.__file__).parent
 
 LAYERS = [
     "errors",
+    "aligned",
     "numerics",
     "numerics.kernels.base",
     "numerics.kernels.stationary",

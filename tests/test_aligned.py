@@ -1,0 +1,266 @@
+"""Arrays enter tasks, and leave them, as NumPy would allocate them, whatever they were before."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+from bigkpca import arrays
+from bigkpca.aligned import aligned, all_aligned
+from bigkpca.engine import Carried, Engine, Silent, Task, shared
+from bigkpca.fitting import fit_rows
+from bigkpca.numerics.model import Model
+from bigkpca.passes import block_denoised, reconstruct_rows, residual_rows, score_rows
+from bigkpca.sources import ArrayRows, Rows, open_rows, take, tiles
+from bigkpca.spec import FitSpec
+from bigkpca.store_model import model_digest
+
+Array = np.ndarray[Any, Any]
+
+
+def misaligned(X: Array) -> Array:
+    """Equal to X, at the address that distributed was seen to put arrays at: 19 modulo 64."""
+    buffer = np.empty(X.nbytes + 128, np.uint8)
+    start = -buffer.ctypes.data % 64 + 19
+    found = np.frombuffer(buffer, X.dtype, X.size, start).reshape(X.shape)
+    found[...] = X
+    return found
+
+
+def off_by_eight(X: Array) -> Array:
+    """Equal to X, aligned as NumPy sees it, but not to 16 bytes."""
+    buffer = np.empty(X.nbytes + 128, np.uint8)
+    start = -buffer.ctypes.data % 64 + 8
+    found = np.frombuffer(buffer, X.dtype, X.size, start).reshape(X.shape)
+    found[...] = X
+    return found
+
+
+def read_only(X: Array) -> Array:
+    found = X.copy()
+    found.flags.writeable = False
+    return found
+
+
+def every_other(X: Array) -> Array:
+    return np.repeat(X, 2, axis=-1)[..., ::2]
+
+
+ASKEW: dict[str, Callable[[Array], Array]] = {
+    "misaligned": misaligned,
+    "off by eight": off_by_eight,
+    "read-only": read_only,
+    "transposed": np.asfortranarray,
+    "strided": every_other,
+    "misaligned and read-only": lambda X: read_only_view(misaligned(X)),
+}
+every_askew = pytest.mark.parametrize("how", ASKEW)
+
+
+def read_only_view(X: Array) -> Array:
+    X.flags.writeable = False
+    return X
+
+
+def in_order(X: Array) -> bool:
+    return X.flags.c_contiguous and X.flags.aligned and X.ctypes.data % 16 == 0
+
+
+class Pair(NamedTuple):
+    first: Array
+    second: Any
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value as those of the package: frozen, with arrays at some depth, and one that was cached."""
+
+    X: Array
+    others: Any
+
+    def cached(self, X: Array) -> Held:
+        vars(self)["_cached"] = X
+        return self
+
+
+@pytest.mark.parametrize("how", [how for how in ASKEW if how != "read-only"])
+def test_an_askew_array_is_copied_and_equal(how: str) -> None:
+    X = np.random.default_rng(0).normal(size=(7, 5))
+    found = aligned(ASKEW[how](X))
+    assert in_order(found)
+    np.testing.assert_array_equal(found, X)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 4), (2, 3, 4)])
+def test_arrays_that_need_no_copy_stay_themselves(shape: tuple[int, ...]) -> None:
+    X = np.empty(shape)
+    assert aligned(X) is X
+    value = Held(X, {"a": [X, (X,)], "b": "text", "c": None})
+    assert all_aligned(value) is value
+
+
+def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone() -> None:
+    X = np.arange(12.0).reshape(3, 4)
+    bad, marker = misaligned(X), object()
+    value = Held(bad, [Pair(bad, {"k": (bad, marker)}), marker, "text", 3]).cached(bad)
+    found = all_aligned(value)
+    assert found is not value
+    assert isinstance(found.others[0], Pair)
+    inner = found.others[0].second["k"]
+    for each in (found.X, found.others[0].first, inner[0], vars(found)["_cached"]):
+        assert in_order(each)
+        np.testing.assert_array_equal(each, X)
+    assert inner[1] is marker
+    assert found.others[1] is marker
+    assert value.X is bad  # the one that was given is as it was
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_what_is_carried_is_aligned_where_it_is_unpacked(protocol: int) -> None:
+    X = np.arange(12.0).reshape(3, 4)
+    buffers: list[pickle.PickleBuffer] = []
+    keep = buffers.append if protocol == 5 else None
+    packed = pickle.dumps(Carried({"X": X}), protocol=protocol, buffer_callback=keep)
+    at = [memoryview(misaligned(np.frombuffer(buffer, np.uint8))) for buffer in buffers]  # as in a message
+    found = pickle.loads(packed, buffers=at).value["X"]
+    assert in_order(found)
+    np.testing.assert_array_equal(found, X)
+
+
+# -- through the engine --------------------------------------------------------------------------------------
+
+
+def looks(argument: Any, inner: Any, common: Any) -> tuple[bool, Any]:
+    """Whether all that a task was given is in order; and a result that is not."""
+    given = [argument, inner["X"], *common]
+    return all(in_order(X) for X in given), misaligned(given[0])
+
+
+@every_askew
+def test_arguments_shared_values_and_results_are_in_order(how: str, engine: Engine) -> None:
+    X = np.arange(15.0).reshape(5, 3)
+    bad = ASKEW[how](X)
+    tasks = [Task(looks, (bad, {"X": bad}, shared((bad, bad))), 1) for _ in range(3)]
+    for seen, result in engine.each("looking", tasks, Silent()):
+        assert seen
+        assert in_order(result)
+        np.testing.assert_array_equal(result, X)
+
+
+def askew_sum(X: Array) -> Summand:
+    return Summand(misaligned(X), True)
+
+
+@dataclass(frozen=True)
+class Summand:
+    X: Array
+    fine: bool
+
+    def __add__(self, other: Summand) -> Summand:
+        fine = self.fine and other.fine and in_order(self.X) and in_order(other.X)
+        return Summand(misaligned(self.X + other.X), fine)
+
+
+def test_summands_are_in_order(engine: Engine) -> None:
+    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
+    assert total.fine
+    assert in_order(total.X)
+    assert (total.X == 10).all()
+
+
+# -- what is read --------------------------------------------------------------------------------------------
+
+
+@every_askew
+def test_what_is_read_of_rows_is_in_order(how: str, tmp_path: Any) -> None:
+    X = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
+    bad = ASKEW[how](X)
+    stored = zarr.create_array(str(tmp_path / "f.zarr"), data=np.asfortranarray(X), chunks=(16, 3))
+    np.save(tmp_path / "f.npy", np.asfortranarray(X))
+    sources: list[Rows] = [
+        ArrayRows(bad),
+        open_rows(da.from_array(bad, chunks=(20, 2))),
+        open_rows(stored),
+        open_rows(str(tmp_path / "f.npy")),
+    ]
+    for rows in sources:
+        read = [rows.block(5, 20), rows.block(5, 20, slice(1, 3)), take(rows, np.array([3, 7, 31]))]
+        read += [next(tiles(rows, 0, 50, 16))]
+        for found, expected in zip(read, [X[5:20], X[5:20, 1:3], X[[3, 7, 31]], X[:16]], strict=True):
+            assert in_order(found)
+            np.testing.assert_array_equal(found, expected)
+
+
+# -- end to end ----------------------------------------------------------------------------------------------
+
+
+OPTIONS: dict[str, Any] = {"components": 5, "seed": 3, "block_rows": 64, "sigma": 3.0}
+FITS: dict[str, dict[str, Any]] = {
+    "own landmarks": {"size": "auto"},
+    "ridge": {"size": 40, "preimage": "ridge"},
+    "rff-pca": {"method": "rff-pca", "size": 40},
+    "exact": {"method": "exact"},
+    "refine": {"size": 20, "refine": 2},
+}
+
+
+def askew(value: Any, how: Callable[[Array], Array]) -> Any:
+    """A copy of a value of the package with every array of it laid out otherwise."""
+    if isinstance(value, np.ndarray):
+        return how(value) if value.ndim else value
+    if isinstance(value, tuple | list):
+        return type(value)(askew(item, how) for item in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changed = {f.name: askew(getattr(value, f.name), how) for f in fields(value) if f.init}
+    return replace(copy.copy(value), **changed)
+
+
+@pytest.fixture(scope="module")
+def X() -> Array:
+    return np.random.default_rng(2).normal(size=(300, 7)) + 1.0
+
+
+def fitted(X: Array, fit: str, how: Callable[[Array], Array], engine: Engine) -> Model:
+    own = {"landmarks": how(X[::7] + 0.25)} if fit == "own landmarks" else {}
+    return fit_rows(ArrayRows(how(X)), FitSpec.checked(**OPTIONS | FITS[fit] | own), engine, Silent())
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("fit", FITS)
+@every_askew
+def test_models_do_not_depend_on_how_rows_and_landmarks_lie_in_memory(fit: str, how: str, X: Array) -> None:
+    one, two = (fitted(X, fit, lay, Engine(threads=2)) for lay in (np.array, ASKEW[how]))
+    assert model_digest(one) == model_digest(two)
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("fit", ["own landmarks", "ridge"])
+@every_askew
+def test_what_a_model_makes_does_not_depend_on_how_its_arrays_lie_in_memory(fit: str, how: str, X: Array) -> None:
+    engine = Engine(threads=2)
+    model = fitted(X, fit, np.array, engine)
+    other, rows = askew(model, ASKEW[how]), ArrayRows(X)
+    for make in (score_rows, residual_rows):
+        assert make(rows, other, engine, Silent()).tobytes() == make(rows, model, engine, Silent()).tobytes()
+    one, two = (reconstruct_rows(rows, m, block_denoised, engine, Silent()).rows for m in (model, other))
+    assert one.tobytes() == two.tobytes()
+    assert arrays.scores(other, X).compute().tobytes() == score_rows(rows, model, engine, Silent()).tobytes()
+
+
+@pytest.mark.bits
+@every_askew
+def test_singular_values_do_not_depend_on_how_chunks_lie_in_memory(how: str, X: Array) -> None:
+    one, two = (
+        arrays.randomized_svd(da.from_array(X, chunks=(90, 7)).map_blocks(lay), 3) for lay in (np.array, ASKEW[how])
+    )
+    for a, b in zip(one, two, strict=True):
+        assert a.compute().tobytes() == b.compute().tobytes()
