@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import dask.config
 from dask.base import compute
@@ -26,7 +28,7 @@ from distributed import Client, LocalCluster, get_worker
 from threadpoolctl import ThreadpoolController
 
 from bigkpca.aligned import all_aligned
-from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.errors import MemoryLimitError, SpecError, UnlikeWorkersWarning
 from bigkpca.sources import ArrayRows
 
 _TOPIC = "bigkpca-blocks"
@@ -250,7 +252,7 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
         raise SpecError("give a scheduler address or a number of workers, not both")
     if scheduler:
         with Client(scheduler, set_as_default=False) as client:
-            yield Engine(client=client)
+            yield _on_client(client)
     elif workers:
         # Memory in a pass is work space, not results that could be spilled: pausing a worker for it would
         # only stop the pass (a paused worker never comes back when its memory is not Dask's own).
@@ -262,7 +264,40 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
         ):
             yield Engine(client=client)
     else:
-        yield Engine(client=_current_client())
+        client = _current_client()
+        yield Engine() if client is None else _on_client(client)
+
+
+_compared: WeakSet[Client] = WeakSet()  # clients whose workers were looked at
+
+
+def _on_client(client: Client) -> Engine:
+    """The engine of a cluster that was there before. Warns UnlikeWorkersWarning, once for each client."""
+    if client not in _compared:
+        _compared.add(client)
+        _warn_if_unlike(client.run(blas_core_types, on_error="ignore"))
+    return Engine(client=client)
+
+
+def blas_core_types() -> tuple[str, ...]:
+    """The processor types for which the BLAS libraries of this process compute, e.g. ("Haswell",)."""
+    libraries = ThreadpoolController().select(user_api="blas").info()
+    return tuple(sorted({library["architecture"] for library in libraries if library.get("architecture")}))
+
+
+def _warn_if_unlike(types: Mapping[str, tuple[str, ...]]) -> None:
+    of_type: dict[str, list[str]] = {}
+    for address in sorted(types):
+        of_type.setdefault(" and ".join(types[address]) or "unknown", []).append(address)
+    if len(of_type) > 1:
+        found = ", ".join(f"{name} ({len(at)}, e.g. {at[0]})" for name, at in sorted(of_type.items()))
+        warnings.warn(
+            f"BLAS computes for unlike processors on the workers: {found}. Which worker computes which block then "
+            "decides the last digits of results; for the same bytes from every run, take workers of one type, or start "
+            "all of them with the same OPENBLAS_CORETYPE",
+            UnlikeWorkersWarning,
+            stacklevel=4,
+        )
 
 
 def _current_client() -> Client | None:

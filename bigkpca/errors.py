@@ -90,6 +90,10 @@ class UniformLandmarksWarning(UserWarning):
     """Formulas for landmarks drawn uniformly were used for others."""
 
 
+class UnlikeWorkersWarning(UserWarning):
+    """Workers of a cluster whose processors round differently: repeated runs may differ in last digits."""
+
+
 class ToleranceWarning(UserWarning):
     """Memory or time ended the growth of a model before it met its tolerance."""
 

@@ -48,6 +48,39 @@ def two_processes() -> Iterator[Engine]:
         yield engine
 
 
+@pytest.fixture(scope="session")
+def three_processes() -> Iterator[Engine]:
+    with open_engine(workers=3) as engine:
+        yield engine
+
+
+_CLUSTER = """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address="127.0.0.1:0") as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="session")
+def cluster_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A cluster that another process started, as the one of `--scheduler`: two workers with two threads each."""
+    script = tmp_path_factory.mktemp("cluster") / "cluster.py"
+    script.write_text(_CLUSTER)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        try:
+            with open_engine(other.stdout.readline().strip()) as engine:
+                yield engine
+        finally:
+            other.stdin.close()  # at which it ends by itself
+            other.wait(60)
+
+
 @pytest.fixture(
     params=["synchronous", "threads", pytest.param("processes", marks=pytest.mark.cluster)],
 )

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from distributed import Client, Nanny, Scheduler, SpecCluster
 from threadpoolctl import threadpool_info
 
-from bigkpca.engine import Engine, Task, open_engine, parse_bytes, parse_seconds, shared, single_threaded_blas
-from bigkpca.errors import DataError, MemoryLimitError, SpecError
+from bigkpca.engine import (
+    Engine,
+    Task,
+    blas_core_types,
+    open_engine,
+    parse_bytes,
+    parse_seconds,
+    shared,
+    single_threaded_blas,
+)
+from bigkpca.errors import DataError, MemoryLimitError, SpecError, UnlikeWorkersWarning
 
 
 @dataclass
@@ -167,3 +179,39 @@ def test_an_amount_that_is_none() -> None:
 )
 def test_times_are_read_as_people_type_them(text: str | float, seconds: float) -> None:
     assert parse_seconds(text) == seconds
+
+
+@pytest.fixture
+def unlike_workers() -> Iterator[Client]:
+    """Two workers whose BLAS computes for other processors."""
+    here = blas_core_types()
+    other = "Nehalem" if "Nehalem" not in here else "Prescott"
+    workers = {
+        number: {"cls": Nanny, "options": {"nthreads": 1, "env": {"OPENBLAS_CORETYPE": name} if name else {}}}
+        for number, name in enumerate(["", other])
+    }
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}}
+    with (
+        SpecCluster(workers=workers, scheduler=scheduler) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        if len(set(client.run(blas_core_types).values())) == 1:
+            pytest.skip("BLAS does not let its processor type be chosen here")
+        yield client
+
+
+@pytest.mark.cluster
+def test_a_cluster_of_unlike_workers_is_told_of_once(unlike_workers: Client) -> None:
+    with unlike_workers.as_current():
+        with (
+            pytest.warns(
+                UnlikeWorkersWarning, match=r"unlike processors .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
+            ),
+            open_engine(),
+        ):
+            pass
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with open_engine() as engine:
+                assert engine.client is unlike_workers

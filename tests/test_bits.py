@@ -1,0 +1,138 @@
+"""Every method and every pass gives the same bytes on any number of processes, and on a cluster started elsewhere.
+
+`.ci/run` repeats what is marked `bits` for each processor type that BLAS and NumPy can be told to compute for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from bigkpca import landmarks, methods
+from bigkpca.crossvalidation import cross_validate
+from bigkpca.engine import Engine, Silent
+from bigkpca.evaluating import evaluate_rows
+from bigkpca.fitting import extend, fit_rows
+from bigkpca.numerics.model import Model
+from bigkpca.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
+from bigkpca.scoring import preimage_error
+from bigkpca.sources import ArrayRows, Rows, open_rows
+from bigkpca.spec import FitSpec
+from bigkpca.store_model import model_digest
+
+pytestmark = [pytest.mark.bits, pytest.mark.cluster]
+
+Array = np.ndarray[Any, Any]
+OPTIONS: dict[str, Any] = {"components": 5, "size": 40, "seed": 3, "block_rows": 96}
+FITS: dict[str, dict[str, Any]] = {
+    "nystroem": {"preimage": "ridge"},
+    "nystroem, denoising": {"preimage": "denoising", "noise": 0.5, "standardize": True},
+    "nystroem, mds": {"preimage": "mds", "landmarks": "uniform"},
+    "nystroem, tolerance": {"size": "auto", "tol": 0.3},
+    "thesis": {"method": methods.Nystroem("thesis", rank=20)},
+    "columns": {"method": "columns"},
+    "rpcholesky over all rows": {"landmarks": landmarks.RPCholesky(over="all"), "kernel": "polynomial", "degree": 2},
+    "basic-patterns": {"landmarks": "basic-patterns"},
+    "leverage": {"landmarks": "leverage"},
+    "rff": {"method": "rff", "preimage": "ridge"},
+    "rff, randomized": {"method": "rff", "solver": "randomized"},
+    "rff-pca": {"method": "rff-pca", "standardize": True},
+    "tensor sketch": {"method": "rff", "kernel": "polynomial", "degree": 2},
+    "exact": {"method": "exact"},
+    "refine": {"refine": 2, "residual_tol": 1e-6},
+    "precomputed": {"method": "exact", "kernel": "precomputed"},
+}
+WAYS_BACK = ("ridge", "denoising", "mds")
+
+
+@pytest.fixture(scope="module")
+def X() -> Array:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(size=(260, 9)), rng.normal(size=(140, 9)) + 2]).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def stored(X: Array, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    path = str(tmp_path_factory.mktemp("bits") / "x.zarr")
+    zarr.create_array(path, data=X, chunks=(32, 9))
+    return open_rows(path)
+
+
+@pytest.fixture(params=["one_process", "three_processes", "cluster_elsewhere"])
+def place(request: pytest.FixtureRequest) -> Engine:
+    """Where two processes and threads are, every test of methods and passes runs; these are the other places."""
+    return request.getfixturevalue(request.param)
+
+
+def digest(*values: Any) -> str:
+    found = hashlib.sha256()
+    for value in values:
+        found.update(np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()
+
+
+def gram(X: Array) -> Array:
+    squares = (X**2).sum(axis=1)
+    K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 30)
+    return (K + K.T) / 2
+
+
+def passes(model: Model, rows: Rows, engine: Engine, way: str) -> dict[str, str]:
+    """A digest of what each pass over the rows makes."""
+    scores = score_rows(rows, model, engine, Silent())
+    found = {"model": model_digest(model), "scores": digest(scores)}
+    if model.features.kernel.name == "precomputed":
+        return found
+    found["residuals"] = digest(residual_rows(rows, model, engine, Silent()))
+    if way in WAYS_BACK:
+        given = ArrayRows(scores)
+        found["rows back"] = digest(reconstruct_rows(given, model, block_preimages, engine, Silent()).rows)
+        found["denoised"] = digest(reconstruct_rows(rows, model, block_denoised, engine, Silent()).rows)
+        found["error"] = digest(preimage_error(model, rows, None, engine, Silent()))
+    return found
+
+
+def everything(fit: str, X: Array, stored: Rows, engine: Engine) -> dict[str, str]:
+    options = OPTIONS | FITS[fit]
+    rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
+    model = fit_rows(rows, FitSpec.checked(**options), engine, Silent())
+    return passes(model, rows, engine, options.get("preimage", ""))
+
+
+_references: dict[str, dict[str, str]] = {}
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
+def test_fits_and_passes_give_the_same_bytes(fit: str, X: Array, stored: Rows, place: Engine) -> None:
+    if fit not in _references:
+        _references[fit] = everything(fit, X, stored, Engine(threads=1))
+    assert everything(fit, X, stored, place) == _references[fit]
+
+
+@pytest.mark.parametrize("given", ["exact", "precomputed"])
+def test_matrices_that_are_not_held_give_the_same_bytes(
+    given: str, X: Array, stored: Rows, place: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.spec.EXACT_MOST_ROWS", 100)
+    one, other = (everything(given, X, stored, engine) for engine in (Engine(threads=1), place))
+    assert one == other
+
+
+def test_what_is_done_with_a_model_gives_the_same_bytes(X: Array, stored: Rows, place: Engine) -> None:
+    spec = FitSpec.checked(**OPTIONS, sigma=4.0)
+    model = fit_rows(stored, spec, Engine(threads=1), Silent())
+
+    def made(engine: Engine) -> dict[str, str]:
+        more = extend(model, ArrayRows(X[::-1].copy()), spec, engine, Silent())
+        evaluated = evaluate_rows(model, stored, 50, 0, engine, Silent())
+        validated = cross_validate(stored, FitSpec.checked(preimage="ridge", size=20), engine, Silent(), components=[3])
+        errors = [(one.sigma, one.error) for one in validated.settings]
+        found = [evaluated.eigenvalues, evaluated.residuals, evaluated.frobenius.value]
+        return {"more": model_digest(more), "evaluated": digest(*found), "validated": digest(np.array(errors))}
+
+    assert made(place) == made(Engine(threads=1))
