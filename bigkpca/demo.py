@@ -43,7 +43,10 @@ def demonstrate(folder: Path, progress: Progress) -> Demonstration:
     digits = load_digits()
     pixels = digits.data.astype(np.uint8)
     if not Path(raw).exists():  # written once, so that running the demo again finds everything done
-        np.savez_compressed(raw, pixels=pixels, digit=digits.target)
+        partial = folder / "digits.npz.partial"
+        with partial.open("wb") as file:
+            np.savez_compressed(file, pixels=pixels, digit=digits.target)
+        partial.replace(raw)
     seconds: dict[str, float] = {}
 
     def timed(step: str, work: Callable[[], T]) -> T:

@@ -2,17 +2,16 @@
 
     sources -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
-Memory does not depend on the number of rows. Readers trust as many rows as the attribute says, so a crash at
-any moment leaves what was there before, and the same command finishes the work.
+Memory does not depend on the number of rows. A dataset appears at its path when it is finished, and readers trust as
+many rows as the attribute says, so a crash at any moment leaves what was there before, and the same command finishes
+the work.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import zarr
 from bigkpca import store
 from bigkpca.blocks import power_of_two
 from bigkpca.engine import Progress, Silent
-from bigkpca.errors import Array, BigKPCAError, IncompleteError, SpecError
+from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.formats.concat import Source, kind_of
 from bigkpca.sources import ATTRIBUTE, ZarrRows, little_endian
 
@@ -68,8 +67,8 @@ def ingest(
     numbers (rows are counted from 0 in their own file), CorruptionError for files that do not decode,
     LockedError, and IncompleteError for a full disk.
     """
-    path = _local(destination)
     source = Source.open(sources, member, labels, dtype)
+    path = os.path.abspath(store.group_path(destination, *(each["path"] for each in source.identity["sources"])))
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
     record = {"format": "dataset", **source.identity, "block_rows": block_rows}
@@ -85,46 +84,19 @@ def shard_rows(row_bytes: int, given: int | None = None) -> int:
     return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
 
 
-def _local(destination: str | os.PathLike[str]) -> str:
-    path = os.fspath(destination)
-    if "://" in path:
-        raise SpecError(f"{path}: only local paths can be written so far")
-    return os.path.abspath(path)
-
-
 def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
-    """Make a new dataset; True if it was there already."""
-    target = store.destination(path, record, overwrite=overwrite)
+    """Make a new dataset, from its first row, as text and gzip have no middle to go on from; True if it was there
+    already."""
+    target = store.destination(path, record, overwrite=overwrite, whole=True)
     if target.state == "done":
         return True
-    if not (target.state == "resume" and store.is_finished(target.work)):  # else only the swap is missing
-        with _removed_if_refused(target.work):
-            group = _empty_group(target, record)
-            _create_arrays(group, source, record["block_rows"])
-            shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
-            _publish(target.work, {**shape, **_fill(group, source, 0, {}, progress)})
+    with target.made() as scratch:
+        group = store.create_group(scratch, record)
+        _create_arrays(group, source, record["block_rows"])
+        shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
+        _publish(scratch, {**shape, **_fill(group, source, 0, {}, progress)})
     target.put_in_place()
     return False
-
-
-@contextmanager
-def _removed_if_refused(work: str) -> Iterator[None]:
-    """Leave nothing of input that is wrong: a corrected one would find it in its way."""
-    try:
-        yield
-    except BigKPCAError:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
-
-
-def _empty_group(target: store.Destination, record: Mapping[str, Any]) -> zarr.Group:
-    """A group without rows: a new one, or that of an ingest that stopped, as text and gzip have no middle to
-    go on from. Its attribute stays, so that a second stop leaves it known as our own."""
-    if target.state == "new":
-        return store.create_group(target.work, record)
-    for name in ("x", "y"):
-        shutil.rmtree(os.path.join(target.work, name), ignore_errors=True)
-    return store.open_group(target.work, "dataset", "r+")
 
 
 def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
@@ -258,6 +230,7 @@ def _codes(labels: Array, categories: dict[str, int]) -> Array:
 
 def _publish(path: str, values: Mapping[str, Any]) -> None:
     """Force the rows to disk, and only then the attribute that vouches for them."""
+    store.remove_partials(path)
     store.sync_tree(Path(path))
     group = store.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]

@@ -85,10 +85,10 @@ def fit(
         store_model.check_savable(spec.kernel)
     rows = open_rows(data, array)
     fingerprint = rows.fingerprint()
-    out = os.fspath(out)
+    out = store.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
     with store.lock(out), store.room_on_disk(out):
-        place = store.destination(out, record, overwrite=overwrite, scratch=True)
+        place = store.destination(out, record, overwrite=overwrite, whole=True)
         if place.state == "done":
             progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")
             return store_model.load_model(out)
@@ -96,18 +96,21 @@ def fit(
             limit = None if memory is None else parse_bytes(memory)
             model = fit_within(rows, spec, engine, limit, progress, fingerprint, deadline)
         _check_unchanged(rows, fingerprint)
-        store_model.save_model(model, place.work)
-        place.put_in_place()
+        _save(model, place)
     return model
 
 
 def save(model: Model, path: Path) -> None:
     """Save a model at a new path; SpecError if something is there, or the kernel is a function."""
-    out = os.fspath(path)
+    out = store.group_path(path)
     with store.lock(out), store.room_on_disk(out):
-        place = store.destination(out, {"format": "model", "digest": ""}, overwrite=False, scratch=True)
-        store_model.save_model(model, place.work)
-        place.put_in_place()
+        _save(model, store.destination(out, {"format": "model", "digest": ""}, overwrite=False, whole=True))
+
+
+def _save(model: Model, place: store.Destination) -> None:
+    with place.made() as scratch:
+        store_model.save_model(model, scratch)
+    place.put_in_place()
 
 
 def transform(
@@ -141,7 +144,8 @@ def transform(
     def plan(threads: int) -> Plan:
         return plan_transform(rows, fitted, block_rows, threads)
 
-    work = _Work("features", rows, fitted, arrays, plan, _scores_and_residuals if residual else _scores, "transforming")
+    function = _scores_and_residuals if residual else _scores
+    work = _Work("features", rows, fitted, arrays, plan, function, "transforming", _path_of(model))
     return _written(work, out, {"residual": residual}, scheduler, workers, memory, overwrite, progress)
 
 
@@ -166,7 +170,9 @@ def reconstruct(
     """
     fitted = _loaded(model)
     rows = open_scores(fitted, scores, array)
-    return _back(fitted, rows, "scores", out, block_rows, scheduler, workers, memory, overwrite, progress)
+    return _back(
+        fitted, _path_of(model), rows, "scores", out, block_rows, scheduler, workers, memory, overwrite, progress
+    )
 
 
 def denoise(
@@ -188,11 +194,14 @@ def denoise(
     fitted = _loaded(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)
-    return _back(fitted, rows, "rows", out, block_rows, scheduler, workers, memory, overwrite, progress)
+    return _back(
+        fitted, _path_of(model), rows, "rows", out, block_rows, scheduler, workers, memory, overwrite, progress
+    )
 
 
 def _back(
     model: Model,
+    model_path: str | None,
     rows: Rows,
     given: Literal["scores", "rows"],
     out: Path,
@@ -215,9 +224,9 @@ def _back(
         return plan_reconstruct(rows, model, block_rows, threads)
 
     function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
-    work = _Work("reconstruction", rows, model, arrays, plan, function, title)
+    work = _Work("reconstruction", rows, model, arrays, plan, function, title, model_path)
     x = _written(work, out, {"given": given}, scheduler, workers, memory, overwrite, progress)
-    if lost := int(np.count_nonzero(store_blocks.values(os.fspath(out), "far"))):
+    if lost := int(np.count_nonzero(store_blocks.values(store.group_path(out), "far"))):
         progress.note(f"{lost:,} of {x.shape[0]:,} rows are far from all data: they became the mean, see far")
     return x
 
@@ -260,6 +269,10 @@ def feature_store(scores: Any) -> str | None:
     return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
 
 
+def _path_of(model: Path | Model) -> str | None:
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else None
+
+
 def _loaded(model: Path | Model) -> Model:
     return model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
 
@@ -275,6 +288,7 @@ class _Work:
     plan: Callable[[int], Plan]  # from threads
     function: Callable[[Rows, Block, Model], dict[str, Array]]
     title: str
+    model_path: str | None
 
 
 def _written(
@@ -288,13 +302,13 @@ def _written(
     progress: Progress,
 ) -> Stored:
     """Write the blocks that are missing, publish the manifest, and open what is there."""
-    out = os.fspath(out)
+    fingerprint = work.rows.fingerprint()
+    out = store.group_path(out, fingerprint["path"], work.model_path)
     with store.lock(out), store.room_on_disk(out), open_engine(scheduler, workers) as engine:
         plan = work.plan(engine.threads)
         limit = None if memory is None else parse_bytes(memory)
         plan.check(limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
-        fingerprint = work.rows.fingerprint()
         record = {
             "format": work.kind,
             "model": store_model.model_digest(work.model),
@@ -308,7 +322,8 @@ def _written(
             return store_blocks.open_main(out, work.kind)
         blocks = split(work.rows.shape[0], plan.block_rows)
         if place.state == "new":
-            store_blocks.create(place.work, record, work.rows.shape[0], work.arrays)
+            with place.made() as scratch:
+                store_blocks.create(scratch, record, work.rows.shape[0], work.arrays)
         digests = _write_missing(work, os.path.abspath(place.work), blocks, engine, progress)
         _check_unchanged(work.rows, fingerprint)
         store_blocks.publish(place.work, record, blocks, digests)

@@ -33,6 +33,7 @@ from bigkpca.errors import (
 )
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
+SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
 EVERY = slice(None)  # column
 _RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
 
@@ -389,7 +390,7 @@ def is_lazy(data: Any) -> bool:
 
 def _opened(data: Any, array: str | None) -> Rows:
     if isinstance(data, str | os.PathLike):
-        return _path_rows(os.fspath(data), array)
+        return _path_rows(os.path.expanduser(os.fspath(data)), array)
     if isinstance(data, da.Array):
         check_shape(data.shape, "the dask array")
         if any(math.isnan(length) for length in data.shape):
@@ -414,6 +415,8 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if "://" in path:
         raise SpecError(f"{path}: only local paths can be read so far")
     if not os.path.exists(path):
+        if os.path.exists(os.path.normpath(path) + SCRATCH):
+            raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
         return NpyRows.open(Path(path).absolute())  # workers may run in another folder

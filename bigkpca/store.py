@@ -10,11 +10,12 @@ Four kinds of Zarr v3 groups are ours, told apart by the attribute `bigkpca` of 
 
 from __future__ import annotations
 
+import ctypes
 import errno
-import fcntl
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,12 +28,21 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.blocks import power_of_two
 from bigkpca.errors import IncompleteError, LockedError, SpecError
-from bigkpca.sources import ATTRIBUTE
+from bigkpca.sources import ATTRIBUTE, SCRATCH
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ImportError(
+        "bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
+    ) from error
 
 FORMAT_VERSION = 1
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 CHUNK_BYTES = 2**20  # one read
-_SCRATCH, _OLD, _LOCK = ".new", ".old", ".lock"
+# Beside an output, besides SCRATCH: a successor that is filled block by block, what it replaced, its lock.
+_SUCCESSOR, _OLD, _LOCK = ".new", ".bigkpca-old", ".lock"
+_OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
 
 
 def create_array(
@@ -138,58 +148,157 @@ def manifest_path(path: str) -> Path:
     return Path(path) / MAIN[about["format"]] / "manifest.json"
 
 
+def output_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
+    """The path of an output as it is meant: without a trailing slash, `~` written out, a link followed.
+
+    Raises SpecError for URLs, the current folder, and what is, holds or lies in one of the `inputs` (None: not a path).
+    """
+    given = os.fspath(path)
+    if "://" in given:
+        raise SpecError(f"{given}: only local paths can be written so far")
+    out = os.path.normpath(os.path.expanduser(given))
+    if os.path.islink(out):
+        out = os.path.realpath(out)
+    real, here = os.path.realpath(out), os.path.realpath(os.curdir)
+    if _within(here, real):
+        raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")
+    for other in filter(None, inputs):
+        taken = os.path.realpath(os.path.expanduser(other))
+        if real == taken:
+            raise SpecError(f"{given} is what is read, and would be replaced: choose another output path")
+        if _within(real, taken) or _within(taken, real):
+            raise SpecError(f"{given} and what is read, {other}, lie inside each other: choose another output path")
+    return out
+
+
+def group_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
+    """`output_path` of a folder of arrays. Raises SpecError also for names that promise another format."""
+    out = output_path(path, *inputs)
+    if suffix := next((end for end in _OTHER_FORMATS if out.lower().endswith(end)), None):
+        name = os.path.basename(out)[: -len(suffix)] or "out"
+        raise SpecError(
+            f"{os.fspath(path)}: what is written is a folder of Zarr arrays, not a {suffix} file: take another name, "
+            f"e.g. {name}.zarr"
+        )
+    return out
+
+
+def _within(inner: str, outer: str) -> bool:
+    return os.path.commonpath([inner, outer]) == outer
+
+
 @dataclass(frozen=True)
 class Destination:
-    """Where a run writes, and what it finds there: nothing ("new"), its own unfinished work, or all of it."""
+    """Where a run writes, and what it finds there: nothing ("new"), its own unfinished work, or all of it.
+
+    `path` never holds half an output: what is written block by block appears with all its arrays, still empty, and
+    anything else appears finished.
+    """
 
     path: str
-    work: str  # path itself, or a scratch folder beside it that takes its place at the end
+    work: str  # path itself, or a folder beside it that takes its place at the end
     state: Literal["new", "resume", "done"]
 
+    @contextmanager
+    def made(self) -> Iterator[str]:
+        """A folder in which to make what then appears at `work`, by one rename; nothing stays of it after an error."""
+        scratch = self.path + SCRATCH
+        try:
+            yield scratch
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        if self.work != scratch:
+            sync_tree(Path(scratch))
+            os.rename(scratch, self.work)
+            sync_folder(Path(self.work).absolute().parent)
+
     def put_in_place(self) -> None:
-        """Let finished work take the place of what was at `path`."""
+        """Let finished work take the place of what was at `path`, which is there until it is replaced."""
         if self.work == self.path:
             return
         old = self.path + _OLD
-        shutil.rmtree(old, ignore_errors=True)
-        if os.path.exists(self.path):
+        if not os.path.exists(self.path):
+            os.rename(self.work, self.path)
+        elif exchanged(self.work, self.path):
+            os.rename(self.work, old)
+        else:  # `destination` takes up again what stops between the two
             os.rename(self.path, old)
-        os.rename(self.work, self.path)
-        sync_folder(Path(self.path).parent)
+            os.rename(self.work, self.path)
+        sync_folder(Path(self.path).absolute().parent)
         shutil.rmtree(old, ignore_errors=True)
 
 
-def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, scratch: bool = False) -> Destination:
+def exchanged(a: str, b: str) -> bool:
+    """Exchange two folders at once, so that neither path is ever empty; False where the system cannot."""
+    name, swap = ("renamex_np", 2) if sys.platform == "darwin" else ("renameat2", 2)
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, name):
+        return False
+    here = () if sys.platform == "darwin" else (-100,)  # AT_FDCWD: relative paths start at the current folder
+    paths = (*here, os.fsencode(a), *here, os.fsencode(b))
+    if getattr(library, name)(*paths, ctypes.c_uint(swap)) == 0:
+        return True
+    if ctypes.get_errno() in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # of this kernel, or this file system
+        return False
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), a, None, b)
+
+
+def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
     """Decide what to do about what is at `path`, given the record that identifies this run's work.
 
     Nothing there: new. Our own work with the same record: resume it, or it is done. Anything else: SpecError
-    naming what differs; with `overwrite`, work of ours (never anything else) is replaced, but only once its
-    successor is finished. With `scratch` the work appears at `path` only when it is finished.
+    naming what differs; with `overwrite`, work of ours of the same kind (never anything else) is replaced, but only
+    once its successor is finished. With `whole` the work appears at `path` only when it is finished. What a killed run
+    left beside the path is removed, or put back.
     """
     if os.path.exists(path + _OLD) and not os.path.exists(path):
-        os.rename(path + _OLD, path)  # a run was killed between the two renames of put_in_place
-    state = _state(path, record)
-    if state in ("resume", "done"):
-        return Destination(path, path, state)
-    if state == "new" and not scratch:
-        return Destination(path, path, "new")
+        os.rename(path + _OLD, path)  # it was killed between the two renames of put_in_place
+    for left in (path + SCRATCH, path + _OLD):
+        shutil.rmtree(left, ignore_errors=True)
+    state, successor = _state(path, record), path + _SUCCESSOR
     if state == "foreign":
         raise SpecError(
             f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "
             "or move it away yourself"
         )
-    if state == "other" and not overwrite:
-        found = difference(describe(path) or {}, record)
+    if state == "other":
+        _check_replaceable(path, record, overwrite=overwrite)
+    if state == "done" and _state(successor, record) == "other" and is_finished(successor):
+        _discard(successor, path)  # what this work replaced: it was killed before it removed that
+    if state == "done" or (state == "resume" and not whole):
+        return Destination(path, path, state)
+    if whole:
+        return Destination(path, path + SCRATCH, "new")
+    if state == "new":
+        return Destination(path, path, "new")
+    beside = _state(successor, record)
+    if beside == "foreign":
+        raise SpecError(f"{successor} is in the way and was not made by bigkpca: move it away")
+    if beside == "other":
+        _discard(successor, path)
+    return Destination(path, successor, "resume" if beside in ("resume", "done") else "new")
+
+
+def _discard(work: str, path: str) -> None:
+    """Remove a folder beside `path` so that no half of it can stay under its name."""
+    os.rename(work, path + _OLD)
+    shutil.rmtree(path + _OLD, ignore_errors=True)
+
+
+def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Raise SpecError unless what is at `path` is of the kind that is to be written, and may be replaced."""
+    about = describe(path) or {}
+    if overwrite and about.get("format") != record["format"]:
         raise SpecError(
-            f"{path} is in the way: {found}; choose another output path, or replace it "
+            f"{path} is a bigkpca {about.get('format')}, and only a {record['format']} is replaced by a "
+            f"{record['format']}: choose another output path, or remove it yourself"
+        )
+    if not overwrite:
+        raise SpecError(
+            f"{path} is in the way: {difference(about, record)}; choose another output path, or replace it "
             "with --overwrite (overwrite=True in Python)"
         )
-    work = path + _SCRATCH
-    if _state(work, record) == "foreign":
-        raise SpecError(f"{work} is in the way and was not made by bigkpca: move it away")
-    if scratch or _state(work, record) == "other":
-        shutil.rmtree(work, ignore_errors=True)
-    return Destination(path, work, "resume" if _state(work, record) in ("resume", "done") else "new")
 
 
 def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "done", "other", "foreign"]:
@@ -278,6 +387,12 @@ def sync_tree(root: Path) -> None:
             finally:
                 os.close(handle)
         sync_folder(Path(folder))
+
+
+def remove_partials(root: str) -> None:
+    """Remove the files below `root` that a write left behind which was killed before its rename."""
+    for partial in Path(root).rglob("*.partial"):
+        partial.unlink(missing_ok=True)
 
 
 def publish_json(path: Path, values: Mapping[str, Any]) -> None:

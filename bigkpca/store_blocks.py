@@ -93,6 +93,7 @@ def publish(
     path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
 ) -> None:
     """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
+    store.remove_partials(path)
     store.sync_tree(Path(path))
     manifest = {
         **record,

@@ -492,10 +492,9 @@ def test_a_stopped_ingest_starts_over_and_ends_the_same(tmp_path, moment):
         stop_at(patch, *moment)
         with pytest.raises(Stop):
             ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
-    with pytest.raises(IncompleteError, match="did not finish"):
+    assert not list(tmp_path.glob("out.zarr*"))
+    with pytest.raises(SpecError, match="does not exist"):
         open_rows(tmp_path / "out.zarr")
-    with pytest.raises(IncompleteError, match="did not finish; run that command again"):
-        ingest([source], tmp_path / "out.zarr", append=True, **options)
     assert not ingest([source], tmp_path / "out.zarr", block_rows=64, **options).already_done
     assert snapshot(tmp_path / "out.zarr") == snapshot(tmp_path / "whole.zarr")
 
@@ -682,16 +681,24 @@ def test_a_full_disk_is_incomplete_and_the_same_command_finishes(tmp_path, small
     np.testing.assert_array_equal(rows_of(small_disk / "out.zarr"), np.load(source))
 
 
-def test_a_finished_overwrite_that_was_not_put_in_place_only_is(tmp_path, monkeypatch):
-    ingest([npy(tmp_path / "old.npy", X * 2)], tmp_path / "out.zarr")
+def test_a_dataset_of_which_only_the_beginning_is_there_is_refused(tmp_path):
+    """As one that an ingest is writing, or as earlier versions left it when they were stopped."""
     a = npy(tmp_path / "a.npy", X)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, store.Destination, "put_in_place")
-        with pytest.raises(Stop):
-            ingest([a], tmp_path / "out.zarr", overwrite=True)
-    stop_at(monkeypatch, ingest_module, "_fill")
-    ingest([a], tmp_path / "out.zarr", overwrite=True)
+    ingest([a], tmp_path / "out.zarr")
+    group = zarr.open_group(tmp_path / "out.zarr")
+    group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "rows"}
+    with pytest.raises(IncompleteError, match="did not finish"):
+        open_rows(tmp_path / "out.zarr")
+    with pytest.raises(IncompleteError, match="did not finish; run that command again"):
+        ingest([a], tmp_path / "out.zarr", append=True)
+    ingest([a], tmp_path / "out.zarr")
     np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
+
+
+def test_a_dataset_that_was_killed_half_way_is_told_of(tmp_path):
+    (tmp_path / "out.zarr.bigkpca-new").mkdir()
+    with pytest.raises(IncompleteError, match=r"out\.zarr is not finished: run the command that makes it again"):
+        open_rows(tmp_path / "out.zarr/")
 
 
 def test_only_a_full_disk_is_told_as_one(tmp_path, monkeypatch):

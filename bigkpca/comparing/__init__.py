@@ -77,13 +77,15 @@ def compare(
     Raises SpecError for what does not fit together, and for a folder with anything else in it.
     """
     spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
-    rows, folder = open_rows(data, array), Folder(File(os.fspath(out)))
+    rows = open_rows(data, array)
     chosen = ways() if methods is None else ways_named(methods)
     sizes = _checked(sizes, seeds) or default_sizes(spec, *rows.shape)
     limit = None if memory is None else parse_bytes(memory)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
+    out = store.output_path(out, record["input"]["path"])
+    folder = Folder(File(out))
     grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
-    with store.lock(os.fspath(out)), store.room_on_disk(os.fspath(out)), OwnProcesses() as processes:
+    with store.lock(out), store.room_on_disk(out), OwnProcesses() as processes:
         folder.claim(record, overwrite=overwrite)
         if not figure.drawable():
             progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")
@@ -93,7 +95,7 @@ def compare(
         found = lines(trials)
         if figure.drawable():
             folder.write_figure(figure.drawn(found, os.path.basename(rows.where), reference.about))
-    return Comparison(os.fspath(out), tuple(trials), found, advice(found), reference.about, missing)
+    return Comparison(out, tuple(trials), found, advice(found), reference.about, missing)
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:

@@ -38,7 +38,7 @@ class Folder:
         """
         wanted = {**_FORMAT, **record}
         there = self._record()
-        if there is None and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if there is None and self.path.exists() and not self._is_empty():
             raise SpecError(
                 f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or move "
                 "it away yourself"
@@ -49,10 +49,14 @@ class Folder:
                     f"{self.path} is in the way: {store.difference(there, wanted)}; choose another folder, or replace "
                     "it with --overwrite (overwrite=True in Python)"
                 )
-            for name in (_RECORD, _TRIALS, _REFERENCE, FIGURE):
+            for name in (_TRIALS, _REFERENCE, FIGURE):  # the record last: without it nobody would know the folder
                 (self.path / name).unlink(missing_ok=True)
         self.path.mkdir(parents=True, exist_ok=True)
         store.publish_json(self.path / _RECORD, wanted)
+
+    def _is_empty(self) -> bool:
+        """Whether it holds nothing, or only a record that was never finished."""
+        return self.path.is_dir() and all(entry.name == _RECORD + ".partial" for entry in self.path.iterdir())
 
     def _record(self) -> dict[str, Any] | None:
         try:
