@@ -98,6 +98,11 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
     """Make a new dataset; True if it was there already."""
     target = store.destination(path, record, overwrite=overwrite)
     if target.state == "done":
+        if source.names is not None and "column_names" not in (store.describe(path) or {}):
+            progress.note(
+                f"{path} was made before names of columns were kept, so that it may hold the index of a frame, or "
+                "columns of files in different orders: remove it and run this again to be sure"
+            )
         return True
     if not (target.state == "resume" and store.is_finished(target.work)):  # else only the swap is missing
         with _removed_if_refused(target.work):

@@ -241,6 +241,19 @@ def test_files_without_names_make_datasets_without(tmp_path: Path) -> None:
     assert notes.said == []
 
 
+def test_a_dataset_of_before_names_is_told_of(tmp_path: Path) -> None:
+    source, notes = csv(tmp_path / "a.csv", FRAME), Notes()
+    ingest([source], tmp_path / "out.zarr")
+    assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
+    assert notes.said == []
+    group = zarr.open_group(str(tmp_path / "out.zarr"))
+    about: Any = group.attrs["bigkpca"]
+    group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "column_names"}
+    assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
+    assert [note.endswith("remove it and run this again to be sure") for note in notes.said] == [True]
+    assert open_rows(tmp_path / "out.zarr").names is None
+
+
 # Append: columns are found by name in the dataset
 
 
