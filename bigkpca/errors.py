@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,31 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
     return SpecError(f"unknown {what} {name!r}: {hint}known are {', '.join(sorted(known))}")
 
 
+def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:
+    """In words, how names of columns differ from those expected, which are those of `whose`; None where they do not."""
+    lost, more = Counter(expected) - Counter(names), Counter(names) - Counter(expected)
+    if lost or more:
+        lacks = [f"lacks {_listed(list(lost))} of {whose}"] if lost else []
+        return " and ".join([*lacks, *([f"has {_listed(list(more))}, unlike {whose}"] if more else [])])
+    at = next((j for j, (one, other) in enumerate(zip(names, expected, strict=True)) if one != other), None)
+    if at is None:
+        return None
+    return (
+        f"has its columns in another order than {whose}: column {at} (counted from 0) is {names[at]!r}, "
+        f"not {expected[at]!r}"
+    )
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    further = f" and {len(names) - most} more" if len(names) > most else ""
+    return ("the column " if len(names) == 1 else "the columns ") + ", ".join(map(repr, names[:most])) + further
+
+
+def column_called(number: int, names: Sequence[str] | None) -> str:
+    """What messages call a column: its number, counted from 0, with its name where it has one."""
+    return f"column {number}" + ("" if names is None else f" ({names[number]!r})")
+
+
 def check_numeric(dtype: np.dtype[Any], where: str) -> None:
     """Raise DataError unless rows of this dtype are real numbers."""
     if dtype.kind not in "buif":
@@ -123,8 +149,11 @@ def check_overflow(values: Array, where: str) -> None:
         )
 
 
-def check_finite(X: Array, first_row: int, where: str, first_column: int = 0) -> None:
+def check_finite(
+    X: Array, first_row: int, where: str, first_column: int = 0, names: Sequence[str] | None = None
+) -> None:
     """Raise DataError naming the first NaN or infinity of X, whose first entry stands at (first_row, first_column).
+    names are those of all columns.
 
     The sum of a block is finite unless one of its values is not, or it overflows; so the slow search
     runs only where there is something to find.
@@ -140,6 +169,6 @@ def check_finite(X: Array, first_row: int, where: str, first_column: int = 0) ->
         row, column = bad[0]
         value = "NaN" if np.isnan(X[row, column]) else "infinity"
         raise DataError(
-            f"{where}: row {first_row + row}, column {first_column + column} is {value} (both counted from 0); "
-            "remove or impute such rows first"
+            f"{where}: row {first_row + row}, {column_called(first_column + column, names)} is {value} (both counted "
+            "from 0); remove or impute such rows first"
         )

@@ -18,7 +18,7 @@ from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed
 from bigkpca.numerics.methods import Method
-from bigkpca.sources import ArrayRows, Rows, is_lazy, open_rows
+from bigkpca.sources import ArrayRows, Rows, check_frame, column_names, is_lazy, open_rows
 from bigkpca.spec import FitSpec
 
 # Parameters of the face, and the fields of FitSpec that they set.
@@ -113,7 +113,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     Attributes
     ----------
     eigenvalues_ (r,), explained_variance_ratio_ (r,), n_components_, landmarks_ (l, d; None for random features),
-    kernel_, sigma_, certificate_, model_, n_features_in_, feature_names_in_ (of frames).
+    kernel_, sigma_, certificate_, model_, n_features_in_, feature_names_in_ (of frames, and of datasets
+    that have names).
 
     Passes over the data: a bounded sample and one more; standardize, rff-pca and learned pre-images add one each, the
     randomized solver three, landmarks.RPCholesky(over="all") as many as it needs, and one where the rounding of float32
@@ -292,7 +293,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         parameters = {name: getattr(spec, field) for name, field in _FIELDS.items()}
         loaded = cls(**parameters)
         loaded.model_ = model
-        loaded.n_features_in_ = model.columns
+        loaded._remember(model.columns, model.names)
         return loaded
 
     def _spec(self) -> FitSpec:
@@ -306,8 +307,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if is_lazy(X):
             rows = open_rows(X)
             if reset:
-                self.n_features_in_ = rows.shape[1]
+                self._remember(rows.shape[1], rows.names)
             return rows
+        check_frame(X)
         values = validate_data(
             self,
             X,
@@ -316,7 +318,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             ensure_all_finite=False,  # the pass checks, and names row and column
             ensure_min_samples=2 if reset else 1,
         )
-        return ArrayRows(values)
+        return ArrayRows(values, names=column_names(X))
+
+    def _remember(self, columns: int, names: tuple[str, ...] | None) -> None:
+        """Keep what scikit-learn compares later rows with."""
+        self.n_features_in_ = columns
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     @property
     def eigenvalues_(self) -> Array:

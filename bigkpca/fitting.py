@@ -174,7 +174,8 @@ def _in_double_precision(
 
 
 def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:
-    return {"spec": spec.to_dict(), "identity": identity or anonymous(rows)}
+    names = {} if rows.names is None else {"column_names": list(rows.names)}
+    return {"spec": spec.to_dict(), "identity": identity or anonymous(rows), **names}
 
 
 @dataclass(frozen=True)

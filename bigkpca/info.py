@@ -41,6 +41,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "kernel": model.features.kernel.to_dict(),
         "landmarks" if of_landmarks else "random_features": model.features.size,
         "columns": model.columns,
+        **({} if model.names is None else {"column_names": list(model.names)}),
         "components": model.components,
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
@@ -91,7 +92,9 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
     if "rows" not in about:
         return facts | {"advice": "run the same bigkpca ingest command again"}
-    own = {key: about[key] for key in ("row_shape", "labels", "categories", "provenance") if key in about}
+    own = {
+        key: about[key] for key in ("row_shape", "column_names", "labels", "categories", "provenance") if key in about
+    }
     if isinstance(own["labels"], dict):  # a file of their own
         own["labels"] = own["labels"]["path"]
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}

@@ -56,11 +56,13 @@ def ingest(
 ) -> Ingested:
     """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,).
 
-    Axes after the first are flattened. `member` names the array inside .npz and .h5 files; `labels` is a file
-    with one label for each row of all sources, or else the name of an array or column beside the rows (text
-    becomes codes, numbered by first appearance). `dtype` casts; without it all sources must have one type.
-    `block_rows` is the number of rows of a shard. `append` adds the rows to a finished dataset of the same
-    width, type and kind of labels; `overwrite` replaces a dataset once its successor is finished.
+    Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in
+    all files after the first, and the names are kept; the index of a pandas frame is left out. `member` names the
+    array inside .npz and .h5 files; `labels` is a file with one label for each row of all sources, or else the
+    name of an array or column beside the rows (text becomes codes, numbered by first appearance). `dtype` casts;
+    without it all sources must have one type. `block_rows` is the number of rows of a shard. `append` adds the
+    rows to a finished dataset of the same columns, type and kind of labels; `overwrite` replaces a dataset once
+    its successor is finished.
 
     Doing the same again changes nothing, and goes on where an earlier run was stopped.
     Raises SpecError for what does not exist or fit together, DataError for values that are no finite
@@ -89,12 +91,18 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
     already."""
     target = store.destination(path, record, overwrite=overwrite, whole=True)
     if target.state == "done":
+        if source.names is not None and "column_names" not in (store.describe(path) or {}):
+            progress.note(
+                f"{path} was made before names of columns were kept, so that it may hold the index of a frame, or "
+                "columns of files in different orders: remove it and run this again to be sure"
+            )
         return True
     with target.made() as scratch:
         group = store.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
         shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
-        _publish(scratch, {**shape, **_fill(group, source, 0, {}, progress)})
+        names = {} if source.names is None else {"column_names": list(source.names)}
+        _publish(scratch, {**shape, **names, **_fill(group, source, 0, {}, progress)})
     target.put_in_place()
     return False
 
@@ -115,6 +123,10 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
         raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
     if _added_last(source, about):
         return True
+    names = tuple(about["column_names"]) if "column_names" in about else None
+    if names is None and source.names is not None:
+        progress.note(f"{path} has no names of its columns: those of the new rows are taken to be in its order")
+    source = source.named(names, path)
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(group, source, about["rows"], categories, progress)
@@ -163,6 +175,8 @@ def _fill(
     x = _Shards.after(_array(group, "x"), start)
     y = None if source.label_dtype is None else _Shards.after(_array(group, "y"), start)
     digest = hashlib.sha256()
+    for note in source.notes:
+        progress.note(note)
     progress.start("ingest", source.rows or 0)
     try:
         for X, labels in source.pieces():

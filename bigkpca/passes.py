@@ -14,7 +14,7 @@ import numpy as np
 
 from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.engine import Engine, Progress, Task, shared
-from bigkpca.errors import Array, SpecError, check_overflow
+from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.numerics.cholesky import Factor
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.exact import add_strip
@@ -401,7 +401,15 @@ def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> 
 
 
 def check_columns(rows: Rows, model: Model) -> None:
-    """Raise SpecError unless the rows are as wide as those the model was fitted on."""
+    """Raise SpecError unless the rows are as wide as those the model was fitted on, and their columns, where both have
+    names of them, have the same names in the same order."""
+    if rows.names is not None and model.names is not None:
+        if apart := names_apart(rows.names, model.names, "the model"):
+            raise SpecError(
+                f"{rows.where} {apart}; give it rows with the columns that the model was fitted on, in the same order "
+                "(`bigkpca info MODEL --json` lists them)"
+            )
+        return
     if rows.shape[1] == model.columns:
         return
     if isinstance(model.features, GivenKernels):

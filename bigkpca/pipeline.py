@@ -88,6 +88,8 @@ def fit(
     out = store.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
     with store.lock(out), store.room_on_disk(out):
+        if rows.names is not None and "column_names" in (store.describe(out) or {}):  # models of before have none
+            record["column_names"] = list(rows.names)
         place = store.destination(out, record, overwrite=overwrite, whole=True)
         if place.state == "done":
             progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")

@@ -50,6 +50,10 @@ class Rows(Protocol):
         """Name of the array in its group, to open it again."""
 
     @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns, None where nothing tells."""
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
 
@@ -104,6 +108,7 @@ class ArrayRows:
     grain: int = 1
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
+    names: tuple[str, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,7 +119,9 @@ class ArrayRows:
         return self.values.dtype
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
-        return ArrayRows(self._cut(start, stop, columns), start, self.where, first_column=columns.start or 0)
+        names = self.names if columns == EVERY else None
+        found = self._cut(start, stop, columns)
+        return ArrayRows(found, start, self.where, first_column=columns.start or 0, names=names)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         return aligned(self._cut(start, stop, columns))
@@ -136,6 +143,7 @@ class DaskRows:
     values: da.Array
     where: str = "the dask array"
     name: None = None
+    names: tuple[str, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -178,6 +186,7 @@ class ZarrRows:
     count: int
     name: str | None = None
     whole: bool = False
+    names: tuple[str, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -272,7 +281,8 @@ class ZarrRows:
         return anonymous(self) | {"path": os.path.abspath(self.where), "stamp": digest.hexdigest()}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_stored"}
+        # What travels with every task: none needs the names, of which there may be thousands.
+        return {key: value for key, value in self.__dict__.items() if key not in ("_stored", "names")}
 
 
 @dataclass(frozen=True)
@@ -289,6 +299,7 @@ class NpyRows:
     fortran: bool
     data_start: int  # bytes
     name: None = None
+    names: None = None
 
     @property
     def where(self) -> str:
@@ -373,7 +384,8 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     """Rows of whatever a user passes: an array, a frame, a Dask or Zarr array, or a path.
 
     `array` names the array inside a Zarr group. Raises SpecError for what is not there or not a table,
-    DataError for dtypes and shapes that cannot be rows, IncompleteError for a half-ingested dataset.
+    DataError for dtypes and shapes that cannot be rows, and columns of a frame that are no numbers, IncompleteError
+    for a half-ingested dataset.
     """
     rows = _opened(data, array)
     check_numeric(rows.dtype, rows.where)
@@ -386,6 +398,60 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
 def is_lazy(data: Any) -> bool:
     """Whether `data` is a path, or an array of Dask or Zarr, whose rows need not be in memory."""
     return isinstance(data, str | os.PathLike | da.Array | zarr.Array)
+
+
+def column_names(data: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a frame; None for anything else, and where some are no text, as scikit-learn has it."""
+    names = tuple(data.columns) if _is_frame(data) else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_frame(data: Any) -> None:
+    """Raise DataError naming the first column of a frame that cannot be numbers, SpecError for a lazy frame; nothing
+    for what is no frame. Numbers kept as objects, text or categories pass, as with scikit-learn; dates do not."""
+    if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # asked for its columns, it would warn
+        raise SpecError(
+            "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
+            "write it with sink_parquet(FILE.parquet) and make a dataset of that with bigkpca ingest"
+        )
+    if not _is_frame(data):
+        return
+    for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
+        if not _is_number(dtype) and not _converts(data, number):
+            raise DataError(
+                f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
+                "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
+            )
+
+
+def _is_frame(data: Any) -> bool:
+    """Whether it is a frame of pandas or polars, or one like them."""
+    return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
+
+
+def _is_number(dtype: Any) -> bool:
+    """Whether a dtype of pandas, which has a kind, or of polars is one of real numbers."""
+    return dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean"
+
+
+def _converts(frame: Any, number: int) -> bool:
+    """Whether the values of a column that is not of numbers are numbers all the same."""
+    values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
+    if values.dtype.kind in "mMc":  # of which NumPy makes numbers that say something else
+        return False
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _frame_values(frame: Any) -> Array:
+    values: Array = frame.to_numpy()
+    if values.dtype.kind in "buif":
+        return values
+    # Columns of several types, and those of pandas that hold missing values, come as objects.
+    return frame.astype(np.float64).to_numpy() if hasattr(frame, "astype") else values.astype(np.float64)
 
 
 def _opened(data: Any, array: str | None) -> Rows:
@@ -401,9 +467,13 @@ def _opened(data: Any, array: str | None) -> Rows:
         return ZarrRows(data, _zarr_name(data), data.shape[0])
     if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows):
         return data
-    values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
+    check_frame(data)
+    if _is_frame(data):
+        values = _frame_values(data)
+    else:
+        values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
     check_shape(values.shape, "the array")
-    return ArrayRows(values)
+    return ArrayRows(values, names=column_names(data))
 
 
 def _zarr_name(array: zarr.Array[Any]) -> str:
@@ -453,7 +523,8 @@ def _group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
     ours = kind == "dataset" and name == "x"
-    return ZarrRows(node, path, about["rows"] if ours else node.shape[0], name, whole=ours)
+    names = tuple(about["column_names"]) if ours and "column_names" in about else None
+    return ZarrRows(node, path, about["rows"] if ours else node.shape[0], name, whole=ours, names=names)
 
 
 def take(rows: Rows, numbers: Array) -> Array:
@@ -472,7 +543,7 @@ def take(rows: Rows, numbers: Array) -> Array:
         found = np.concatenate([rows.block(int(g[0]), int(g[-1]) + 1)[g - g[0]] for g in groups])
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         for number, row in zip(numbers, found, strict=True):
-            check_finite(row[None], int(number), rows.where)
+            check_finite(row[None], int(number), rows.where, names=rows.names)
     return found
 
 
@@ -489,7 +560,7 @@ def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None)
     rest: Array | None = None
     for a in range(start, stop, step):
         X = rows.block(a, min(a + step, stop))
-        check_finite(X, a, rows.where)
+        check_finite(X, a, rows.where, names=rows.names)
         if digest is not None:
             digest.update(little_endian(X))
         if rest is not None:

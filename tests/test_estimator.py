@@ -10,6 +10,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import zarr
 from sklearn.base import clone
@@ -131,6 +132,11 @@ def test_frames_keep_their_names(X: np.ndarray[Any, Any], small: KernelPCA) -> N
     frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
     assert list(small.fit(frame).feature_names_in_[:2]) == ["p0", "p1"]
     assert list(small.set_output(transform="pandas").transform(frame).columns[:1]) == ["kernelpca0"]
+
+
+def test_a_lazy_frame_is_refused(small: KernelPCA) -> None:
+    with pytest.raises(SpecError, match="a LazyFrame holds no rows yet"):
+        small.fit(pl.LazyFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}))
 
 
 def test_components_as_a_share_of_variance_or_all(X: np.ndarray[Any, Any]) -> None:

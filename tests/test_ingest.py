@@ -226,6 +226,47 @@ def test_a_label_column_has_the_narrowest_kind_of_its_texts(tmp_path, labels, dt
     assert labels_of(done.path).dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([2**63, 1], np.array([2**63, 1], np.uint64)),
+        ([2**64 - 1, 2**64 - 2], np.array([2**64 - 1, 2**64 - 2], np.uint64)),
+        ([10**20, 10**20 + 1, 10**20], np.array([0, 1, 0], np.int32)),  # text: as floats both would be one
+        ([-1, 2**63], np.array([0, 1], np.int32)),
+        (["1e5", "3"], np.array([1e5, 3])),
+    ],
+    ids=["beyond int64", "up to 2^64", "beyond 64 bits", "of both signs", "floats"],
+)
+def test_long_whole_labels_are_kept_apart(tmp_path, labels, expected):
+    (tmp_path / "a.csv").write_text(csv_text(X[: len(labels)], ["y", *"abcde"], labels))
+    found = labels_of(ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels="y").path)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_long_label_far_down_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("k,a\n" + "1,2\n" * 20000 + f"{2**63},2\n")
+    refuse(tmp_path, DataError, "row 20000 .* has the label '9223372036854775808', but", tmp_path / "a.csv", labels="k")
+
+
+@pytest.mark.parametrize("first", ["PAR1", "PK", "PAR1,b", "GIF89a,b", "CDF", "IDX,b"])
+@pytest.mark.parametrize("suffix", [".csv", ".CSV", ".csv.gz", ".CSV.GZ"])
+def test_a_csv_may_begin_as_other_formats_do(tmp_path, first, suffix):
+    names = (first + ",z").split(",")
+    body = (",".join(names) + "\n" + ",".join("1" * len(names)) + "\n").encode()
+    (tmp_path / f"a{suffix}").write_bytes(gzip.compress(body) if suffix.lower().endswith("gz") else body)
+    done = ingest([tmp_path / f"a{suffix}"], tmp_path / "out.zarr")
+    np.testing.assert_array_equal(rows_of(done.path), [[1] * len(names)])
+
+
+def test_parquet_of_any_suffix_is_known_by_both_its_ends(tmp_path):
+    source, _ = write_parquet(tmp_path, X, Y)
+    for name in ("rows.csv", "rows", "rows.npy"):
+        done = ingest([source.rename(tmp_path / name)], tmp_path / f"{name}.zarr", labels="label")
+        np.testing.assert_array_equal(rows_of(done.path), X)
+        source = tmp_path / name
+
+
 def test_csv_forgives_blank_lines_and_quotes(tmp_path):
     (tmp_path / "a.csv").write_text('\n"a, b","c"\r\n"1",2\n\n 3 ,"4"\n\n')
     done = ingest([tmp_path / "a.csv"], tmp_path / "out.zarr")
@@ -300,10 +341,10 @@ def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("lines", "labels", "message"),
     [
-        ("a,b\n1,2\n3,\n", None, r"row 1, column 1 is empty"),
+        ("a,b\n1,2\n3,\n", None, r"row 1, column 1 \('b'\) is empty"),
         ("1,2\n3,x\n", None, r"row 1, column 1 is 'x', not a number"),
-        ("k,a\nr,1\ns,t\n", "k", r"row 1, column 1 is 't'"),
-        ("k,a,b\nr,1,2\ns,3,nan\n", "k", r"row 1, column 2 is NaN"),
+        ("k,a\nr,1\ns,t\n", "k", r"row 1, column 1 \('a'\) is 't'"),
+        ("k,a,b\nr,1,2\ns,3,nan\n", "k", r"row 1, column 2 \('b'\) is NaN"),
         ("a,b\n1,2\n3,4,5\n", None, r"row 1 has 3 fields, the first line 2"),
         ("a,b,c\n1,2\n", None, r"row 0 has 2 fields, the first line 3"),
         ("1,2\n1_0,3\n", None, r"rows 0 to 1 do not parse: could not convert"),
@@ -412,6 +453,90 @@ def test_parquet_with_nulls_or_text_is_refused(tmp_path, monkeypatch):
     refuse(tmp_path, DataError, "a.parquet:a, of type dictionary", source)
     pq.write_table(pa.table({"a": np.arange(0)}), source)
     refuse(tmp_path, DataError, "is empty", source)
+
+
+def hdf5_of_all_kinds(path):
+    """A file of rows x and y, and of data sets that can be neither rows nor labels."""
+    with h5py.File(path, "w") as file:
+        file["x"], file["y"] = X, Y
+        file.create_dataset("null", data=h5py.Empty("f4"))
+        file.create_dataset("scalar", data=3.0)
+        file.create_dataset("empty", shape=(0, 5), dtype="f4")
+        file.create_dataset("compound", data=np.zeros((300, 2), [("a", "i4"), ("b", "f4")]))
+        file.create_dataset("reference", shape=(300, 2), dtype=h5py.ref_dtype)
+        file.create_dataset("ragged", shape=(300, 2), dtype=h5py.vlen_dtype("i4"))
+        file.create_dataset("latin", data=np.array([b"\xff"] * 300))
+        space = h5py.h5s.create_simple((300, 2))
+        h5py.h5d.create(file.id, b"time", h5py.h5t.UNIX_D32LE, space)  # which NumPy does not have
+    return path
+
+
+def test_hdf5_data_sets_that_cannot_be_rows_are_refused_or_passed_over(tmp_path):
+    source = hdf5_of_all_kinds(tmp_path / "a.h5")
+    refuse(tmp_path, SpecError, r"holds the arrays \['empty', 'x'\]: name one", source)
+    done = ingest([source], tmp_path / "fine.zarr", member="x", labels="y")
+    np.testing.assert_array_equal(rows_of(done.path), X)
+    for member, message in (
+        ("null", r"a\.h5:null has shape \(0,\): rows must be two-dimensional"),
+        ("scalar", r"a\.h5:scalar has shape \(\): rows must be two-dimensional"),
+        ("empty", r"a\.h5:empty is empty: shape \(0, 5\)"),
+        ("compound", r"a\.h5:compound holds .* values: rows must be real numbers"),
+        ("reference", r"a\.h5:reference holds object values: rows must be real numbers"),
+        ("ragged", r"a\.h5:ragged holds object values: rows must be real numbers"),
+        ("time", r"a\.h5:time holds object values: rows must be real numbers"),
+    ):
+        refuse(tmp_path, DataError, message, source, member=member)
+
+
+def test_hdf5_data_sets_that_cannot_be_labels_are_refused(tmp_path):
+    source = hdf5_of_all_kinds(tmp_path / "a.h5")
+    refuse(tmp_path, SpecError, "null holds 0 labels for 300 rows", source, member="x", labels="null")
+    refuse(tmp_path, DataError, "latin is not text in UTF-8: 'utf-8' codec", source, member="x", labels="latin")
+    for labels in ("scalar", "compound", "reference", "time"):
+        message = rf"a\.h5:{labels} has shape .* labels are \(n,\), text or numbers of at most 8 bytes"
+        refuse(tmp_path, DataError, message, source, member="x", labels=labels)
+    np.savez(tmp_path / "a.npz", x=X, y=Y.astype(np.longdouble))
+    refuse(tmp_path, DataError, "a.npz:y has shape .* at most 8 bytes", tmp_path / "a.npz", labels="y")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([2**64 - 1, 3], pa.uint64()), np.array([2**64 - 1, 3], np.uint64)),
+        (pa.array([True, False]), np.array([True, False])),
+        (pa.array([2**40, 3]).dictionary_encode(), np.array([2**40, 3])),
+        (pa.array([0, 10**6], pa.timestamp("us")), ["1970-01-01 00:00:00.000000", "1970-01-01 00:00:01.000000"]),
+        (pa.array([0, 1], pa.date32()), ["1970-01-01", "1970-01-02"]),
+        (pa.array([b"p", b"q"]), ["p", "q"]),
+    ],
+    ids=["uint64", "bool", "categories of numbers", "times", "dates", "bytes"],
+)
+def test_parquet_labels_of_every_type(tmp_path, values, expected):
+    pq.write_table(pa.table({"a": X[:2, 0], "y": values}), tmp_path / "a.parquet")
+    done = ingest([tmp_path / "a.parquet"], tmp_path / "out.zarr", labels="y")
+    if isinstance(expected, list):
+        assert about(done.path)["categories"] == expected
+        np.testing.assert_array_equal(labels_of(done.path), [0, 1])
+    else:
+        assert labels_of(done.path).dtype == expected.dtype
+        np.testing.assert_array_equal(labels_of(done.path), expected)
+
+
+def test_parquet_labels_without_words_are_refused(tmp_path):
+    for values, kind in ((pa.array([[1], [2]]), "list<"), (pa.array([b"\xff", b"q"]), "binary")):
+        pq.write_table(pa.table({"a": X[:2, 0], "y": values}), tmp_path / "a.parquet")
+        message = f"a.parquet:y, of type {kind}.* cannot be labels, which are numbers or text in UTF-8"
+        refuse(tmp_path, DataError, message, tmp_path / "a.parquet", labels="y")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array([0, 1], pa.timestamp("us", "UTC")), pa.array([0, 1], pa.date32()), pa.array([0, 1], pa.duration("s"))],
+    ids=["times with a zone", "dates", "durations"],
+)
+def test_parquet_times_are_no_rows(tmp_path, values):
+    pq.write_table(pa.table({"a": X[:2, 0], "t": values}), tmp_path / "a.parquet")
+    refuse(tmp_path, DataError, "a.parquet:t, of type .*: rows must be real numbers", tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize(("library", "suffix"), [("pyarrow", ".parquet"), ("h5py", ".h5")])
@@ -799,7 +924,7 @@ def test_real_npz(tmp_path, name):
 
 
 def test_promoters_hold_text(tmp_path):
-    with pytest.raises(DataError, match=r"promoters\.csv: row 0, column 1 is 'gcc.*, not a number"):
+    with pytest.raises(DataError, match=r"promoters\.csv: row 0, column 1 \('sequence'\) is 'gcc.*, not a number"):
         ingest([real("promoters/promoters.csv")], tmp_path / "out.zarr", labels="label")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigkpca import KernelPCA
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.sources import ArrayRows, NpyRows, ZarrRows, open_rows, take, tiles
 
@@ -117,6 +119,7 @@ def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
         (np.zeros((2, 2), object), DataError, "holds object values"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
         (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),
+        (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
         (da.zeros(4), DataError, "two-dimensional"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
         ("s3://bucket/rows.zarr", SpecError, "only local paths"),
@@ -125,6 +128,73 @@ def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
 def test_what_cannot_be_rows_is_refused(data: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         open_rows(data)
+
+
+DAY = datetime(2020, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        (pd.Series([DAY, DAY]), "datetime64"),
+        (pd.Series([DAY, DAY]).dt.tz_localize("UTC"), "datetime64"),
+        (pd.Series([DAY, DAY]) - DAY, "timedelta64"),
+        (pd.Series(["u", "v"], dtype="category"), "category"),
+        (pd.Series(["u", 2.0], dtype=object), "object"),
+        (pd.Series([1j, 2j]), "complex128"),
+        (pd.Series(pd.period_range("2020", periods=2, freq="D")), "period"),
+        (pl.Series([DAY, DAY]), "Datetime"),
+        (pl.Series([DAY.date(), DAY.date()]), "Date"),
+        (pl.Series([DAY - DAY, DAY - DAY]), "Duration"),
+        (pl.Series(["u", "v"]), "String"),
+        (pl.Series(["u", "v"], dtype=pl.Categorical), "Categorical"),
+        (pl.Series([[1], [2, 3]]), "List"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else f"{type(value).__module__}",
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_columns_of_a_frame_that_are_no_numbers_are_named(column: Any, name: str, alone: bool) -> None:
+    frame = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
+    data = frame({"t": column} if alone else {"a": [1.0, 2.0], "t": column})
+    message = rf"the frame holds .*{name}.* values in column {0 if alone else 1} \('t'\): rows must be real numbers"
+    with pytest.raises(DataError, match=message):
+        open_rows(data)
+    with pytest.raises(DataError, match=message):
+        KernelPCA(1).fit(data)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, 0], dtype="Int64"),
+        pd.Series([True, False], dtype="boolean"),
+        pd.Series([True, False]),
+        pd.Series([1, 0], dtype="int64[pyarrow]"),
+        pd.Series([1, 0], dtype="category"),
+        pd.Series([1, 0], dtype=object),
+        pd.Series([1.0, 0.0], dtype="Sparse[float64]"),
+        pl.Series([True, False]),
+        pl.Series([1, 0], dtype=pl.UInt8),
+        pl.Series([1, 0], dtype=pl.Decimal(10, 2)),
+    ],
+    ids=lambda column: f"{type(column).__module__} {column.dtype}",
+)
+def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(column: Any) -> None:
+    frame = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
+    rows = open_rows(frame({"a": [0.5, 0.25], "b": column}))
+    np.testing.assert_array_equal(rows.block(0, 2), [[0.5, 1], [0.25, 0]])
+    assert rows.dtype == np.float64
+
+
+def test_values_that_a_frame_misses_are_nan() -> None:
+    for column in (pd.Series([1, None], dtype="Int64"), pd.Series([True, None], dtype="boolean")):
+        assert np.isnan(open_rows(pd.DataFrame({"a": [0.5, 0.25], "b": column})).block(0, 2)[1, 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_frames_and_datasets_have_names(kind: str, tmp_path: Path) -> None:
+    expected = tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None  # as polars calls them
+    assert open_rows(KINDS[kind](tmp_path)).names == expected
 
 
 def test_unknown_chunk_sizes_are_refused() -> None:

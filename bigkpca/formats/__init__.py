@@ -72,12 +72,12 @@ def _format(path: Path) -> str:
     """The format, by content where that has a signature, else by suffix."""
     with path.open("rb") as file:
         head = file.read(8)
-    for signature, kind in _SIGNATURES.items():
-        if head.startswith(signature):
-            return kind
-    for suffix, kind in _SUFFIXES.items():
-        if path.name.lower().endswith(suffix):
-            return kind
+    signed = next((kind for signature, kind in _SIGNATURES.items() if head.startswith(signature)), None)
+    suffixed = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
+    if signed == "parquet" and suffixed and not columnar.ends_as_parquet(path):  # text may begin with PAR1, too
+        return suffixed
+    if signed or suffixed:
+        return str(signed or suffixed)
     if head.startswith(binary.GZIP):
         with decoding(path), gzip.open(path) as file:
             head = file.read(4)

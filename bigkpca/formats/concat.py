@@ -1,28 +1,34 @@
-"""Several files as one: rows in order, of one width and one type, every value checked."""
+"""Several files as one: rows in order, of the same columns and one type, every value checked."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError, SpecError, check_finite
+from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, names_apart
 from bigkpca.formats import Column, Table, open_column, open_table
+
+_BY_ORDER = "has no names of its columns, which are taken to be in the order of those that have some"
 
 
 @dataclass(frozen=True)
 class Source:
     """All that is to be ingested: the files as tables, the labels if they have a file of their own, the type
-    to store rows in, and what identifies all this, JSON-ready."""
+    to store rows in, what identifies all this, JSON-ready, and the names of the columns in the order of storage: those
+    of the first file that has some, None where no file has.
+
+    Columns of files that name them are found by name; those of others are taken as they come."""
 
     tables: tuple[Table, ...]
     column: Column | None
     dtype: np.dtype[Any]
     identity: Mapping[str, Any]
+    names: tuple[str, ...] | None
 
     @classmethod
     def open(
@@ -34,6 +40,10 @@ class Source:
             raise SpecError("nothing to ingest: name at least one file")
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
         tables = tuple(open_table(path, member, None if apart else labels) for path in paths)
+        first = next((table for table in tables if table.names is not None), None)
+        if first is not None and first.names is not None:
+            for table in tables:
+                _order(table, first.names, first.where)
         _check_alike(tables, cast=dtype is not None)
         identity = {
             "sources": [_identity(path, member) for path in paths],
@@ -41,9 +51,28 @@ class Source:
             "dtype": None if dtype is None else _storable(dtype).name,
         }
         column = open_column(apart) if apart else None
-        source = cls(tables, column, _storable(dtype or tables[0].dtype), identity)
+        names = None if first is None else first.names
+        source = cls(tables, column, _storable(dtype or tables[0].dtype), identity, names)
         source.check_labels(column.rows if column else None, source.rows)
         return source
+
+    def named(self, names: tuple[str, ...] | None, where: str) -> Source:
+        """The same rows with the columns of `where` in the order in which they are there; None where that is not known.
+        Raises SpecError where they are not the same columns."""
+        for table in self.tables:
+            if names is not None:
+                _order(table, names, where)
+        return replace(self, names=names)
+
+    @property
+    def notes(self) -> list[str]:
+        """What users should know of how the files are read, each once for all files."""
+        told: dict[str, list[str]] = {}
+        for table in self.tables:
+            by_order = self.names is not None and table.names is None
+            for note in (*table.notes, *([_BY_ORDER] if by_order else [])):
+                told.setdefault(note, []).append(table.where)
+        return [first + (f" and {len(more)} more: " if more else ": ") + note for note, (first, *more) in told.items()]
 
     @property
     def columns(self) -> int:
@@ -70,12 +99,13 @@ class Source:
     def pieces(self) -> Iterator[tuple[Array, Array | None]]:
         """The rows of all files, checked and in one type, with the labels that come with them."""
         for table in self.tables:
-            row = 0
+            row, order = 0, None if self.names is None else _order(table, self.names, "")
             for X, labels in table.batches:
-                check_finite(X, row, table.where)
+                check_finite(X, row, table.where, names=table.names)
                 if labels is not None:
                     check_finite(labels[:, None], row, f"the labels of {table.where}")
-                yield _cast(X, self.dtype, row, table.where), labels
+                X = _cast(X, self.dtype, row, table)
+                yield X if order is None else X[:, order], labels
                 row += len(X)
             if not row:
                 raise DataError(f"{table.where} is empty: it holds no rows")
@@ -120,6 +150,28 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
     return found
 
 
+def _order(table: Table, names: tuple[str, ...], where: str) -> list[int] | None:
+    """Where the table has the columns of those names; None where as they come: in that order, or without names.
+
+    Raises SpecError unless it has just these, which are those of `where`.
+    """
+    if table.names is None or table.names == names:
+        return None
+    if set(table.names) != set(names) or len(table.names) != len(names):
+        raise SpecError(
+            f"{table.where} {names_apart(table.names, names, where)}: columns are found by their names, so that all "
+            "files must have the same ones; rename, add or remove them first"
+        )
+    at = {name: number for number, name in enumerate(table.names)}
+    if len(at) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SpecError(
+            f"{table.where} {names_apart(table.names, names, where)}, and {twice!r} is the name of several: give each "
+            "column a name of its own, as columns are found by their names"
+        )
+    return [at[name] for name in names]
+
+
 def _check_alike(tables: Sequence[Table], *, cast: bool) -> None:
     first = tables[0]
     for table in tables[1:]:
@@ -143,7 +195,7 @@ def kind_of(labels: np.dtype[Any] | None) -> str:
     return "text" if labels.kind == "U" else labels.newbyteorder("=").name
 
 
-def _cast(X: Array, dtype: np.dtype[Any], first: int, where: str) -> Array:
+def _cast(X: Array, dtype: np.dtype[Any], first: int, table: Table) -> Array:
     """X in another type; DataError naming the first value that it cannot hold (rounded, for floats)."""
     if X.dtype == dtype:
         return X
@@ -155,7 +207,7 @@ def _cast(X: Array, dtype: np.dtype[Any], first: int, where: str) -> Array:
     if lost.any():
         row, column = np.argwhere(lost)[0]
         raise DataError(
-            f"{where}: row {first + row}, column {column} (both counted from 0) is {X[row, column]}, which {dtype} "
-            "cannot hold: choose another --dtype"
+            f"{table.where}: row {first + row}, {column_called(column, table.names)} (both counted from 0) is "
+            f"{X[row, column]}, which {dtype} cannot hold: choose another --dtype"
         )
     return cast

@@ -6,7 +6,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,8 @@ class Table:
     rows: int | None  # None where only reading them all can tell
     label_dtype: np.dtype[Any] | None
     batches: Batches
+    names: tuple[str, ...] | None = None  # of the columns
+    notes: tuple[str, ...] = ()  # what users should know of how the file is read
 
     @property
     def columns(self) -> int:
@@ -102,10 +104,20 @@ def refuse_labels(path: Path, labels: str | None) -> None:
         raise SpecError(f"--labels {labels}: no such file, and {path} has no names inside")
 
 
+def check_single(names: Sequence[str], name: str, where: str) -> None:
+    """Raise SpecError if the name of the labels stands for several columns."""
+    if names.count(name) > 1:
+        raise SpecError(f"{where} has {names.count(name)} columns {name!r}: give that of the labels a name of its own")
+
+
 def check_labels(stored: Stored, rows: int | None, where: str) -> None:
     """Raise unless the array can be the labels of `rows` rows (None: not known yet)."""
-    if len(stored.shape) != 1 or stored.dtype.kind not in "buifU":
-        raise DataError(f"{where} has shape {stored.shape} and type {stored.dtype}: labels are (n,), numbers or text")
+    known = stored.dtype.kind == "U" or (stored.dtype.kind in "buif" and stored.dtype.itemsize <= 8)
+    if len(stored.shape) != 1 or not known:
+        raise DataError(
+            f"{where} has shape {stored.shape} and type {stored.dtype}: labels are (n,), text or numbers of at most 8 "
+            "bytes"
+        )
     if rows is not None and stored.shape[0] != rows:
         raise SpecError(f"{where} holds {stored.shape[0]} labels for {rows} rows")
 

@@ -1,13 +1,15 @@
 """Numbers in text: .csv with commas, semicolons or tabs, also in gzip.
 
-A blank line is no row. The first line is a header if a field of it is text; numbers are read as float64.
+A blank line is no row. The first line is a header if a field of it is text; numbers are read as float64. A first column
+that has no name, where all others have one, holds the names of rows that pandas and R write, and no feature.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +18,16 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.blocks import READ_BYTES
-from bigkpca.errors import Array, DataError, SpecError, check_finite, unknown_name
-from bigkpca.formats.table import TEXT, Batches, Column, Table, decoding, refuse_member
+from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, unknown_name
+from bigkpca.formats.table import TEXT, Batches, Column, Table, check_single, decoding, refuse_member
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
+_WHOLE = re.compile(r"\s*[+-]?\d[\d_]*\s*")
+_ROW_NAMES = (
+    "the first column, which has no name, is left out, as it is the names of rows that pandas and R write, and no "
+    "feature (to keep it, name it in the header)"
+)
 
 
 @dataclass(frozen=True)
@@ -51,18 +58,30 @@ class _Csv:
     def width(self) -> int:
         return len(self.first)
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return tuple(self.first) if self.has_header else None
+
+    @property
+    def row_names(self) -> int | None:
+        """The column of names of rows, if there is one."""
+        nameless = self.has_header and [j for j, name in enumerate(self.first) if not name] == [0]
+        return 0 if nameless else None
+
     def column(self, name: str) -> int:
         if not self.has_header:
             raise SpecError(f"{self.path} has no header, so no column {name!r}")
         if name not in self.first:
             raise unknown_name(f"column of {self.path}", name, self.first)
+        check_single(self.first, name, str(self.path))
         return self.first.index(name)
 
     def label_dtype(self, column: int) -> np.dtype[Any]:
         rows = [*([] if self.has_header else [self.first]), *csv.reader(self.sample, delimiter=self.delimiter)]
         texts = [fields[column] for fields in rows if column < len(fields)]
-        kinds = (np.dtype(np.int64), np.dtype(np.float64))
-        return next((dtype for dtype in kinds if _all_are(texts, dtype)), TEXT)
+        whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long ones would run together
+        kinds = ("int64", "uint64") if whole else ("float64",)
+        return next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
 
     def pieces(self) -> Iterator[tuple[int, list[str]]]:
         """Lines of data of at most 2 MB, with the number of the first row."""
@@ -74,37 +93,33 @@ class _Csv:
                 yield first, lines
                 first += len(lines)
 
-    def values(self, first: int, lines: list[str], label: int | None) -> tuple[Array, list[str]]:
-        """(k, width) numbers of the lines, and the k texts of the column of labels, whose numbers are 0."""
-        texts: list[str] = []
-
-        def keep(text: str) -> float:
-            texts.append(text)
-            return 0.0
-
-        converters: dict[int | str, Callable[[str], float]] | None = None if label is None else {label: keep}
+    def values(self, first: int, lines: list[str], aside: dict[int | str, Callable[[str], float]]) -> Array:
+        """(k, width) numbers of the lines; those of columns of text are what the functions in `aside` give."""
         try:
             X = np.loadtxt(
-                lines, delimiter=self.delimiter, comments=None, quotechar='"', ndmin=2, converters=converters
+                lines, delimiter=self.delimiter, comments=None, quotechar='"', ndmin=2, converters=aside or None
             )
         except ValueError as error:
-            raise self._fault(first, lines, label, error) from error
+            raise self._fault(first, lines, aside, error) from error
         if X.shape[1] != self.width:
-            raise self._fault(first, lines, label, None)
-        check_finite(X, first, str(self.path))
-        return X, texts
+            raise self._fault(first, lines, aside, None)
+        check_finite(X, first, str(self.path), names=self.names)
+        return X
 
-    def _fault(self, first: int, lines: Sequence[str], label: int | None, error: ValueError | None) -> DataError:
+    def _fault(
+        self, first: int, lines: Sequence[str], aside: Collection[int | str], error: ValueError | None
+    ) -> DataError:
         """The error for the first field that is no number; slow, and so only looked for when there is one."""
         for row, fields in enumerate(csv.reader(lines, delimiter=self.delimiter), first):
             if len(fields) != self.width:
                 return DataError(f"{self.path}: row {row} has {len(fields)} fields, the first line {self.width}")
             for column, field in enumerate(fields):
-                if column != label and not _is_number(field):
+                if column not in aside and not _is_number(field):
                     what = f"{field!r}, not a number" if field.strip() else "empty"
                     return DataError(
-                        f"{self.path}: row {row}, column {column} is {what} (rows of data and columns are counted "
-                        "from 0); rows must be numbers: encode or remove this first, or name it with --labels"
+                        f"{self.path}: row {row}, {column_called(column, self.names)} is {what} (rows of data and "
+                        "columns are counted from 0); rows must be numbers: encode or remove this first, or name it "
+                        "with --labels"
                     )
         return DataError(f"{self.path}: rows {first} to {first + len(lines) - 1} do not parse: {error}")
 
@@ -120,9 +135,21 @@ def _is_number(field: str) -> bool:
 def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
     try:
         np.array(texts).astype(dtype)
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
     return True
+
+
+class _Texts(list[str]):
+    """The texts of a column, kept as np.loadtxt comes by them."""
+
+    def keep(self, text: str) -> float:
+        self.append(text)
+        return 0.0
+
+
+def _passed_over(text: str) -> float:
+    return 0.0
 
 
 def _lines(file: IO[str], size: int) -> list[str]:
@@ -134,7 +161,7 @@ def _lines(file: IO[str], size: int) -> list[str]:
 
 
 def _open_text(path: Path) -> IO[str]:
-    if path.name.endswith(".gz"):
+    if path.name.lower().endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
 
@@ -168,20 +195,23 @@ def csv_table(path: Path, member: str | None, labels: str | None) -> Table:
     refuse_member(path, member)
     layout = _Csv.open(path)
     label = None if labels is None else layout.column(labels)
-    columns = layout.width - (label is not None)
+    row_names = None if label == 0 else layout.row_names
+    aside = [column for column in (label, row_names) if column is not None]
+    columns = [column for column in range(layout.width) if column not in aside]
     if not columns:
         raise DataError(f"{path} has no column but its labels")
     dtype = None if label is None else layout.label_dtype(label)
 
     def batches() -> Batches:
         for first, lines in layout.pieces():
-            X, texts = layout.values(first, lines, label)
-            if label is None or dtype is None:
-                yield X, None
-            else:
-                yield np.delete(X, label, axis=1), _labels(texts, dtype, first, str(path))
+            texts = _Texts()
+            X = layout.values(first, lines, {j: texts.keep if j == label else _passed_over for j in aside})
+            kept = np.delete(X, aside, axis=1) if aside else X
+            yield kept, None if dtype is None else _labels(texts, dtype, first, str(path))
 
-    return Table(str(path), np.dtype(np.float64), (columns,), None, dtype, batches())
+    names = layout.names and tuple(layout.first[column] for column in columns)
+    notes = () if row_names is None else (_ROW_NAMES,)
+    return Table(str(path), np.dtype(np.float64), (len(columns),), None, dtype, batches(), names, notes)
 
 
 def csv_column(path: Path) -> Column:
@@ -193,6 +223,8 @@ def csv_column(path: Path) -> Column:
 
     def batches() -> Iterator[Array]:
         for first, lines in layout.pieces():
-            yield _labels(layout.values(first, lines, 0)[1], dtype, first, str(path))
+            texts = _Texts()
+            layout.values(first, lines, {0: texts.keep})
+            yield _labels(texts, dtype, first, str(path))
 
     return Column(str(path), dtype, None, batches())

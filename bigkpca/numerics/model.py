@@ -41,6 +41,12 @@ class Model:
         return self.features.columns
 
     @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns that the model was fitted on, where the rows told them."""
+        names = self.provenance.get("column_names")
+        return None if names is None else tuple(names)
+
+    @property
     def block_rows(self) -> int | None:
         """Rows of a block, where the fit was told."""
         rows: int | None = self.provenance.get("spec", {}).get("block_rows")
