@@ -40,6 +40,7 @@ class Sweep:
     before: list[Command]
     kept: list[str]
     bytes: bool = True
+    every: int = 1  # of how many stops one is tried
 
 
 @dataclass
@@ -60,7 +61,7 @@ def swept(sweep: Sweep, folder: Path) -> Swept:
     _copy(here, start)
     steps = _counted(sweep.command, here)
     wanted, old, found = tree(here), tree(start), Swept()
-    for stop in range(1, steps + 1):
+    for stop in range(1, steps + 1, sweep.every):
         _copy(start, here)
         status = _in_child(here, lambda stop=stop: _run_until(sweep.command, stop))
         if status != -signal.SIGKILL:

@@ -1,0 +1,228 @@
+"""Where outputs go: paths as they are meant, inputs never replaced, and no moment at which an output is at no path."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca import store
+from bigkpca.errors import SpecError
+from bigkpca.ingest import ingest
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(90, 4))
+FIT: dict[str, Any] = {"components": 3, "size": 10, "seed": 0}
+
+
+def tree_bytes(root: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file of rows, their dataset, a model, scores; the current folder, and that of the user."""
+    np.save(tmp_path / "a.npy", X)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ingest(["a.npy"], "d.zarr", block_rows=32)
+    bigkpca.fit("d.zarr", "m.zarr", **FIT)
+    bigkpca.transform("m.zarr", "d.zarr", "s.zarr", block_rows=32)
+    return tmp_path
+
+
+Write = Callable[..., Any]
+WRITES: dict[str, Write] = {
+    "ingest": lambda out, **how: ingest(["a.npy"], out, block_rows=16, **how),
+    "fit": lambda out, **how: bigkpca.fit("d.zarr", out, **FIT, **how),
+    "transform": lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, block_rows=32, **how),
+    "reconstruct": lambda out, **how: bigkpca.reconstruct("m.zarr", "s.zarr", out, block_rows=32, **how),
+    "denoise": lambda out, **how: bigkpca.denoise("m.zarr", "d.zarr", out, block_rows=32, **how),
+}
+OTHERS: dict[str, Write] = {  # of the same kind, and not the same
+    "ingest": lambda out, **how: ingest(["a.npy"], out, dtype="float32", **how),
+    "fit": lambda out, **how: bigkpca.fit("d.zarr", out, **FIT | {"size": 12}, **how),
+    "transform": lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, block_rows=64, **how),
+    "reconstruct": lambda out, **how: bigkpca.reconstruct("m.zarr", "s.zarr", out, block_rows=64, **how),
+    "denoise": lambda out, **how: bigkpca.denoise("m.zarr", "d.zarr", out, block_rows=64, **how),
+}
+every_write = pytest.mark.parametrize("write", WRITES)
+
+
+@every_write
+@pytest.mark.parametrize("path", ["o.zarr/", "./o.zarr", "~/o.zarr", "x/../o.zarr//", "link", "dangling"])
+def test_paths_are_meant_as_they_are(write: str, path: str, home: Path) -> None:
+    WRITES[write]("plain.zarr")
+    wanted, there = tree_bytes(home / "plain.zarr"), {entry.name for entry in home.iterdir()}
+    (home / "elsewhere").mkdir()
+    if path == "link":
+        (home / "elsewhere" / "o.zarr").mkdir()
+    if path in ("link", "dangling"):
+        (home / path).symlink_to(home / "elsewhere" / "o.zarr")
+    WRITES[write](path)
+    WRITES[write](path)  # which finds that there is nothing to do
+    target = home / "elsewhere" if path in ("link", "dangling") else home
+    assert tree_bytes(target / "o.zarr") == wanted
+    OTHERS[write](path, overwrite=True)
+    assert tree_bytes(target / "o.zarr") != wanted
+    WRITES[write](path, overwrite=True)
+    assert tree_bytes(target / "o.zarr") == wanted
+    links = {path} if path in ("link", "dangling") else {"o.zarr"}
+    assert {entry.name for entry in home.iterdir()} == there | links | {"elsewhere"}
+    assert [entry.name for entry in (home / "elsewhere").iterdir()] == (["o.zarr"] if target != home else [])
+    assert all((home / link).is_symlink() for link in links - {"o.zarr"})
+
+
+def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
+    how: dict[str, Any] = {"methods": ["rff"], "sizes": [10], "seeds": 1, "components": 2}
+    for out in ("cmp/", "~/cmp", "./cmp"):
+        assert bigkpca.compare("d.zarr", out, **how).missing == 0
+    assert not list(home.glob("*.lock"))
+    assert not list((home / "cmp").glob("*.lock"))
+    with pytest.raises(SpecError, match=r"d\.zarr/cmp and what is read, .*d\.zarr, lie inside each other"):
+        bigkpca.compare("d.zarr", "d.zarr/cmp", **how)
+
+
+@every_write
+@pytest.mark.parametrize("path", [".", "..", "/", "./."])
+def test_the_current_folder_and_those_around_it_are_refused(write: str, path: str, home: Path) -> None:
+    before = tree_bytes(home)
+    (home / "empty").mkdir()
+    os.chdir(home / "empty")
+    absolute = {name: str(home / name) for name in ("a.npy", "d.zarr", "m.zarr", "s.zarr")}
+    runs: dict[str, Callable[[], Any]] = {
+        "ingest": lambda: ingest([absolute["a.npy"]], path, overwrite=True),
+        "fit": lambda: bigkpca.fit(absolute["d.zarr"], path, overwrite=True, **FIT),
+        "transform": lambda: bigkpca.transform(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
+        "reconstruct": lambda: bigkpca.reconstruct(absolute["m.zarr"], absolute["s.zarr"], path, overwrite=True),
+        "denoise": lambda: bigkpca.denoise(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
+    }
+    with pytest.raises(SpecError, match="is the current folder, or holds it: name a new folder"):
+        runs[write]()
+    assert tree_bytes(home) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("run", "match"),
+    [
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "./d.zarr/", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "link", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr/s", **how), "lie inside each other"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr/s", **how), "lie inside each other"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr/x", "d.zarr", **how), "lie inside each other"),
+        (lambda **how: bigkpca.transform("m.zarr", bigkpca_array(), "d.zarr", **how), "lie inside each other"),
+        (lambda **how: bigkpca.fit("d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.fit("d.zarr", "d.zarr/model", **how), "lie inside each other"),
+        (lambda **how: bigkpca.reconstruct("m.zarr", "s.zarr", "s.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.denoise("m.zarr", "d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.denoise("m.zarr", "a.npy", "a.npy/x", **how), "lie inside each other"),
+        (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), "is what is read"),
+    ],
+)
+def test_what_is_read_is_never_replaced(run: Write, match: str, overwrite: bool, home: Path) -> None:
+    (home / "link").symlink_to("d.zarr")
+    before = tree_bytes(home)
+    with pytest.raises(SpecError, match=match):
+        run(overwrite=overwrite)
+    assert tree_bytes(home) == before
+
+
+def bigkpca_array() -> Any:
+    import zarr
+
+    return zarr.open_group("d.zarr", mode="r")["x"]
+
+
+@pytest.mark.parametrize(
+    ("write", "there", "kinds"),
+    [
+        ("transform", "other.zarr", "is a bigkpca dataset, and only a features is replaced"),
+        ("transform", "m2.zarr", "is a bigkpca model"),
+        ("fit", "s.zarr", "is a bigkpca features"),
+        ("ingest", "s.zarr", "is a bigkpca features"),
+        ("reconstruct", "m2.zarr", "is a bigkpca model"),
+    ],
+)
+def test_another_kind_of_thing_is_never_replaced(write: str, there: str, kinds: str, home: Path) -> None:
+    ingest(["a.npy"], "other.zarr")
+    bigkpca.fit("d.zarr", "m2.zarr", **FIT)
+    before = tree_bytes(home)
+    with pytest.raises(SpecError, match=kinds):
+        WRITES[write](there, overwrite=True)
+    assert tree_bytes(home) == before
+
+
+@every_write
+@pytest.mark.parametrize("name", ["o.npy", "o.csv", "O.CSV.GZ", "o.parquet/", "o.h5", "o.html"])
+def test_names_that_promise_another_format_are_refused(write: str, name: str, home: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"a folder of Zarr arrays, not a \.\S+ file: take another name, e\.g\. [oO]\.zarr"
+    ):
+        WRITES[write](name)
+    assert not (home / name).exists()
+
+
+@pytest.mark.parametrize("can", [True, False])
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("write", ["transform", "fit", "ingest"])
+def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
+    write: str, step: int, can: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the system cannot exchange two folders at once, and renames them one after the other."""
+
+    class Stop(BaseException):
+        pass
+
+    OTHERS[write]("wanted.zarr")
+    WRITES[write]("o.zarr")
+    wanted = tree_bytes(home / "wanted.zarr")
+    with pytest.MonkeyPatch.context() as patch:
+        if not can:
+            patch.setattr(store, "exchanged", lambda *_: False)
+        rename, calls = os.rename, []
+
+        def stopping(*paths: Any) -> None:
+            if paths[0].startswith("o.zarr") or str(home / "o.zarr") in paths[0]:
+                calls.append(paths)
+            if len(calls) == step:
+                raise Stop
+            rename(*paths)
+
+        patch.setattr(os, "rename", stopping)
+        try:
+            OTHERS[write]("o.zarr", overwrite=True)
+        except Stop:
+            assert not can or (home / "o.zarr" / "zarr.json").exists()
+    OTHERS[write]("o.zarr", overwrite=True)
+    assert tree_bytes(home / "o.zarr") == wanted
+    assert not list(home.glob("o.zarr.*"))
+
+
+def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    assert store.exchanged(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert [entry.name for entry in (tmp_path / "a").iterdir()] == ["b"]
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        store.exchanged(str(tmp_path / "a"), str(tmp_path / "c"))
+
+
+def test_a_system_without_locks_is_told_so() -> None:
+    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.store"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert (
+        "ImportError: bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
+        in run.stderr
+    )
