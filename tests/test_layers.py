@@ -88,6 +88,7 @@ LAYERS = [
     "evaluating",
     "pipeline",
     "arrays",
+    "containers",
     "estimator",
     "info",
     "reporting.pictures",
