@@ -39,6 +39,7 @@ from bigkpca.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_blocks import Stored
+from bigkpca.store_model import AnyModel
 
 Path = str | os.PathLike[str]
 
@@ -111,7 +112,7 @@ def save(model: Model, path: Path) -> None:
 
 
 def transform(
-    model: Path | Model,
+    model: AnyModel,
     data: Any,
     out: Path,
     *,
@@ -146,7 +147,7 @@ def transform(
 
 
 def reconstruct(
-    model: Path | Model,
+    model: AnyModel,
     scores: Any,
     out: Path,
     *,
@@ -170,7 +171,7 @@ def reconstruct(
 
 
 def denoise(
-    model: Path | Model,
+    model: AnyModel,
     data: Any,
     out: Path,
     *,
@@ -260,8 +261,8 @@ def feature_store(scores: Any) -> str | None:
     return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
 
 
-def _loaded(model: Path | Model) -> Model:
-    return model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
+def _loaded(model: AnyModel) -> Model:
+    return store_model.model_of(model)
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ def _written(
 
 
 def evaluate(
-    model: Path | Model,
+    model: AnyModel,
     data: Any,
     *,
     sample: int = 500,

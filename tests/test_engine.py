@@ -151,9 +151,9 @@ def double(number):
     return 2 * number
 
 with open_engine(workers=1) as engine:
-    for _ in range(2):
-        print(engine.each("doubling", [Task(double, (21,), 1)], Silent()), flush=True)
-        engine.client.restart()  # as after a worker that died
+    print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
+    engine.client.restart()  # as after a worker that died
+    print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
 print(__file__)
 """
 

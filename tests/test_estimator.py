@@ -18,7 +18,7 @@ from sklearn.decomposition import KernelPCA as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, kernels, landmarks, methods
+from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.engine import Engine
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
 
@@ -247,6 +247,31 @@ def test_bad_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
         small.fit(X).transform(bad)
     with pytest.raises(SpecError, match="has 3 columns, the model was fitted on 64"):
         small.transform(da.ones((5, 3)))
+
+
+def test_functions_that_take_a_model_take_a_fitted_estimator(
+    X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path
+) -> None:
+    small.fit(X)
+    same = bigkpca.evaluate(small.model_, X, sample=50)
+    np.testing.assert_array_equal(bigkpca.evaluate(small, X, sample=50).eigenvalues, same.eigenvalues)
+    scores = bigkpca.transform(small, X, tmp_path / "scores.zarr")
+    np.testing.assert_array_equal(scores[:], small.transform(X))
+    rows = bigkpca.reconstruct(small, tmp_path / "scores.zarr", tmp_path / "rows.zarr")
+    np.testing.assert_array_equal(rows[:], small.inverse_transform(small.transform(X)))
+    assert bigkpca.denoise(small, X, tmp_path / "clean.zarr").shape == X.shape
+    assert os.path.exists(bigkpca.report(small, tmp_path / "report.html", scores=tmp_path / "scores.zarr"))
+    views = (arrays.scores, arrays.feature_map, arrays.residuals, arrays.denoised, arrays.leverage)
+    for view in views:
+        np.testing.assert_array_equal(view(small, X).compute(), view(small.model_, X).compute())
+    np.testing.assert_array_equal(arrays.preimages(small, scores).compute(), rows[:])
+
+
+def test_functions_that_take_a_model_refuse_anything_else(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    with pytest.raises(SpecError, match="this KernelPCA holds no model: give a KernelPCA after its fit"):
+        bigkpca.evaluate(small, X)
+    with pytest.raises(SpecError, match="a ndarray is no model: give what fit returned, the path where a model is"):
+        arrays.scores(X, X)
 
 
 def test_a_memory_limit_refuses_and_changes_nothing(X: np.ndarray[Any, Any]) -> None:
