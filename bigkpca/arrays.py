@@ -15,7 +15,7 @@ from dask.base import optimize
 from dask.delayed import delayed
 
 from bigkpca.blocks import Block, fit_block_rows, split
-from bigkpca.choose import random_stream
+from bigkpca.choose import VIEW_FREQUENCIES, VIEW_START, random_stream
 from bigkpca.engine import shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import measures, sketch
@@ -36,8 +36,6 @@ from bigkpca.passes import (
 from bigkpca.pipeline import open_scores
 from bigkpca.sources import Rows, open_rows
 from bigkpca.store_model import AnyModel, model_of
-
-_FREQUENCIES = 0
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:
@@ -65,7 +63,7 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     if form == "qmc":
         raise SpecError("form='qmc' needs the principal axes of the rows: fit method='rff' and use feature_map")
     method.check(kernel, size)
-    rng, m, dtype = random_stream(seed, _FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
+    rng, m, dtype = random_stream(seed, VIEW_FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
     phases = None
     if form == "phase":
         m, phases = size, rng.uniform(0, 2 * np.pi, size).astype(dtype)
@@ -187,7 +185,7 @@ def _summed(parts: list[Any]) -> Any:
 
 def _start(D: int, width: int, seed: int) -> Array:
     with single_threaded_blas:
-        return sketch.starting_block(D, width, random_stream(seed, _FREQUENCIES))
+        return sketch.starting_block(D, width, random_stream(seed, VIEW_START))
 
 
 def _product(chunk: _Chunk, Q: Array) -> Array:

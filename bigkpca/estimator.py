@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigkpca import arrays, containers, fitting, passes, pipeline, scoring, store_model
 from bigkpca.engine import Engine, Progress, Silent, open_engine, parse_bytes
-from bigkpca.errors import Array
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Kernel, Precomputed
+from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.sources import ArrayRows, Rows, is_dask_frame, is_data_array, is_lazy, open_rows
@@ -51,9 +51,40 @@ _FIELDS = {
 _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
 
 
-def _has_rows(estimator: Any) -> bool:
-    """Whether there are rows to go back to, which a matrix of kernels does not have: scikit-learn's way to ask."""
-    return estimator.kernel not in ("precomputed", Precomputed())
+def _precomputed(kernel: Any) -> bool:
+    """Whether the data are a matrix of kernels."""
+    try:
+        return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
+    except SpecError:  # no kernel at all, which a fit says
+        return False
+
+
+def _restores_rows(estimator: Any) -> bool:
+    """Whether there is a way back to rows, scikit-learn's way to ask: a matrix of kernels has no rows, and some kernels
+    no pre-images of the kind that is asked for, as the SpecError says that is raised then."""
+    if hasattr(estimator, "model_"):
+        estimator.model_.reconstructing(1)
+        return True
+    spec = _known(estimator)
+    if spec is not None and not spec.reconstructs and not spec.precomputed:
+        spec.preimage_value.check(spec.kernel_value(1, 1.0), spec.kept_method)
+    return not _precomputed(estimator.kernel)
+
+
+def _takes_more_rows(estimator: Any) -> bool:
+    """Whether rows can be added after the fit: where not, the SpecError says why."""
+    spec = _known(estimator)
+    if spec is not None:
+        fitting.check_takes_more_rows(spec)
+    return True
+
+
+def _known(estimator: Any) -> FitSpec | None:
+    """The spec of the parameters; None where they do not fit, which is told by a fit."""
+    try:
+        return estimator._spec(seed=0)
+    except SpecError:
+        return None
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -201,16 +232,21 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """The same bits as fit(X).transform(X)."""
         return self.fit(X).transform(X)
 
+    @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Add rows to a fitted model, a sample of them and one pass: kernel and landmarks stay, moments are added.
 
-        The first call is `fit`. Signs follow the model before. Raises SpecError for exact models.
+        The first call is `fit`. Signs follow the model before. Between calls n_components, noise, memory_limit and a
+        random_state that is no number may change; the model keeps the seed of its fit. Raises SpecError for other
+        parameters that changed. There is no such method for the exact method, the randomized solver, refined models and
+        ways back that are learned.
         """
         if not hasattr(self, "model_"):
             return self.fit(X)
-        rows = self._rows(X, reset=False)
+        rows, fixed = self._rows(X, reset=False), isinstance(self.random_state, int | np.integer)
+        spec = self._spec() if fixed else self._spec(FitSpec.of(self.model_).seed)
         with open_engine() as engine:
-            self.model_ = fitting.extend(self.model_, rows, self._spec(), engine, Silent())
+            self.model_ = fitting.extend(self.model_, rows, spec, engine, Silent())
         return self
 
     def transform(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
@@ -263,7 +299,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         found = self._made(rows, arrays.denoised, _denoised)
         return X.copy(data=found) if is_data_array(X) else found
 
-    @available_if(_has_rows)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    @available_if(_restores_rows)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def score(self, X: Any, y: None = None) -> float:
         """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
 
@@ -305,9 +341,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         loaded.n_features_in_ = model.columns
         return loaded
 
-    def _spec(self) -> FitSpec:
+    def _spec(self, seed: int | None = None) -> FitSpec:
         values = {field: getattr(self, name) for name, field in _FIELDS.items()}
-        values["seed"] = _seed(self.random_state)
+        values["seed"] = _seed(self.random_state) if seed is None else seed
         if self.dtype is not None:
             values["dtype"] = np.dtype(self.dtype).name
         return FitSpec.checked(**values)
@@ -391,7 +427,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.pairwise = self.kernel in ("precomputed", Precomputed())
+        tags.input_tags.pairwise = _precomputed(self.kernel)
         return tags
 
 
