@@ -32,6 +32,7 @@ from bigkpca.errors import (
     check_finite,
     check_numeric,
 )
+from bigkpca.numerics.display import brief
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 EVERY = slice(None)  # column
@@ -105,6 +106,8 @@ class ArrayRows:
     grain: int = 1
     first_column: int = 0
     grid: tuple[int, int] = (1, 1)
+
+    __repr__ = brief
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -237,7 +237,11 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(
     changed: dict[str, Any], X: np.ndarray[Any, Any], small: KernelPCA
 ) -> None:
     before = small.fit(X[:300]).model_
-    name = "tol|size" if "tol" in changed else {"random_state": r"seed \(random_state\)"}.get(key := next(iter(changed)), key)
+    name = (
+        "tol|size"
+        if "tol" in changed
+        else {"random_state": r"seed \(random_state\)"}.get(key := next(iter(changed)), key)
+    )
     with pytest.raises(SpecError, match=f"^({name})=.*, but the model was fitted with .*: set it back, or fit again"):
         small.set_params(**changed).partial_fit(X[300:])
     assert small.model_ is before

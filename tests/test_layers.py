@@ -14,6 +14,7 @@ PACKAGE = Path(bigkpca.__file__).parent
 LAYERS = [
     "errors",
     "numerics",
+    "numerics.display",
     "numerics.kernels.base",
     "numerics.kernels.stationary",
     "numerics.kernels.inner_product",
@@ -170,6 +171,7 @@ PURE = {
     "dataclasses",
     "functools",
     "hashlib",
+    "html",
     "itertools",
     "math",
     "typing",

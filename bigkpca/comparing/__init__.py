@@ -30,6 +30,7 @@ from bigkpca.comparing.summary import Line, advice, lines
 from bigkpca.comparing.trial import Trial, tried
 from bigkpca.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
 from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.plan import plan_fit
 from bigkpca.reporting import INSTALL
@@ -37,8 +38,8 @@ from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import VARIED, FitSpec
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Told):
     """What a comparison found: the trials of compare.csv, their medians, advice in a sentence, and what the errors are
     measured against. `missing` trials were left for the next time, when the time was over."""
 
@@ -48,6 +49,12 @@ class Comparison:
     advice: str
     reference: str
     missing: int
+
+    def summary(self) -> Summary:
+        """Where it lies, and its advice."""
+        fits = f"{len(self.trials):,}" + (f", {self.missing:,} were left for the next time" if self.missing else "")
+        facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
+        return Summary("Comparison", facts)
 
 
 def compare(
