@@ -89,11 +89,8 @@ def test_results_of_many_fits_tell_how_many() -> None:
         f"  best  {settings[-1]!r}",
     ]
     found = repr(Comparison("out", (), (), "take <rff>", "exact kernel PCA", 2))
-    assert found.splitlines()[:3] == [
-        "Comparison",
-        "  path            out",
-        "  fits            0, 2 were left for the next time",
-    ]
+    assert found.splitlines()[0] == "Comparison"
+    assert "  fits            0, 2 were left for the next time\n" in found
 
 
 def test_rows_and_landmarks_tell_their_shapes() -> None:
