@@ -38,7 +38,7 @@ def _of_partition(
 ) -> Any:
     values = np.empty((0, len(columns)), made)
     if len(part):
-        rows = ArrayRows(part.to_numpy(dtype), where=f"a partition of {FRAME}")
+        rows = ArrayRows(part.astype(dtype).to_numpy(), where=f"a partition of {FRAME}")
         values = view(model, rows).compute(scheduler="synchronous")
     return _labelled(values.reshape(len(part), len(columns)), part, columns)
 

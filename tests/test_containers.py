@@ -152,6 +152,15 @@ def test_columns_of_all_kinds_of_numbers_are_rows(plain: KernelPCA) -> None:
     assert open_rows(dd.from_pandas(mixed[["small"]], npartitions=2)).dtype == np.int8
 
 
+def test_what_is_missing_in_a_nullable_column_is_not_a_number(plain: KernelPCA) -> None:
+    whole = pd.DataFrame(np.arange(60).reshape(10, 6)).astype("Int64")
+    found = plain.transform(dd.from_pandas(whole, npartitions=2))
+    np.testing.assert_allclose(found.compute(), plain.transform(whole), atol=1e-12)
+    whole.iloc[7, 2] = None
+    with pytest.raises(DataError, match="a partition of the dask dataframe: row 2, column 2 is NaN"):
+        plain.transform(dd.from_pandas(whole, npartitions=2)).compute(scheduler="synchronous")
+
+
 def test_frames_that_are_no_tables_of_numbers(frame: Any) -> None:
     with pytest.raises(DataError, match=r"column 'word' holds .* values: rows must be real numbers"):
         fresh().fit(frame.assign(word="x"))
