@@ -12,6 +12,7 @@ command line: a plan before anything runs, resume after a stop, results publishe
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,7 +61,13 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("bigkpca")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'bigkpca' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]

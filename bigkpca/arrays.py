@@ -1,7 +1,7 @@
 """Lazy Dask views, for people who build their own graphs: nothing is read or computed until they ask.
 
 Every function takes rows as KernelPCA.fit does (NumPy, Dask or Zarr arrays, frames, paths) and returns arrays of one
-chunk for each block of rows.
+chunk for each block of rows. Models are what fit returned, fitted KernelPCAs or paths.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dask.base import optimize
 
 from bigkpca.aligned import aligned
 from bigkpca.blocks import Block, fit_block_rows, split
-from bigkpca.choose import random_stream
+from bigkpca.choose import VIEW_FREQUENCIES, VIEW_START, random_stream
 from bigkpca.engine import lazy, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import measures, sketch
@@ -35,8 +35,7 @@ from bigkpca.passes import (
 )
 from bigkpca.pipeline import open_scores
 from bigkpca.sources import Rows, open_rows
-
-_FREQUENCIES = 0
+from bigkpca.store_model import AnyModel, model_of
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:
@@ -64,7 +63,7 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     if form == "qmc":
         raise SpecError("form='qmc' needs the principal axes of the rows: fit method='rff' and use feature_map")
     method.check(kernel, size)
-    rng, m, dtype = random_stream(seed, _FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
+    rng, m, dtype = random_stream(seed, VIEW_FREQUENCIES), size // 2, np.result_type(rows.dtype, np.float32)
     phases = None
     if form == "phase":
         m, phases = size, rng.uniform(0, 2 * np.pi, size).astype(dtype)
@@ -72,13 +71,13 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
     return _view(rows, FourierRows(kernel, np.zeros(rows.shape[1]), frequencies, phases), None)
 
 
-def feature_map(model: Model, X: Any) -> da.Array:
+def feature_map(model: AnyModel, X: Any) -> da.Array:
     """Z (n, m) with K ≈ ZZ', not centred, lazy: the approximation of the Gram matrix behind a model.
 
     C P for landmarks (C W⁺ C' = ZZ' for Nyström), the features themselves for random ones; rff-pca adds a diagonal.
     One pass over X when it is computed. Raises SpecError for rows of the wrong width.
     """
-    rows = open_rows(X)
+    model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     tolerance = rank_tolerance(model.features.dtype)
     with single_threaded_blas:
@@ -86,37 +85,38 @@ def feature_map(model: Model, X: Any) -> da.Array:
     return _view(rows, model.features, P, model.block_rows)
 
 
-def scores(model: Model, X: Any) -> da.Array:
+def scores(model: AnyModel, X: Any) -> da.Array:
     """Scores (n, r), lazy. One pass over X when they are computed. Raises SpecError for rows of the wrong width."""
-    rows = open_rows(X)
+    model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     return _blockwise(rows, block_scores, (model.components,), model.features.dtype, (model,), model.block_rows)
 
 
-def preimages(model: Model, Y: Any) -> da.Array:
+def preimages(model: AnyModel, Y: Any) -> da.Array:
     """Rows (n, d) that scores Y (n, r) stand for, lazy. One pass over Y when they are computed."""
+    model = model_of(model)
     scores = open_scores(model, Y)
     model.reconstructing(1)  # which says so where there is no way back
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
-def denoised(model: Model, X: Any) -> da.Array:
+def denoised(model: AnyModel, X: Any) -> da.Array:
     """Rows (n, d) as the model sees them, lazy: pre-images of their scores. One pass over X when they are computed."""
-    rows = open_rows(X)
+    model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     model.reconstructing(1)
     return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
-def residuals(model: Model, X: Any) -> da.Array:
+def residuals(model: AnyModel, X: Any) -> da.Array:
     """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out. One pass over X when they are computed."""
-    rows = open_rows(X)
+    model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     model.check_residuals()
     return _blockwise(rows, block_residuals, (), model.features.dtype, (model,), model.block_rows)
 
 
-def leverage(model: Model, X: Any) -> da.Array:
+def leverage(model: AnyModel, X: Any) -> da.Array:
     """Leverage of each row (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
 
     Its largest over its mean is the coherence (`measures.coherence`). Over the fitted rows it adds up to r for Nyström,
@@ -124,8 +124,10 @@ def leverage(model: Model, X: Any) -> da.Array:
     """
 
     def of_block(values: Array) -> Array:
-        return measures.leverage(values, model.solution.eigenvalues)
+        return measures.leverage(values, eigenvalues)
 
+    model = model_of(model)
+    eigenvalues = model.solution.eigenvalues
     return scores(model, X).map_blocks(of_block, drop_axis=1, dtype=np.float64, meta=np.empty(0))  # type: ignore[call-arg, arg-type]  # Dask's own types are wrong
 
 
@@ -183,7 +185,7 @@ def _summed(parts: list[Any]) -> Any:
 
 
 def _start(D: int, width: int, seed: int) -> Array:
-    return sketch.starting_block(D, width, random_stream(seed, _FREQUENCIES))
+    return sketch.starting_block(D, width, random_stream(seed, VIEW_START))
 
 
 def _product(chunk: _Chunk, Q: Array) -> Array:

@@ -15,6 +15,7 @@ from bigkpca.decoding import learned, with_decoder
 from bigkpca.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.fitting import fit_rows
+from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
 from bigkpca.scoring import preimage_error
 from bigkpca.sources import ArrayRows, Rows
@@ -39,13 +40,20 @@ class Setting:
     standard_error: float
 
 
-@dataclass(frozen=True)
-class CrossValidation:
+@dataclass(frozen=True, repr=False)
+class CrossValidation(Told):
     """Every setting that was tried, in order of sigma, components and ridge; from `rows` sampled rows."""
 
     settings: tuple[Setting, ...]
     rows: int
     folds: int
+
+    def summary(self) -> Summary:
+        """How many settings there are, and the best of them."""
+        return Summary(
+            f"CrossValidation of {len(self.settings):,} settings, {self.folds} folds of {self.rows:,} rows",
+            {"best": repr(self.best)},
+        )
 
     @property
     def best(self) -> Setting:

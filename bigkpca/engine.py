@@ -7,6 +7,7 @@ tree that block numbers alone determine.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from dask.delayed import Delayed, delayed
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes as _parse_bytes
 from dask.utils import parse_timedelta
-from distributed import Client, LocalCluster, get_worker
+from distributed import Client, LocalCluster, Nanny, get_worker
 from threadpoolctl import ThreadpoolController
 
 from bigkpca.aligned import all_aligned
@@ -243,6 +244,44 @@ def _on_cluster(
         client.unsubscribe_topic(_TOPIC)
 
 
+class _WithoutMain:
+    """While entered, processes that are spawned do not import the module that was started as a program, as those of an
+    interactive session do not: it would run again in each of them, and start processes of its own.
+
+    What it defines reaches workers all the same: it is pickled by value.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._hidden: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._entered:
+                known = vars(sys.modules["__main__"])
+                self._hidden = {key: known.pop(key) for key in ("__file__", "__spec__") if key in known}
+                known["__spec__"] = None
+            self._entered += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                vars(sys.modules["__main__"]).update(self._hidden)
+
+
+_without_main = _WithoutMain()
+
+
+class _Nanny(Nanny):
+    """Starts its worker, and starts it again when it died, without the user's script."""
+
+    async def instantiate(self) -> Any:
+        with _without_main:
+            return await super().instantiate()
+
+
 @contextmanager
 def open_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, else a Dask client that is
@@ -259,7 +298,9 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
         memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause")}
         with (
             dask.config.set(memory),
-            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+            LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", worker_class=_Nanny
+            ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
             yield Engine(client=client)

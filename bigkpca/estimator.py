@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -11,14 +12,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, fitting, passes, pipeline, scoring, store_model
-from bigkpca.engine import Silent, open_engine, parse_bytes
-from bigkpca.errors import Array
+from bigkpca import arrays, containers, fitting, passes, pipeline, scoring, store_model
+from bigkpca.engine import Engine, Progress, Silent, open_engine, parse_bytes
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Kernel, Precomputed
+from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.numerics.methods import Method
-from bigkpca.sources import ArrayRows, Rows, check_frame, column_names, is_lazy, open_rows
+from bigkpca.numerics.model import Model
+from bigkpca.sources import (
+    ArrayRows,
+    Rows,
+    check_frame,
+    column_names,
+    is_dask_frame,
+    is_data_array,
+    is_lazy,
+    open_rows,
+)
 from bigkpca.spec import FitSpec
 
 # Parameters of the face, and the fields of FitSpec that they set.
@@ -49,9 +60,40 @@ _FIELDS = {
 _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
 
 
-def _has_rows(estimator: Any) -> bool:
-    """Whether there are rows to go back to, which a matrix of kernels does not have: scikit-learn's way to ask."""
-    return estimator.kernel not in ("precomputed", Precomputed())
+def _precomputed(kernel: Any) -> bool:
+    """Whether the data are a matrix of kernels."""
+    try:
+        return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
+    except SpecError:  # no kernel at all, which a fit says
+        return False
+
+
+def _restores_rows(estimator: Any) -> bool:
+    """Whether there is a way back to rows, scikit-learn's way to ask: a matrix of kernels has no rows, and some kernels
+    no pre-images of the kind that is asked for, as the SpecError says that is raised then."""
+    if hasattr(estimator, "model_"):
+        estimator.model_.reconstructing(1)
+        return True
+    spec = _known(estimator)
+    if spec is not None and not spec.reconstructs and not spec.precomputed:
+        spec.preimage_value.check(spec.kernel_value(1, 1.0), spec.kept_method)
+    return not _precomputed(estimator.kernel)
+
+
+def _takes_more_rows(estimator: Any) -> bool:
+    """Whether rows can be added after the fit: where not, the SpecError says why."""
+    spec = _known(estimator)
+    if spec is not None:
+        fitting.check_takes_more_rows(spec)
+    return True
+
+
+def _known(estimator: Any) -> FitSpec | None:
+    """The spec of the parameters; None where they do not fit, which is told by a fit."""
+    try:
+        return estimator._spec(seed=0)
+    except SpecError:
+        return None
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -183,7 +225,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.memory_limit = memory_limit
 
     def fit(self, X: Any, y: None = None) -> Self:
-        """Fit to a NumPy array, frame, Dask array, Zarr array, or a path to one of the last or a .npy file.
+        """Fit to a NumPy array, frame, DataArray, Dask array or frame, Zarr array, or a path to one of these or a .npy
+        file. What Dask, Zarr and paths hold is streamed, DataArrays over Dask too; the rows of a Dask frame are counted
+        first, which is one more pass, over its index alone.
 
         Raises DataError (a ValueError) for NaN, infinity and constant data, SpecError (a ValueError) for
         parameters that do not fit, MemoryLimitError.
@@ -198,64 +242,74 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """The same bits as fit(X).transform(X)."""
         return self.fit(X).transform(X)
 
+    @available_if(_takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: None = None) -> Self:
         """Add rows to a fitted model, a sample of them and one pass: kernel and landmarks stay, moments are added.
 
-        The first call is `fit`. Signs follow the model before. Raises SpecError for exact models.
+        The first call is `fit`. Signs follow the model before. Between calls n_components, noise, memory_limit and a
+        random_state that is no number may change; the model keeps the seed of its fit. Raises SpecError for other
+        parameters that changed. There is no such method for the exact method, the randomized solver, refined models and
+        ways back that are learned.
         """
         if not hasattr(self, "model_"):
             return self.fit(X)
-        rows = self._rows(X, reset=False)
+        rows, fixed = self._rows(X, reset=False), isinstance(self.random_state, int | np.integer)
+        spec = self._spec() if fixed else self._spec(FitSpec.of(self.model_).seed)
         with open_engine() as engine:
-            self.model_ = fitting.extend(self.model_, rows, self._spec(), engine, Silent())
+            self.model_ = fitting.extend(self.model_, rows, spec, engine, Silent())
         return self
 
     def transform(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
 
-        With `out` they are streamed to a feature store at that path, and its Zarr array is returned.
+        A Dask frame gets a lazy Dask frame, with its index and divisions, taken partition by partition without a count;
+        a DataArray gets one with the dim of its rows, their coordinates, and a dim "component", lazy where it is over
+        Dask. With `out` they are streamed to a feature store at that path, and its Zarr array is returned.
         """
         check_is_fitted(self)
         if out is not None:
             return pipeline.transform(self.model_, X, out)
+        if is_dask_frame(X):
+            return containers.in_frame(self._checked(X), arrays.scores, self.model_, self.get_feature_names_out())
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
-        if not isinstance(rows, ArrayRows):
-            return arrays.scores(self.model_, rows)
-        with open_engine() as engine:
-            return passes.score_rows(rows, self.model_, engine, Silent())
+        scores = self._made(rows, arrays.scores, passes.score_rows)
+        return containers.in_data_array(X, scores, "scores") if is_data_array(X) else scores
 
     def inverse_transform(self, Y: Any, out: str | os.PathLike[str] | None = None) -> Any:
         """Rows (n, d) that scores Y (n, r) stand for: NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
-        paths. With `out` they are streamed to that path, and its Zarr array is returned.
+        paths; in kind for Dask frames and DataArrays, as `transform`, with the names of the columns that were fitted.
+        With `out` they are streamed to that path, and its Zarr array is returned.
 
         Raises SpecError for scores of another width or model and for kernels without a way back, DataError for NaN.
         """
         check_is_fitted(self)
         if out is not None:
             return pipeline.reconstruct(self.model_, Y, out)
-        scores = pipeline.open_scores(self.model_, Y)
-        if not isinstance(scores, ArrayRows):
-            return arrays.preimages(self.model_, scores)
-        with open_engine() as engine:
-            return passes.reconstruct_rows(scores, self.model_, passes.block_preimages, engine, Silent()).rows
+        names = getattr(self, "feature_names_in_", None)
+        if is_dask_frame(Y):
+            columns = range(self.model_.columns) if names is None else names
+            return containers.in_frame(Y, arrays.preimages, self.model_, columns)
+        rows = self._made(pipeline.open_scores(self.model_, Y), arrays.preimages, _preimages)
+        return containers.in_data_array(Y, rows, "rows", "feature", names) if is_data_array(Y) else rows
 
     def denoise(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
         """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.
 
-        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths; with `out` a Zarr array at that path.
+        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths; Dask frames and DataArrays as they are,
+        with other values, lazy where they are. With `out` a Zarr array at that path.
         """
         check_is_fitted(self)
         if out is not None:
             return pipeline.denoise(self.model_, X, out)
+        if is_dask_frame(X):
+            return containers.in_frame(self._checked(X), arrays.denoised, self.model_, X.columns)
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
-        if not isinstance(rows, ArrayRows):
-            return arrays.denoised(self.model_, rows)
-        with open_engine() as engine:
-            return passes.reconstruct_rows(rows, self.model_, passes.block_denoised, engine, Silent()).rows
+        found = self._made(rows, arrays.denoised, _denoised)
+        return X.copy(data=found) if is_data_array(X) else found
 
-    @available_if(_has_rows)  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    @available_if(_restores_rows)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def score(self, X: Any, y: None = None) -> float:
         """Minus the mean squared error of pre-images, over all entries of X (n, d): one pass. Larger is better.
 
@@ -270,15 +324,16 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def residual(self, X: Any) -> Any:
         """|φ(x) - φ^(x)|² of rows X (n, d), (n,): what their scores leave out of k(x, x), large for novel rows.
 
-        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
+        NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths, a lazy Series for Dask frames, a
+        DataArray for DataArrays.
         """
         check_is_fitted(self)
+        if is_dask_frame(X):
+            return containers.in_frame(self._checked(X), arrays.residuals, self.model_, ["residual"])["residual"]
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
-        if not isinstance(rows, ArrayRows):
-            return arrays.residuals(self.model_, rows)
-        with open_engine() as engine:
-            return passes.residual_rows(rows, self.model_, engine, Silent())
+        found = self._made(rows, arrays.residuals, passes.residual_rows)
+        return containers.in_data_array(X, found, "residual") if is_data_array(X) else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""
@@ -296,14 +351,28 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         loaded._remember(model.columns, model.names)
         return loaded
 
-    def _spec(self) -> FitSpec:
+    def _spec(self, seed: int | None = None) -> FitSpec:
         values = {field: getattr(self, name) for name, field in _FIELDS.items()}
-        values["seed"] = _seed(self.random_state)
+        values["seed"] = _seed(self.random_state) if seed is None else seed
         if self.dtype is not None:
             values["dtype"] = np.dtype(self.dtype).name
         return FitSpec.checked(**values)
 
+    def _made(self, rows: Rows, lazy: containers.View, now: Callable[..., Any]) -> Any:
+        """What is made of each row: at once for rows in memory, else a lazy view."""
+        if not isinstance(rows, ArrayRows):
+            return lazy(self.model_, rows)
+        with open_engine() as engine:
+            return now(rows, self.model_, engine, Silent())
+
+    def _checked(self, X: Any, *, reset: bool = False) -> Any:
+        """A Dask frame whose columns scikit-learn has seen, as it sees those of a frame in memory."""
+        validate_data(self, containers.header(X), reset=reset, skip_check_array=True)
+        return X
+
     def _rows(self, X: Any, *, reset: bool) -> Rows:
+        if is_dask_frame(X):
+            return open_rows(self._checked(X, reset=reset))
         if is_lazy(X):
             rows = open_rows(X)
             if reset:
@@ -375,8 +444,16 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.pairwise = self.kernel in ("precomputed", Precomputed())
+        tags.input_tags.pairwise = _precomputed(self.kernel)
         return tags
+
+
+def _preimages(scores: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+    return passes.reconstruct_rows(scores, model, passes.block_preimages, engine, progress).rows
+
+
+def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+    return passes.reconstruct_rows(rows, model, passes.block_denoised, engine, progress).rows
 
 
 def _seed(random_state: Any) -> int:

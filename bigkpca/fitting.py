@@ -42,6 +42,11 @@ from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
+_MAY_CHANGE = ("components", "noise")  # when rows are added
+_NO_MOMENTS = (
+    "a model of the exact method or of the randomized solver cannot take more rows: fit it again on all of them, or "
+    "use nystroem"
+)
 _COARSE, _TOO_COARSE = 0.01, 0.05  # shares that rounding may move: beyond, float64; beyond, a warning
 
 
@@ -235,22 +240,44 @@ def _solve_by_sketch(
     return solution, digest
 
 
+def check_takes_more_rows(spec: FitSpec) -> None:
+    """Raise SpecError where no rows can be added to any model of this spec."""
+    if spec.exact or spec.refine or spec.solver == "randomized":
+        raise SpecError(_NO_MOMENTS)
+    check_extensible(spec)
+
+
+def _check_same_problem(spec: FitSpec, before: FitSpec) -> None:
+    """Raise SpecError naming a field that more rows cannot change."""
+    now, then = spec.to_dict(), before.to_dict()
+    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # of which no dictionary tells
+    changed = [key for key in now if now[key] != then[key] and key not in _MAY_CHANGE]
+    if functions and spec.kernel != before.kernel:
+        changed = ["kernel", *changed]
+    if changed:
+        key = changed[0]
+        name = "seed (random_state)" if key == "seed" else key
+        raise SpecError(
+            f"{name}={getattr(spec, key)!r}, but the model was fitted with {getattr(before, key)!r}, which adding rows "
+            "cannot change: set it back, or fit again on all rows"
+        )
+
+
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
     """The model of the rows it was fitted on and these: a bounded sample of these and one pass, moments added, solved
     again.
 
-    Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Raises SpecError for models
-    without moments, exact ones and those of the randomized solver, and for ways back that were learned; RoundingError
-    where the sums of the rows are no sums that rows can have. Warns IndefiniteKernelWarning, RoundingWarning,
-    UnseenClusterWarning as a fit does, and UniformLandmarksWarning.
+    Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Of `spec`, components and noise
+    may be others than those of the fit, and the larger model records them. Raises SpecError for other fields that
+    differ, for models without moments, exact ones and those of the randomized solver, and for ways back that were
+    learned; RoundingError where the sums of the rows are no sums that rows can have. Warns IndefiniteKernelWarning,
+    RoundingWarning, UnseenClusterWarning as a fit does, and UniformLandmarksWarning.
     """
     if model.moments is None:
-        raise SpecError(
-            "a model of the exact method or of the randomized solver cannot take more rows: fit it again on all of "
-            "them, or use nystroem"
-        )
+        raise SpecError(_NO_MOMENTS)
     check_columns(rows, model)
     check_extensible(spec)
+    _check_same_problem(spec, FitSpec.of(model))
     features = model.features
     more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + more
@@ -270,7 +297,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
         )
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
     kept = [choice for choice in model.provenance["choices"] if choice["option"] not in ("components", "directions")]
-    changed = {"added": added, "choices": kept + choices_info(choices)}
+    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
+    changed = {"spec": recorded, "added": added, "choices": kept + choices_info(choices)}
     larger = Model(features, solution, moments, certified, {**model.provenance, **changed})
     return extended(larger, model, spec)
 

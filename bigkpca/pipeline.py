@@ -39,6 +39,7 @@ from bigkpca.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_blocks import Stored
+from bigkpca.store_model import AnyModel
 
 Path = str | os.PathLike[str]
 
@@ -116,7 +117,7 @@ def _save(model: Model, place: store.Destination) -> None:
 
 
 def transform(
-    model: Path | Model,
+    model: AnyModel,
     data: Any,
     out: Path,
     *,
@@ -152,7 +153,7 @@ def transform(
 
 
 def reconstruct(
-    model: Path | Model,
+    model: AnyModel,
     scores: Any,
     out: Path,
     *,
@@ -178,7 +179,7 @@ def reconstruct(
 
 
 def denoise(
-    model: Path | Model,
+    model: AnyModel,
     data: Any,
     out: Path,
     *,
@@ -271,12 +272,12 @@ def feature_store(scores: Any) -> str | None:
     return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
 
 
-def _path_of(model: Path | Model) -> str | None:
+def _path_of(model: AnyModel) -> str | None:
     return os.fspath(model) if isinstance(model, str | os.PathLike) else None
 
 
-def _loaded(model: Path | Model) -> Model:
-    return model if isinstance(model, Model) else store_model.load_model(os.fspath(model))
+def _loaded(model: AnyModel) -> Model:
+    return store_model.model_of(model)
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ def _written(
 
 
 def evaluate(
-    model: Path | Model,
+    model: AnyModel,
     data: Any,
     *,
     sample: int = 500,

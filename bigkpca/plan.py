@@ -104,7 +104,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         tasks=max(passes, 1) * (2 * blocks - 1) + min(blocks, m),
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
-        peak_bytes=_resident(max(stages)),
+        peak_bytes=_resident(max(stages) + threads * _graph_bytes(rows, block)),
         result_bytes=held + 8 * D * _components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
     )
 
@@ -247,7 +247,7 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
         tasks=ceil(n / block),
         passes=1,
         bytes_read=rows.dtype.itemsize * d * n,
-        peak_bytes=_resident(fixed + threads * one),
+        peak_bytes=_resident(fixed + threads * (one + _graph_bytes(rows, block))),
         result_bytes=n * row_bytes,
     )
 
@@ -277,7 +277,7 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
         tasks=ceil(n / block),
         passes=1,
         bytes_read=rows.dtype.itemsize * given * n,
-        peak_bytes=_resident(fixed + threads * one),
+        peak_bytes=_resident(fixed + threads * (one + _graph_bytes(rows, block))),
         result_bytes=n * row_bytes,
     )
 
@@ -307,6 +307,13 @@ def _streaming_bytes(rows: Rows, D: int, held: int, itemsize: int) -> int:
     piece = max(READ_BYTES, rows.grain * d * rows.dtype.itemsize)
     tile = tile_rows(d, D, itemsize)
     return 3 * piece + tile * itemsize * (2 * (d + 2) + 2 * D) + 2 * held
+
+
+def _graph_bytes(rows: Rows, block: int) -> int:
+    """What a thread holds of a Dask array besides: the rows of a block, and two chunks that they are cut from."""
+    if not isinstance(rows, DaskRows):
+        return 0
+    return (block + 2 * rows.grid[0]) * rows.shape[1] * rows.dtype.itemsize
 
 
 def _components(spec: FitSpec, D: int) -> int:

@@ -1,4 +1,4 @@
-"""Rows, wherever they are: NumPy arrays, data frames, Dask arrays, Zarr arrays and .npy files.
+"""Rows, wherever they are: NumPy arrays, data frames, Dask arrays and frames, xarray, Zarr arrays and .npy files.
 
 Every kind of input becomes a `Rows`; nothing above this module knows the difference.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from typing import IO, Any, Protocol
 import dask.array as da
 import numpy as np
 import zarr
+from dask.base import is_dask_collection, optimize
 from dask.delayed import Delayed, delayed
 from zarr.storage import LocalStore
 
@@ -31,10 +33,12 @@ from bigkpca.errors import (
     check_finite,
     check_numeric,
 )
+from bigkpca.numerics.display import brief
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
 EVERY = slice(None)  # column
+FRAME = "the dask dataframe"
 _RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
 
 
@@ -110,6 +114,8 @@ class ArrayRows:
     grid: tuple[int, int] = (1, 1)
     names: tuple[str, ...] | None = None
 
+    __repr__ = brief
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.values.shape[0], self.values.shape[1]
@@ -138,7 +144,10 @@ class ArrayRows:
 
 @dataclass(frozen=True)
 class DaskRows:
-    """Rows of a Dask array; each task depends on just the chunks that hold its rows."""
+    """Rows of a Dask array; each task depends on just the chunks that hold its rows.
+
+    names are those of the columns, where they came as a frame that has some.
+    """
 
     values: da.Array
     where: str = "the dask array"
@@ -163,7 +172,8 @@ class DaskRows:
         return max(rows), max(columns)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
-        piece = self.values[start:stop, columns].rechunk(-1).to_delayed().item()
+        # Not optimized one by one: a chunk that many blocks take would be computed anew for each of them.
+        piece = self.values[start:stop, columns].rechunk(-1).to_delayed(optimize_graph=False).item()
         return delayed(ArrayRows)(piece, start, self.where, first_column=columns.start or 0)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
@@ -381,11 +391,11 @@ def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool,
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
-    """Rows of whatever a user passes: an array, a frame, a Dask or Zarr array, or a path.
+    """Rows of whatever a user passes: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
 
-    `array` names the array inside a Zarr group. Raises SpecError for what is not there or not a table,
-    DataError for dtypes and shapes that cannot be rows, and columns of a frame that are no numbers, IncompleteError
-    for a half-ingested dataset.
+    A Dask frame does not know how many rows its partitions have, so they are counted: one pass over its index. `array`
+    names the array inside a Zarr group. Raises SpecError for what is not there or not a table, DataError for dtypes and
+    shapes that cannot be rows, and columns of a frame that are no numbers, IncompleteError for a half-ingested dataset.
     """
     rows = _opened(data, array)
     check_numeric(rows.dtype, rows.where)
@@ -396,8 +406,36 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, or an array of Dask or Zarr, whose rows need not be in memory."""
-    return isinstance(data, str | os.PathLike | da.Array | zarr.Array)
+    """Whether `data` is a path, an array of Dask or Zarr, a Dask frame, or a DataArray over Dask: its rows need not be
+    in memory."""
+    held = data.data if is_data_array(data) else data
+    return isinstance(held, str | os.PathLike | da.Array | zarr.Array) or is_dask_frame(held)
+
+
+def is_data_array(data: Any) -> bool:
+    """Whether `data` is a DataArray of xarray, which who has one has imported."""
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(data, xarray.DataArray)
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether `data` is a DataFrame of Dask, or a Series."""
+    return is_dask_collection(data) and hasattr(data, "to_dask_array")
+
+
+def frame_dtype(frame: Any) -> np.dtype[Any]:
+    """The dtype of all columns of a Dask frame together. Raises DataError naming a column that holds no numbers."""
+    if frame.ndim != 2:
+        raise DataError(f"{FRAME} is a Series, one column: rows must be two-dimensional; give a frame, as df[['x']]")
+    check_shape((1, len(frame.columns)), FRAME)
+    found = []
+    for name, dtype in frame.dtypes.items():
+        own = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable and of Arrow's numbers
+        if not isinstance(own, np.dtype):  # of categories and dates with zones, whose kinds NumPy does not have
+            own = np.dtype(object)
+        check_numeric(own, f"column {name!r}")
+        found.append(own if isinstance(dtype, np.dtype) or own.kind == "f" else np.dtype(np.float64))  # missing is NaN
+    return np.result_type(*found)
 
 
 def column_names(data: Any) -> tuple[str, ...] | None:
@@ -457,11 +495,15 @@ def _frame_values(frame: Any) -> Array:
 def _opened(data: Any, array: str | None) -> Rows:
     if isinstance(data, str | os.PathLike):
         return _path_rows(os.path.expanduser(os.fspath(data)), array)
+    if is_data_array(data):
+        return _opened(data.data, array)
+    if is_dask_frame(data):
+        return _frame_rows(data)
     if isinstance(data, da.Array):
         check_shape(data.shape, "the dask array")
         if any(math.isnan(length) for length in data.shape):
             raise SpecError("the dask array has unknown chunk sizes: call compute_chunk_sizes() on it first")
-        return DaskRows(data)
+        return DaskRows(*optimize(data))
     if isinstance(data, zarr.Array):
         check_shape(data.shape, f"the zarr array {data.path}")
         return ZarrRows(data, _zarr_name(data), data.shape[0])
@@ -474,6 +516,14 @@ def _opened(data: Any, array: str | None) -> Rows:
         values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
     check_shape(values.shape, "the array")
     return ArrayRows(values, names=column_names(data))
+
+
+def _frame_rows(frame: Any) -> DaskRows:
+    """Rows of a Dask frame, whose partitions are counted: one pass over its index."""
+    dtype = frame_dtype(frame)
+    lengths = tuple(int(length) for length in frame.index.map_partitions(len).compute())
+    values, names = frame.astype(dtype).to_dask_array(lengths=lengths), tuple(frame.columns)
+    return DaskRows(values, FRAME, names=names if all(isinstance(name, str) for name in names) else None)
 
 
 def _zarr_name(array: zarr.Array[Any]) -> str:

@@ -29,6 +29,19 @@ _UNSEEN_BYTES = 16_000_000
 _MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
 
 
+def _wanted(error: Mapping[str, Any]) -> str:
+    """What a value of a field may be that pydantic refused."""
+    kind, context = error["type"], error.get("ctx", {})
+    limits = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below"}
+    if kind in limits:
+        (limit,) = context.values()
+        return f"a number {limits[kind]} {limit:g}"
+    if kind == "literal_error":
+        return str(context["expected"])
+    names = {"int": "a whole number", "float": "a number", "finite": "a finite number", "bool": "true or false"}
+    return names.get(kind.partition("_")[0], error["msg"])
+
+
 class FitSpec(BaseModel):
     """What to fit. Every field is an option of `bigkpca fit`; its description is that option's help."""
 
@@ -100,12 +113,15 @@ class FitSpec(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            first = error.errors()[0]
-            context = first.get("ctx", {}).get("error")
+            found = error.errors()
+            context = found[0].get("ctx", {}).get("error")
             if isinstance(context, BigKPCAError):
                 raise context from None
-            key = first["loc"][0] if first["loc"] else "options"
-            raise SpecError(f"{key}={values.get(str(key))!r}: {first['msg']}") from None
+            key = found[0]["loc"][0]
+            wanted = dict.fromkeys(_wanted(one) for one in found if one["loc"][0] == key)  # one for each kind of value
+            if "a number" in wanted:
+                wanted.pop("a whole number", None)
+            raise SpecError(f"{key}={values[str(key)]!r}: give {' or '.join(wanted)}") from None
 
     @field_validator("components")
     @classmethod

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,6 +55,33 @@ def check_savable(kernel: Kernel) -> None:
             "a model whose kernel is a function cannot be saved: no file can hold code safely; "
             "use a kernel of bigkpca.kernels, or sums, products and scalings of them"
         )
+
+
+class FittedEstimator(Protocol):
+    """A KernelPCA after its fit."""
+
+    @property
+    def model_(self) -> Model:
+        """What it was fitted to."""
+
+
+AnyModel = str | os.PathLike[str] | Model | FittedEstimator
+
+
+def model_of(given: AnyModel) -> Model:
+    """The model that is meant: a Model itself, that of a fitted KernelPCA, or the one that is stored at a path.
+
+    Raises SpecError for anything else, and as `load_model`.
+    """
+    if isinstance(given, str | os.PathLike):
+        return load_model(os.fspath(given))
+    model = getattr(given, "model_", given)
+    if isinstance(model, Model):
+        return model
+    name = type(given).__name__
+    if hasattr(given, "get_params"):  # an estimator
+        raise SpecError(f"this {name} holds no model: give a KernelPCA after its fit")
+    raise SpecError(f"a {name} is no model: give what fit returned, the path where a model is, or a fitted KernelPCA")
 
 
 def load_model(path: str) -> Model:

@@ -13,7 +13,8 @@ import oracles
 import pytest
 import zarr
 
-from bigkpca import KernelPCA, arrays, kernels, methods
+from bigkpca import KernelPCA, arrays, choose, kernels, methods
+from bigkpca.choose import random_stream, sample
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
 from bigkpca.fitting import fit_rows
@@ -133,6 +134,23 @@ def test_random_features_approximate_the_kernel(form: Any, X: np.ndarray[Any, An
     error = np.std(grams, axis=0) / np.sqrt(len(grams))
     assert (np.abs(np.mean(grams, axis=0) - GAUSSIAN(rows, rows)) < 5 * error + 1e-9).all()
     assert error.max() < 0.05
+
+
+def test_views_draw_from_random_streams_of_their_own(X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+
+    def recorded(seed: int, purpose: int) -> np.random.Generator:
+        used.append(purpose)
+        return random_stream(seed, purpose)
+
+    for module in (sample, choose.random_features, arrays):
+        monkeypatch.setattr(module, "random_stream", recorded)
+    fitted(X, method="rff")
+    of_fits = set(used)
+    Z = arrays.random_features(X, 20, GAUSSIAN)
+    arrays.randomized_svd(Z, 3)[1].compute()
+    frequencies, start = used[-2:]
+    assert len({frequencies, start} | of_fits) == 2 + len(of_fits) > 3
 
 
 def test_random_features_depend_on_the_seed_alone(X: np.ndarray[Any, Any]) -> None:

@@ -113,7 +113,7 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(
 
 
 def test_all_rows_as_landmarks_leave_no_error(data: str, tmp_path: Path) -> None:
-    found = bigkpca.compare(data, tmp_path / "out", components=COMPONENTS, methods=["nystroem/uniform"], sizes=[4000],
+    found = bigkpca.compare(data, tmp_path / "out", components=COMPONENTS, methods="nystroem/uniform", sizes=4000,
                             seeds=1)  # fmt: skip
     (trial,) = [trial for trial in found.trials if trial.method == "nystroem"]
     assert trial.size == 400
@@ -259,6 +259,9 @@ def test_methods_that_do_not_suit_the_kernel(data: str, tmp_path: Path) -> None:
         ({"size": 100}, "size is what a comparison varies"),
         ({"components": 0.9}, "components=0.9: a comparison needs a number"),
         ({"kernel": "precomputed"}, "kernel='precomputed' needs method='exact'"),
+        ({"methods": "nystroem/kmeans, rfff"}, "unknown method 'rfff': did you mean 'rff'"),
+        ({"sizes": 1}, "sizes=1: give numbers"),
+        ({"sizes": "100,400"}, "sizes='100,400': give numbers"),
         ({"sizes": []}, "give numbers of landmarks or random features"),
         ({"sizes": [1]}, "at least 2 each"),
         ({"seeds": 0}, "seeds=0: at least one is needed"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from distributed import Client, Nanny, Scheduler, SpecCluster
@@ -149,6 +152,33 @@ def test_workers_with_too_little_memory_are_refused(two_processes: Engine) -> No
 
 def test_threads_have_no_worker_limits() -> None:
     Engine(threads=2).check_memory(lambda threads: 10**15)
+
+
+_SCRIPT = """
+from bigkpca.engine import Silent, Task, open_engine
+
+print("the script runs", flush=True)
+
+def double(number):
+    return 2 * number
+
+with open_engine(workers=1) as engine:
+    print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
+    engine.client.restart()  # as after a worker that died
+    print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
+print(__file__)
+"""
+
+
+@pytest.mark.cluster
+def test_workers_do_not_run_the_script_that_starts_them(tmp_path: Path) -> None:
+    """Nothing has to stand behind `if __name__ == "__main__"`, and what the script defines reaches them."""
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT)
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert found.stdout.splitlines() == ["the script runs", "[42]", "[42]", str(script)]
+    assert "Traceback" not in found.stderr
+    assert found.returncode == 0
 
 
 def test_one_of_scheduler_and_workers() -> None:

@@ -19,7 +19,7 @@ from sklearn.decomposition import KernelPCA as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, kernels, landmarks, methods
+from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.engine import Engine
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
 
@@ -216,6 +216,67 @@ def test_partial_fit_adds_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> Non
     np.testing.assert_array_equal(small.landmarks_, landmarks_before)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kernel": "laplacian"},
+        {"kernel": np.dot},
+        {"sigma": 3.0},
+        {"gamma": 1e-3},
+        {"method": "columns"},
+        {"size": 61},
+        {"tol": 0.5, "size": "auto"},
+        {"landmarks": "uniform"},
+        {"landmarks": np.eye(60, 64)},
+        {"center": False},
+        {"standardize": True},
+        {"dtype": np.float32},
+        {"solver": "dense"},
+        {"residual_tol": 0.5},
+        {"preimage": "linear"},
+        {"block_rows": 100},
+        {"random_state": 1},
+    ],
+    ids=str,
+)
+def test_partial_fit_refuses_parameters_that_rows_cannot_change(
+    changed: dict[str, Any], X: np.ndarray[Any, Any], small: KernelPCA
+) -> None:
+    before = small.fit(X[:300]).model_
+    name = (
+        "tol|size"
+        if "tol" in changed
+        else {"random_state": r"seed \(random_state\)"}.get(key := next(iter(changed)), key)
+    )
+    with pytest.raises(SpecError, match=f"^({name})=.*, but the model was fitted with .*: set it back, or fit again"):
+        small.set_params(**changed).partial_fit(X[300:])
+    assert small.model_ is before
+
+
+def test_partial_fit_records_what_it_solves(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+    small.fit(X[:300]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[300:])
+    assert small.n_components_ == 4
+    spec = small.model_.provenance["spec"]
+    assert (spec["components"], spec["noise"], spec["size"]) == (4, 0.5, 60)
+    small.save(tmp_path / "model.zarr")
+    loaded = KernelPCA.load(tmp_path / "model.zarr")
+    assert loaded.get_params() == small.set_params(memory_limit=None).get_params()
+    np.testing.assert_array_equal(loaded.transform(X), small.transform(X))
+    np.testing.assert_array_equal(loaded.partial_fit(X).transform(X), small.partial_fit(X).transform(X))
+
+
+def test_partial_fit_keeps_a_seed_that_was_drawn(X: np.ndarray[Any, Any]) -> None:
+    for state in (None, np.random.RandomState(0)):
+        kpca = KernelPCA(3, size=30, random_state=state).fit(X[:300])
+        seed = kpca.model_.provenance["spec"]["seed"]
+        assert kpca.partial_fit(X[300:]).model_.provenance["spec"]["seed"] == seed
+
+
+def test_partial_fit_takes_a_kernel_that_is_a_function(X: np.ndarray[Any, Any]) -> None:
+    kpca = KernelPCA(3, kernel=lambda A, B: (1 + A @ B.T / 1000) ** 2, size=30, random_state=0).fit(X[:300])
+    assert kpca.partial_fit(X[300:]).model_.moments.count == 500
+
+
 def test_random_state_none_draws_and_records_a_seed(X: np.ndarray[Any, Any]) -> None:
     first, second = (KernelPCA(3, size=30).fit(X) for _ in range(2))
     seed = first.model_.provenance["spec"]["seed"]
@@ -253,6 +314,31 @@ def test_bad_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
         small.fit(X).transform(bad)
     with pytest.raises(SpecError, match="has 3 columns, the model was fitted on 64"):
         small.transform(da.ones((5, 3)))
+
+
+def test_functions_that_take_a_model_take_a_fitted_estimator(
+    X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path
+) -> None:
+    small.fit(X)
+    same = bigkpca.evaluate(small.model_, X, sample=50)
+    np.testing.assert_array_equal(bigkpca.evaluate(small, X, sample=50).eigenvalues, same.eigenvalues)
+    scores = bigkpca.transform(small, X, tmp_path / "scores.zarr")
+    np.testing.assert_array_equal(scores[:], small.transform(X))
+    rows = bigkpca.reconstruct(small, tmp_path / "scores.zarr", tmp_path / "rows.zarr")
+    np.testing.assert_array_equal(rows[:], small.inverse_transform(small.transform(X)))
+    assert bigkpca.denoise(small, X, tmp_path / "clean.zarr").shape == X.shape
+    assert os.path.exists(bigkpca.report(small, tmp_path / "report.html", scores=tmp_path / "scores.zarr"))
+    views = (arrays.scores, arrays.feature_map, arrays.residuals, arrays.denoised, arrays.leverage)
+    for view in views:
+        np.testing.assert_array_equal(view(small, X).compute(), view(small.model_, X).compute())
+    np.testing.assert_array_equal(arrays.preimages(small, scores).compute(), rows[:])
+
+
+def test_functions_that_take_a_model_refuse_anything_else(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+    with pytest.raises(SpecError, match="this KernelPCA holds no model: give a KernelPCA after its fit"):
+        bigkpca.evaluate(small, X)
+    with pytest.raises(SpecError, match="a ndarray is no model: give what fit returned, the path where a model is"):
+        arrays.scores(X, X)
 
 
 def test_a_memory_limit_refuses_and_changes_nothing(X: np.ndarray[Any, Any]) -> None:

@@ -561,8 +561,7 @@ def test_what_needs_rows_or_their_matrix_says_so(path: str) -> None:
         bigkpca.evaluate(model.model_, K)
     with pytest.raises(SpecError, match="keeps neither its rows nor their matrix"):
         arrays.feature_map(model.model_, K)
-    with pytest.raises(SpecError, match="cannot take more rows"):
-        model.partial_fit(K)
+    assert not hasattr(model, "partial_fit")
     assert_allclose(arrays.leverage(model.model_, K).sum().compute(), R, rtol=1e-6)
     assert (model.landmarks_, model.sigma_) == (None, None)
 
@@ -583,7 +582,6 @@ def test_new_rows_that_overflow_are_named() -> None:
 # scikit-learn's face and the commands
 
 NOT_OURS = {
-    "check_fit_score_takes_y": "calls partial_fit, which exact models refuse",
     "check_positive_only_tag_during_fit": "subtracts the mean of a Gram matrix, which leaves negative k(x, x)",
     "check_estimators_nan_inf": "wants NaN reported before a matrix of 10 rows and 3 columns is refused",
 }
@@ -596,8 +594,17 @@ def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-def test_the_tag_says_that_input_is_pairwise() -> None:
-    assert get_tags(estimator()).input_tags.pairwise
+@pytest.mark.parametrize("name", ["precomputed", "Precomputed", "PRECOMPUTED", kernels.Precomputed()])
+def test_the_tag_says_that_input_is_pairwise_however_the_kernel_is_typed(name: Any) -> None:
+    given = estimator().set_params(kernel=name)
+    assert get_tags(given).input_tags.pairwise
+    assert not hasattr(given, "score")
+    assert_allclose(given.fit(K).eigenvalues_, estimator().fit(K).eigenvalues_)
+
+
+def test_other_kernels_are_not_pairwise() -> None:
+    for kernel in ("gaussian", "no kernel", kernels.Linear(), np.dot):
+        assert not get_tags(KernelPCA(kernel=kernel)).input_tags.pairwise
     assert get_tags(estimator(kernel=kernels.Precomputed())).input_tags.pairwise
     assert not get_tags(KernelPCA()).input_tags.pairwise
     assert not get_tags(KernelPCA(kernel=KERNEL)).input_tags.pairwise

@@ -492,10 +492,12 @@ def test_a_kernel_without_a_way_back_says_what_works(X: np.ndarray[Any, Any], tm
         lambda: kpca.inverse_transform(da.from_array(Y)),
         lambda: kpca.denoise(X),
         lambda: kpca.denoise(da.from_array(X)),
-        lambda: kpca.score(X),
     ):
         with pytest.raises(SpecError, match=message):
             work()
+    with pytest.raises(AttributeError) as caught:
+        kpca.score(X)
+    assert message in str(caught.value.__cause__)
     for command in ("reconstruct", "denoise"):
         np.save(tmp_path / "scores.npy", Y)
         given = tmp_path / "scores.npy" if command == "reconstruct" else rows
@@ -873,10 +875,25 @@ def test_random_features_that_grew_lead_back_for_old_rows_and_new(
 @pytest.mark.parametrize("way", ["ridge", "denoising"])
 def test_what_was_learned_from_the_rows_before_takes_no_more(way: str, X: np.ndarray[Any, Any]) -> None:
     kpca = KernelPCA(4, size=30, preimage=WAYS[way]["preimage"], random_state=0).fit(X)
-    with pytest.raises(SpecError, match=f"partial_fit cannot add rows to what preimage='{way}' learned"):
+    with pytest.raises(AttributeError) as caught:
         kpca.partial_fit(X)
+    assert f"partial_fit cannot add rows to what preimage='{way}' learned" in str(caught.value.__cause__)
     kpca = KernelPCA(4, size=30, preimage="linear", random_state=0).partial_fit(X[:300]).partial_fit(X[300:])
     assert kpca.inverse_transform(kpca.transform(X)).shape == X.shape
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "rff", "kernel": "polynomial"}, {"method": methods.RandomFeatures("phase")}, {"kernel": "laplacian"}],
+    ids=str,
+)
+def test_there_is_a_score_where_there_is_a_way_back(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+    for way in ("fixed-point", "ridge"):
+        kpca = KernelPCA(4, size=30, preimage=way, random_state=0, **options)
+        assert hasattr(kpca, "score") == (way == "ridge")
+        assert hasattr(kpca.fit(X), "score") == (way == "ridge")
+    assert -np.inf < kpca.score(X) < 0
+    assert hasattr(KernelPCA(kernel="no kernel"), "score")  # a fit says what is wrong with it
 
 
 def test_a_model_without_a_way_back_grows_too(X: np.ndarray[Any, Any]) -> None:

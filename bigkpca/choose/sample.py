@@ -19,7 +19,7 @@ from bigkpca.spec import FitSpec
 
 # What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
 _SAMPLE, _PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, _HELD_OUT, _FEW = range(10)
-TRAINING, REFERENCES, FOLDS, SCORING, _UNSEEN, KRYLOV = range(10, 16)
+TRAINING, REFERENCES, FOLDS, SCORING, _UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_START = range(10, 18)
 _HELD_OUT_ROWS = 1024
 
 

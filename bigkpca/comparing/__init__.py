@@ -12,11 +12,13 @@ figure      error against time
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
 from time import monotonic
 from typing import Any
+
+import numpy as np
 
 from bigkpca import store
 from bigkpca.comparing import figure
@@ -28,6 +30,7 @@ from bigkpca.comparing.summary import Line, advice, lines
 from bigkpca.comparing.trial import Trial, tried
 from bigkpca.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
 from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.plan import plan_fit
 from bigkpca.reporting import INSTALL
@@ -35,8 +38,8 @@ from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import VARIED, FitSpec
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Told):
     """What a comparison found: the trials of compare.csv, their medians, advice in a sentence, and what the errors are
     measured against. `missing` trials were left for the next time, when the time was over."""
 
@@ -47,12 +50,18 @@ class Comparison:
     reference: str
     missing: int
 
+    def summary(self) -> Summary:
+        """Where it lies, and its advice."""
+        fits = f"{len(self.trials):,}" + (f", {self.missing:,} were left for the next time" if self.missing else "")
+        facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
+        return Summary("Comparison", facts)
+
 
 def compare(
     data: Any,
     out: str | os.PathLike[str],
     *,
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
     seeds: int = 3,
     time_budget: str | float = "10 min",
@@ -65,7 +74,8 @@ def compare(
     """Fit `data` by every method, at every size, for every seed, and write what each costs and how wrong it is to the
     folder `out`: compare.csv, and compare.svg where matplotlib is installed.
 
-    `methods` are names as "rff", "nystroem" (with each landmark rule) or "nystroem/kmeans"; `sizes` by default an
+    `methods` are names as "rff", "nystroem" (with each landmark rule) or "nystroem/kmeans", or such names with commas
+    between them; `sizes` by default an
     eighth, a quarter, half and all of the size that a fit would take. `options` are fields of FitSpec that all fits
     share: components, kernel, sigma, ... A median sigma is that of the first seed, for all.
 
@@ -77,6 +87,7 @@ def compare(
     Raises SpecError for what does not fit together, and for a folder with anything else in it.
     """
     spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
+    methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, array)
     chosen = ways() if methods is None else ways_named(methods)
     sizes = _checked(sizes, seeds) or default_sizes(spec, *rows.shape)
@@ -108,12 +119,15 @@ def _spec(options: dict[str, Any]) -> FitSpec:
     return spec
 
 
-def _checked(sizes: Sequence[int] | None, seeds: int) -> Sequence[int] | None:
+def _checked(sizes: Any, seeds: int) -> Sequence[int] | None:
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")
-    if sizes is not None and (not sizes or min(sizes) < 2):
-        raise SpecError(f"sizes={list(sizes)}: give numbers of landmarks or random features, at least 2 each")
-    return sizes
+    if sizes is None:
+        return None
+    found = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+    if not found or not all(isinstance(size, int | np.integer) and size > 1 for size in found):
+        raise SpecError(f"sizes={sizes!r}: give numbers of landmarks or random features in a list, at least 2 each")
+    return found
 
 
 def _allowed(

@@ -15,6 +15,7 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError, RoundingError
 from bigkpca.numerics import solvers, spectral
+from bigkpca.numerics.display import Summary, Told, counted, number
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
@@ -32,8 +33,8 @@ _SPARE = 10  # components of the half model beyond r, so that its r-th is not cu
 _CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Told):
     """How wrong a fit can be. E = K - K^, T is tr(Kc), or tr(K) when not centred; r components.
 
     Of landmarks and a positive semidefinite kernel:
@@ -106,6 +107,32 @@ class Certificate:
         if self.rounding is not None:
             solid, fair = solid & (self.rounding <= SMALL), fair & (self.rounding <= MODERATE)
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
+
+    def summary(self) -> Summary:
+        """What is proven, likely and estimated of the whole, and of each component."""
+        facts, sure = {}, f"{self.confidence:.0%}" if self.confidence else ""
+        if self.trust:
+            facts["trust"] = counted(self.trust)
+        if self.relative_trace_error is not None:
+            facts["unexplained"] = f"{self.relative_trace_error:.2%} of the variance at most (proven)"
+        if self.spectral_error_likely is not None:
+            facts["missed"] = f"no component with an eigenvalue above {number(self.spectral_error_likely)} ({sure})"
+        if self.leave_one_out_residual is not None:
+            facts["residual of a new row"] = f"{number(self.leave_one_out_residual)} (estimated)"
+        if self.kernel_error is not None:
+            facts["error of the kernel"] = f"{self.kernel_error:.2%} (estimated)"
+        columns = {
+            "proven at least": self.eigenvalue_lower,
+            "proven at most": self.eigenvalue_upper,
+            f"at most, {sure}": self.eigenvalue_likely_upper,
+            "missed": self.missed,
+            "rounding": self.rounding,
+            "stability": self.stability,
+            "residual": self.residuals,
+            "trust": self.trust,
+        }
+        told = any(values is not None for values in columns.values())
+        return Summary("Certificate" if facts or told else "Certificate that says nothing", facts, columns)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays that a file must hold."""

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from bigkpca.errors import Array
+from bigkpca.numerics.display import Summary, Told, number
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.solvers import Solution
 
@@ -202,8 +203,8 @@ class Estimate:
     standard_error: float
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Told):
     """How wrong a model is on the rows it was evaluated on: estimates from m of n rows.
 
     eigenvalues (r,): u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias; standard_errors (r,).
@@ -221,6 +222,21 @@ class Evaluation:
     intervals: Array
     frobenius: Estimate
     total_variance: Estimate
+
+    def summary(self) -> Summary:
+        """The estimates, each with its standard error."""
+        facts = {
+            "|K - K^|": f"{number(self.frobenius.value)} ± {number(self.frobenius.standard_error)}",
+            "total variance": f"{number(self.total_variance.value)} ± {number(self.total_variance.standard_error)}",
+        }
+        columns = {
+            "eigenvalue": self.eigenvalues,
+            "standard error": self.standard_errors,
+            "residual": self.residuals,
+            "at least, 95%": self.intervals[:, 0],
+            "at most, 95%": self.intervals[:, 1],
+        }
+        return Summary(f"Evaluation on {self.rows:,} rows, from {self.sampled:,} of them", facts, columns)
 
 
 def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> Evaluation:

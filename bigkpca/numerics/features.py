@@ -16,6 +16,7 @@ import scipy.fft
 from scipy.sparse import csr_array
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, squared_norms
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
@@ -123,6 +124,8 @@ class KernelRows(FeatureMap):
     name: ClassVar[str] = "kernel-rows"
     landmarks: Array
 
+    __repr__ = brief
+
     @property
     def size(self) -> int:
         return len(self.landmarks)
@@ -168,6 +171,8 @@ class Columns(_Itself):
     name: ClassVar[str] = "columns"
     block_dtype: np.dtype[Any]
 
+    __repr__ = brief
+
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.block_dtype
@@ -179,6 +184,8 @@ class GivenKernels(_Itself):
 
     name: ClassVar[str] = "given-kernels"
     precision: str  # of block work: float32 or float64
+
+    __repr__ = brief
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -242,6 +249,8 @@ class FourierRows(_Waves):
     frequencies: Array
     phases: Array | None = None
 
+    __repr__ = brief
+
     def filling(self, most_rows: int) -> Fill:
         m = len(self.frequencies)
         right = np.ascontiguousarray(self.frequencies.T)
@@ -273,6 +282,8 @@ class PrincipalFourierRows(_Waves):
     axes: Array  # (d, d*)
     phases: Array | None = None
     factor: float | None = None
+
+    __repr__ = brief
 
     def filling(self, most_rows: int) -> Fill:
         m, kept = self.frequencies.shape
@@ -316,6 +327,8 @@ class TensorSketch(FeatureMap):
     buckets: Array
     signs: Array  # in the dtype of block work
     width: int  # D
+
+    __repr__ = brief
 
     @property
     def size(self) -> int:

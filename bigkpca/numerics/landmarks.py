@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from bigkpca.errors import Array, SpecError, check_finite, check_numeric, unknown_name
 from bigkpca.numerics import basic_patterns, cholesky, leverage
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map
 
@@ -199,6 +200,8 @@ class Rows(_Own):
     values: Array
     sha256: str | None = None
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         check_numeric(self.values.dtype, "the array of landmarks")
         if self.values.ndim != 2 or 0 in self.values.shape:
@@ -213,6 +216,8 @@ class RowNumbers(_Own):
 
     name: ClassVar[str] = "row-numbers"
     numbers: Array
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.numbers.ndim != 1 or not len(self.numbers):

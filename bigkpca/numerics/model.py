@@ -11,6 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.display import Summary, Told, counted
 from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
@@ -18,8 +19,8 @@ from bigkpca.numerics.preimages import Decode, Decoder, Fitted, FixedPoint, expa
 from bigkpca.numerics.solvers import Solution
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, repr=False)
+class Model(Told):
     """scores(x) = (v(x) - mean) @ components, with v the feature map.
 
     moments are kept so that more rows can be added later; exact models, and those of a randomized solver, have none.
@@ -34,6 +35,30 @@ class Model:
     certificate: Certificate = field(default_factory=Certificate)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     decoder: Decoder | None = None
+
+    def summary(self) -> Summary:
+        """The main facts, and the eigenvalues."""
+        rows = self.moments.count if self.moments else self.features.size
+        what = "landmarks" if isinstance(self.features, KernelRows) else "features"
+        keeps_rows = self.moments is None and isinstance(self.features, KernelRows)
+        known = self.moments or isinstance(self.features, KernelRows | GivenKernels)  # a sketch does not count rows
+        facts = {
+            "method": self.method.name if keeps_rows or "spec" in self.provenance else "unknown",
+            "kernel": repr(self.features.kernel),
+            what: f"{self.features.size:,}",
+            "rows": f"{rows:,}" if known else "not counted",
+            "columns": f"{self.columns:,}",
+            "explained": f"{self.solution.explained_variance_ratio.sum():.2%} of the variance",
+        }
+        if self.certificate.trust:
+            facts["trust"] = counted(self.certificate.trust)
+        facts["way back"] = self.decoder.name if self.decoder else "none"
+        columns = {
+            "eigenvalue": self.solution.eigenvalues,
+            "share of variance": self.solution.explained_variance_ratio,
+            "trust": self.certificate.trust,
+        }
+        return Summary(f"Model of {self.components} components", facts, columns)
 
     @property
     def columns(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.display import brief
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Moments:
     scatter: Array  # (D, D)
     trace: float
     largest: float = np.inf
+
+    __repr__ = brief
 
     def __add__(self, other: Moments) -> Moments:
         """Moments of both sets of rows together (Chan, Golub and LeVeque 1983)."""

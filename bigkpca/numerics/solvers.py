@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from bigkpca.errors import Array, DataError
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import eigh_descending, numerical_rank, signs
 from bigkpca.numerics.moments import Moments
 
@@ -32,6 +33,8 @@ class Solution:
     total_variance: float
     negative: float = 0.0
     unexplained: float | None = None
+
+    __repr__ = brief
 
     @property
     def explained_variance_ratio(self) -> Array:

@@ -30,13 +30,13 @@ from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, look
 from bigkpca.reporting.page import MARK, render
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model
+from bigkpca.store_model import AnyModel, model_of
 
 INSTALL = "pip install 'bigkpca[report]'"
 
 
 def report(
-    model: AnyPath | Model,
+    model: AnyModel,
     out: AnyPath,
     *,
     scores: Any = None,
@@ -57,11 +57,11 @@ def report(
     Raises SpecError for what does not fit together, and where matplotlib or jinja2 is not installed.
     """
     check_installed()
-    fitted = model if isinstance(model, Model) else load_model(os.fspath(model))
+    fitted, path = model_of(model), os.fspath(model) if isinstance(model, str | os.PathLike) else ""
     out = os.fspath(out)
     _check_place(out)
     looked = look(fitted, scores, labels, image_shape, array, progress)
-    text = _page(fitted, "" if isinstance(model, Model) else os.fspath(model), looked)
+    text = _page(fitted, path, looked)
     with store.lock(out), store.room_on_disk(out):
         if os.path.exists(out) and Path(out).read_text(encoding="utf-8") == text:
             progress.note(f"{out} is there already, of the same model and rows: nothing to do")

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.methods import Method, PrincipalFeatures
@@ -85,6 +86,8 @@ class DistancesDecoder(Decoder):
     constant: float
     neighbours: int
     quadratic: Array | None = None
+
+    __repr__ = brief
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         given = Expansion(self.origin, self.map, self.constant, self.linear, self.quadratic)

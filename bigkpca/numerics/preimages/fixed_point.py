@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_pull
@@ -100,6 +101,8 @@ class FixedPointDecoder(Decoder):
     tol: float
     map: Array | None = None  # (D, r)
     quadratic: Array | None = None  # (r, r)
+
+    __repr__ = brief
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         goal = objective(features, most_rows)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
@@ -27,6 +28,8 @@ class LinearDecoder(Decoder):
     mean_score: Array  # (r,)
     mean_row: Array  # (d,)
     weights: Array  # (r, d)
+
+    __repr__ = brief
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         return lambda Y, start: Preimages.direct(self(Y))

@@ -10,6 +10,7 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
@@ -32,6 +33,8 @@ class KernelDecoder(Decoder):
     mean_row: Array  # (d,)
     weights: Array  # (p, d)
     sigma: float
+
+    __repr__ = brief
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)

@@ -1,0 +1,99 @@
+"""How values show themselves: in a few lines, without what their arrays hold, and as a small table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from bigkpca.errors import Array
+
+_SHORT = 6  # entries of an array that are shown
+_LINES, _TABLE_LINES = 3, 10  # components that are told one by one
+
+
+def brief(value: Any) -> str:
+    """A dataclass in one line, for its __repr__: of arrays with more than a few entries, dtype and shape."""
+    shown = (f"{part.name}={_shown(getattr(value, part.name))}" for part in fields(value) if part.repr)
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > _SHORT:
+        return f"<{value.dtype} {value.shape}>"
+    return repr(value)
+
+
+def number(value: float) -> str:
+    """Five digits of a number."""
+    return f"{value:.5g}"
+
+
+def counted(words: Sequence[str]) -> str:
+    """How often each word occurs, as "10 solid, 2 fair"."""
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is told of a value: a title, facts by name, and columns of numbers or words for components in order."""
+
+    title: str
+    facts: Mapping[str, str]
+    columns: Mapping[str, Array | Sequence[str] | None] = field(default_factory=dict)
+
+    def _table(self, most: int) -> Iterator[list[str]]:
+        """The head, and a row for each of the leading components."""
+        known = {name: values for name, values in self.columns.items() if values is not None}
+        yield ["component", *known]
+        for j in range(min(most, self._components)):
+            cells = (values[j] for values in known.values())
+            yield [str(j + 1), *(cell if isinstance(cell, str) else number(cell) for cell in cells)]
+
+    @property
+    def _components(self) -> int:
+        return max((len(values) for values in self.columns.values() if values is not None), default=0)
+
+    def text(self) -> str:
+        """A few lines."""
+        width = max(map(len, self.facts), default=0)
+        lines = [self.title, *(f"  {name:<{width}}  {fact}" for name, fact in self.facts.items())]
+        if self._components:
+            table = list(self._table(_LINES))
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            lines += ["  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in table]
+        if self._components > _LINES:
+            lines.append(f"  ... {self._components - _LINES} more")
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """Two small tables, one of the facts and one of the components."""
+        facts = _html_table([list(fact) for fact in self.facts.items()])
+        table = list(self._table(_TABLE_LINES)) if self._components else []
+        more = self._components - _TABLE_LINES
+        rest = f"<p>... {more} more</p>" if more > 0 else ""
+        return f"<div><p><b>{escape(self.title)}</b></p>{facts}{_html_table(table)}{rest}</div>"
+
+
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+class Told:
+    """A value that shows its summary; its dataclass is made with repr=False."""
+
+    def summary(self) -> Summary:
+        """What is told of it."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.summary().text()
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()

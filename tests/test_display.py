@@ -1,0 +1,107 @@
+"""Values that hold arrays say what they are in a few lines, whatever they hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA, landmarks
+from bigkpca.comparing import Comparison
+from bigkpca.crossvalidation import CrossValidation, Setting
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.model import Model
+from bigkpca.sources import ArrayRows
+
+X = np.random.default_rng(0).normal(size=(300, 8))
+WAYS: dict[str, dict[str, Any]] = {
+    "nystroem": {},
+    "thesis": {"method": bigkpca.methods.Nystroem("thesis"), "landmarks": "uniform"},
+    "columns": {"method": "columns"},
+    "rff": {"method": "rff"},
+    "rff-pca": {"method": "rff-pca"},
+    "randomized": {"method": "rff", "solver": "randomized"},
+    "tensor sketch": {"method": "rff", "kernel": "polynomial", "preimage": "linear"},
+    "exact": {"method": "exact", "size": "auto"},
+    "refined": {"refine": 1},
+    "mds": {"preimage": "mds"},
+    "ridge": {"preimage": "ridge"},
+    "function": {"kernel": lambda A, B: (1 + A @ B.T) ** 2},
+}
+
+
+def fitted(**options: Any) -> Model:
+    return KernelPCA(**{"n_components": 20, "size": 40, "random_state": 0, **options}).fit(X).model_
+
+
+def parts(value: Any) -> list[Any]:
+    return [value, *(getattr(value, name) for name in ("certificate", "features", "solution", "moments", "decoder"))]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_and_its_parts_are_told_in_a_few_lines(way: str) -> None:
+    model = fitted(**WAYS[way])
+    for value in parts(model):
+        assert len(repr(value)) < 1500
+        assert len(repr(value).splitlines()) <= 15
+        assert "array([[" not in repr(value)
+    for value in (model, model.certificate):
+        html = value._repr_html_()
+        assert len(html) < 6000
+        assert re.fullmatch(r"<div>.*</div>", html, re.S)
+        assert not re.search(r"<(?!/?(div|p|b|table|tr|td)>)", html)  # what the user typed is escaped
+    assert len(repr([model] * 2)) < 3000
+
+
+def test_what_is_told_of_a_model() -> None:
+    model = fitted()
+    told = repr(model)
+    assert told.startswith("Model of 20 components\n  method     nystroem\n")
+    for fact in ("landmarks  40", "rows       300", "columns    8", "way back   fixed-point", "... 17 more"):
+        assert fact in told
+    assert f"{model.solution.eigenvalues[0]:.5g}" in told
+    share = model.certificate.relative_trace_error
+    assert f"unexplained  {share:.2%} of the variance at most (proven)" in repr(model.certificate)
+    html = model._repr_html_()
+    assert html.count("<tr>") == 8 + 11
+    assert "<td>landmarks</td><td>40</td>" in html
+
+
+def test_a_certificate_of_nothing_says_so() -> None:
+    assert repr(Certificate()) == "Certificate that says nothing"
+    assert Certificate()._repr_html_() == "<div><p><b>Certificate that says nothing</b></p></div>"
+
+
+def test_an_evaluation_tells_its_estimates() -> None:
+    found = bigkpca.evaluate(fitted(), X, sample=50)
+    assert repr(found).startswith("Evaluation on 300 rows, from 50 of them\n  |K - K^|        ")
+    assert len(repr(found).splitlines()) == 8
+    assert found._repr_html_().count("<tr>") == 2 + 11
+
+
+def test_results_of_many_fits_tell_how_many() -> None:
+    settings = tuple(Setting(float(sigma), 5, None, 1 / sigma, 0.1) for sigma in range(1, 100))
+    assert repr(CrossValidation(settings, 300, 3)).splitlines() == [
+        "CrossValidation of 99 settings, 3 folds of 300 rows",
+        f"  best  {settings[-1]!r}",
+    ]
+    found = repr(Comparison("out", (), (), "take <rff>", "exact kernel PCA", 2))
+    assert found.splitlines()[0] == "Comparison"
+    assert "  fits            0, 2 were left for the next time\n" in found
+
+
+def test_rows_and_landmarks_tell_their_shapes() -> None:
+    assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
+    assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None)"
+    assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
+
+
+def test_the_package_tells_its_names_and_version() -> None:
+    from importlib.metadata import version
+
+    assert set(bigkpca.__all__) <= set(dir(bigkpca))
+    assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
+    assert bigkpca.__version__ == version("bigkpca")
