@@ -237,7 +237,7 @@ def test_partial_fit_adds_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> Non
         {"block_rows": 100},
         {"random_state": 1},
     ],
-    ids=str,
+    ids=lambda changed: next(iter(changed)),
 )
 def test_partial_fit_refuses_parameters_that_rows_cannot_change(
     changed: dict[str, Any], X: np.ndarray[Any, Any], small: KernelPCA
