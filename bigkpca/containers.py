@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.engine import shared
+from bigkpca.engine import Carried, shared
 from bigkpca.errors import Array
 from bigkpca.numerics.model import Model
 from bigkpca.sources import FRAME, ArrayRows, frame_dtype
@@ -34,12 +34,12 @@ def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> An
 
 
 def _of_partition(
-    part: Any, view: View, model: Model, columns: Sequence[Any], dtype: np.dtype[Any], made: np.dtype[Any]
+    part: Any, view: View, model: Carried, columns: Sequence[Any], dtype: np.dtype[Any], made: np.dtype[Any]
 ) -> Any:
     values = np.empty((0, len(columns)), made)
     if len(part):
         rows = ArrayRows(part.astype(dtype).to_numpy(), where=f"a partition of {FRAME}")
-        values = view(model, rows).compute(scheduler="synchronous")
+        values = view(model.value, rows).compute(scheduler="synchronous")
     return _labelled(values.reshape(len(part), len(columns)), part, columns)
 
 
