@@ -55,6 +55,11 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
     }
 
 
+def whole_gram(model: Model) -> bool:
+    """Whether the whole Gram matrix was solved, so that nothing but rounding is wrong with the eigenpairs."""
+    return FitSpec.of(model).exact and model.certificate.residuals is None
+
+
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
     """The certificate as JSON-ready values: proven ones, those that hold with `confidence`, and estimates; None where
     nothing can be said."""

@@ -161,6 +161,14 @@ def test_every_method_and_rule_can_be_typed(route: str, tmp_path: Path, digits: 
     np.testing.assert_allclose(squares, facts["eigenvalues"], rtol=0.02 if method == "rff-pca" else 1e-4)
 
 
+def test_exact_is_said_of_the_method_and_not_of_a_number(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+    np.save(tmp_path / "few.npy", digits[:300])
+    for options, exact in ((("--method", "exact"), True), (("--kernel", "linear", "--size", 80), False)):
+        shown = run("fit", tmp_path / "few.npy", tmp_path / "m.zarr", *options, "--components", 3, "-q", "--overwrite")
+        assert ("exact: the whole Gram matrix was solved" in shown.stdout) == exact
+        assert ("unexplained by the landmarks" in shown.stdout) != exact
+
+
 def test_landmarks_of_a_file(tmp_path: Path, rows: Path, digits: np.ndarray[Any, Any]) -> None:
     np.save(tmp_path / "own.npy", digits[5:600:20] + 0.5)
     np.save(tmp_path / "numbers.npy", np.arange(5, 600, 20))

@@ -79,7 +79,9 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         )
     if proven["residuals"] is not None:
         click.echo(f"largest relative residual: {max(proven['residuals']):.2g} (proven: an eigenvalue lies that near)")
-    if proven["relative_trace_error"] is not None:
+    if facts["method"] == "exact" and proven["residuals"] is None:
+        click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
+    elif proven["relative_trace_error"] is not None:
         click.echo(
             f"unexplained by the landmarks: {proven['relative_trace_error']:.2%} of the variance at most (proven)"
         )
