@@ -8,6 +8,7 @@ from typing import Any
 
 from bigkpca import store, store_blocks, store_model
 from bigkpca.blocks import split
+from bigkpca.errors import SpecError
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.sources import NpyRows, ZarrRows, open_rows
@@ -22,6 +23,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     about = store.describe(path)
     if about is None:
         return _rows_info(path, array)
+    if array is not None:
+        raise SpecError(f"{path} is a bigkpca {store.named(about['format'])}, told of as a whole: leave --array out")
     if about["format"] == "model":
         return model_info(store_model.load_model(path), path)
     if about["format"] in store.MAIN:

@@ -31,6 +31,7 @@ from bigkpca.sources import ATTRIBUTE
 
 FORMAT_VERSION = 1
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
+_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 CHUNK_BYTES = 2**20  # one read
 _SCRATCH, _OLD, _LOCK = ".new", ".old", ".lock"
 
@@ -80,12 +81,12 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
     about = describe(path)
     if about is None:
         there = "exists, but is not a bigkpca" if os.path.exists(path) else "does not exist: no"
-        raise SpecError(f"{path} {there} {kind}")
+        raise SpecError(f"{path} {there} {named(kind)}")
     if about["format"] != kind:
-        raise SpecError(f"{path} is a bigkpca {about['format']}, not a {kind}")
+        raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not a {named(kind)}")
     if about["format_version"] != FORMAT_VERSION:
         raise SpecError(
-            f"{path} has {kind} format version {about['format_version']}; this bigkpca reads version "
+            f"{path} has {named(kind)} format version {about['format_version']}; this bigkpca reads version "
             f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
         )
     return zarr.open_group(os.path.abspath(path), mode=mode)
@@ -109,6 +110,11 @@ def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
     if len(node.shape) != 1:
         raise SpecError(f"{node.path or path} has shape {node.shape}: one value for each row is needed")
     return node
+
+
+def named(kind: str) -> str:
+    """What messages call a group of this format."""
+    return _NAMES.get(kind, kind)
 
 
 def describe(path: str) -> dict[str, Any] | None:
@@ -206,7 +212,7 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "do
 def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """In words, how the record of what is in the way differs from the one of what is asked for."""
     if there.get("format") != record["format"]:
-        return f"it is a bigkpca {there.get('format')}"
+        return f"it is a bigkpca {named(str(there.get('format')))}"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [
         f"{key} is {held.get(key)!r} there and {here.get(key)!r} here"

@@ -477,7 +477,7 @@ def test_the_command(place: Path, tmp_path: Path) -> None:
     again = run(*arguments)
     assert again.exit_code == 0
     assert "nothing to do" in again.stderr
-    for bad, message in (("8,9", "makes 72 values, and rows have 64"), ("8xnine", "give height and width, as 28,28")):
+    for bad, message in (("8,9", "makes 72 values, and rows have 64"), ("8xnine", "give height and width, e.g. 28,28")):
         refused = run("report", place / "m.zarr", tmp_path / "bad.html", "--image-shape", bad)
         assert refused.exit_code == 2
         assert message in refused.stderr

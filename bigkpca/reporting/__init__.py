@@ -92,7 +92,7 @@ def _check_place(out: str) -> None:
     if not Path(out).absolute().parent.is_dir():
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if os.path.isdir(out):
-        raise SpecError(f"{out} is a folder: give the name of a file, as report.html")
+        raise SpecError(f"{out} is a folder: give the name of a file, e.g. report.html")
     if os.path.exists(out) and MARK.encode() not in _head(out):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
