@@ -65,14 +65,14 @@ class CrossValidation:
         """What is to be said where the best value is the first or the last that was tried, of several."""
         found, best = [], self.best
         for name, less, more, value in (
-            ("sigma", "shorter", "longer", best.sigma),
+            ("sigma", "shorter ones", "longer ones", best.sigma),
             ("number of components", "fewer", "more", best.components),
-            ("ridge", "smaller", "larger", best.ridge),
+            ("ridge", "smaller ones", "larger ones", best.ridge),
         ):
             tried = sorted({getattr(one, name.rpartition(" ")[2]) for one in self.settings})
             if value is not None and len(tried) > 1 and value in (tried[0], tried[-1]):
                 end, beyond = ("smallest", less) if value == tried[0] else ("largest", more)
-                found.append(f"the best {name} is the {end} that was tried: {beyond} ones may do better still")
+                found.append(f"the best {name} is the {end} that was tried: {beyond} may do better still")
         return tuple(found)
 
     def curve(self) -> tuple[Setting, ...]:

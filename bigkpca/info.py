@@ -9,10 +9,13 @@ from typing import Any
 from bigkpca import store, store_blocks, store_model
 from bigkpca.blocks import split
 from bigkpca.errors import SpecError
+from bigkpca.numerics import preimages
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.sources import NpyRows, ZarrRows, open_rows
 from bigkpca.spec import FitSpec
+
+_TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
@@ -45,9 +48,13 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "landmarks" if of_landmarks else "random_features": model.features.size,
         "columns": model.columns,
         "components": model.components,
+        "center": spec.center,
+        "standardize": spec.standardize,
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
-        "preimage": spec.preimage_value.name if model.decoder else None,
+        "preimage": _way_back(spec) if model.decoder else None,
+        "noise": spec.noise,
+        "options": _other_options(spec),
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "eigenvalues": model.solution.eigenvalues.tolist(),
@@ -56,6 +63,18 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "digest": store_model.model_digest(model),
         "bytes": _stored_bytes(path),
     }
+
+
+def _way_back(spec: FitSpec) -> str:
+    """As --preimage takes it; noise that the spec has is told by itself."""
+    way = preimages.named(spec.preimage) if isinstance(spec.preimage, str) else spec.preimage
+    return preimages.written(way)
+
+
+def _other_options(spec: FitSpec) -> dict[str, Any]:
+    """The options of a fit that are not the default, but for those that other facts tell."""
+    values, default = spec.to_dict(), FitSpec().to_dict()
+    return {key: value for key, value in values.items() if key not in _TOLD and value != default[key]}
 
 
 def whole_gram(model: Model) -> bool:

@@ -87,6 +87,26 @@ def test_info_of_everything(dataset: Path, model: Path, rows: Path, tmp_path: Pa
     assert facts["s.zarr"]["model"] == facts["model.zarr"]["digest"]
 
 
+def test_info_tells_what_a_fit_used(rows: Path, model: Path, tmp_path: Path) -> None:
+    options = ("--kernel", "poly", "--degree", 2, "--no-center", "--standardize", "--noise", 2, "--components", 0.5,
+               "--landmarks", "uniform", "--preimage", "ridge:ridge=0.01,size=50", "--size", 60)  # fmt: skip
+    assert run("fit", rows, tmp_path / "m.zarr", *options, "-q").exit_code == 0
+    shown, facts = (
+        run("info", tmp_path / "m.zarr").stdout,
+        json.loads(run("info", tmp_path / "m.zarr", "--json").stdout),
+    )
+    for line in ("center no", "standardize yes", "noise 2", "preimage ridge:ridge=0.01,size=50", "seed 0",
+                 "options components 0.5, size 60, landmarks uniform"):  # fmt: skip
+        assert re.search(f"^{line.replace(' ', ' +', 1)}$", shown, re.M), line
+    assert "degree 2" in shown
+    assert (facts["center"], facts["standardize"], facts["noise"]) == (False, True, 2.0)
+    assert facts["options"] == {"components": 0.5, "size": 60, "landmarks": "uniform"}
+    plain = json.loads(run("info", model, "--json").stdout)
+    assert (plain["center"], plain["standardize"], plain["noise"]) == (True, False, None)
+    assert (plain["preimage"], plain["options"]) == ("fixed-point", {"components": 12, "size": 80})
+    assert re.search("^noise +none$", run("info", model).stdout, re.M)
+
+
 def test_info_tells_missing_blocks(rows: Path, model: Path, tmp_path: Path) -> None:
     run("ingest", rows, tmp_path / "blocks.zarr", "-q", "--block-rows", 250)
     run("transform", model, tmp_path / "blocks.zarr", tmp_path / "s.zarr", "-q", "--block-rows", 500)
@@ -237,6 +257,7 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (["info", "TEXT", "--array", "x"], 2, "text.zarr is one array, not a group that holds 'x'"),
         (["info", "HALF", "--array", "x"], 2, "half.zarr is a bigkpca dataset, told of as a whole: leave --array out"),
         (["plan", "DATA", "--scheduler", "x", "--workers", "1"], 2, "not both"),
+        (["fit", "DATA", "m.zarr", "--kernel", "sigmoid"], 2, "take a smaller gamma, about 0.0002 for these rows"),
         (["sigma", "DATA", "--memory", "9 MB"], 4, "MB in a process, 9 MB are allowed: allow more"),
         (
             ["sigma", "DATA", "--cv", "--memory", "9 MB"],

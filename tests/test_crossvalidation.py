@@ -236,7 +236,7 @@ def test_a_best_value_at_the_edge_is_remarked(X: np.ndarray[Any, Any]) -> None:
     assert found(*middle).edges == ()
     assert found(*first).edges == (
         "the best sigma is the smallest that was tried: shorter ones may do better still",
-        "the best number of components is the smallest that was tried: fewer ones may do better still",
+        "the best number of components is the smallest that was tried: fewer may do better still",
         "the best ridge is the smallest that was tried: smaller ones may do better still",
     )
     assert found(*last).edges[0] == "the best sigma is the largest that was tried: longer ones may do better still"

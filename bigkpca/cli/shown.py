@@ -19,12 +19,16 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _readable(key: str, value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and "bytes" in key:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if key == "options":
+        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
         parameters = ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items() if name != "name")
         return f"{value['name']} ({parameters})" if parameters else str(value["name"])
