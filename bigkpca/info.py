@@ -52,7 +52,8 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "standardize": spec.standardize,
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
-        "preimage": _way_back(spec) if model.decoder else None,
+        "preimage": spec.preimage_value.name if model.decoder else None,
+        "preimage_options": _way_options(spec) if model.decoder else {},
         "noise": spec.noise,
         "options": _other_options(spec),
         "choices": model.provenance["choices"],
@@ -65,10 +66,10 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
     }
 
 
-def _way_back(spec: FitSpec) -> str:
-    """As --preimage takes it; noise that the spec has is told by itself."""
+def _way_options(spec: FitSpec) -> dict[str, Any]:
+    """The options of the way back that are not the default; noise that the fit has is told by itself."""
     way = preimages.named(spec.preimage) if isinstance(spec.preimage, str) else spec.preimage
-    return preimages.written(way)
+    return preimages.changed(way)
 
 
 def _other_options(spec: FitSpec) -> dict[str, Any]:

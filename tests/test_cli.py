@@ -95,15 +95,18 @@ def test_info_tells_what_a_fit_used(rows: Path, model: Path, tmp_path: Path) -> 
         run("info", tmp_path / "m.zarr").stdout,
         json.loads(run("info", tmp_path / "m.zarr", "--json").stdout),
     )
-    for line in ("center no", "standardize yes", "noise 2", "preimage ridge:ridge=0.01,size=50", "seed 0",
+    for line in ("center no", "standardize yes", "noise 2", "preimage ridge", "seed 0",
                  "options components 0.5, size 60, landmarks uniform"):  # fmt: skip
         assert re.search(f"^{line.replace(' ', ' +', 1)}$", shown, re.M), line
+    assert re.search("^preimage options +ridge 0.01, size 50$", shown, re.M)
+    assert facts["preimage_options"] == {"ridge": 0.01, "size": 50}
     assert "degree 2" in shown
     assert (facts["center"], facts["standardize"], facts["noise"]) == (False, True, 2.0)
     assert facts["options"] == {"components": 0.5, "size": 60, "landmarks": "uniform"}
     plain = json.loads(run("info", model, "--json").stdout)
     assert (plain["center"], plain["standardize"], plain["noise"]) == (True, False, None)
-    assert (plain["preimage"], plain["options"]) == ("fixed-point", {"components": 12, "size": 80})
+    assert (plain["preimage"], plain["preimage_options"]) == ("fixed-point", {})
+    assert plain["options"] == {"components": 12, "size": 80}
     assert re.search("^noise +none$", run("info", model).stdout, re.M)
 
 

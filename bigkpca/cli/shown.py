@@ -27,7 +27,7 @@ def _readable(key: str, value: Any) -> str:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
         return f"{value:.6g}"
-    if key == "options":
+    if key in ("options", "preimage_options"):
         return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
         parameters = ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items() if name != "name")

@@ -57,6 +57,7 @@ __all__ = [
     "Regression",
     "Ridge",
     "Training",
+    "changed",
     "check_width",
     "decoder_from_parts",
     "expansion",
@@ -93,9 +94,14 @@ def named(name: str) -> Preimage:
 
 def written(way: Preimage) -> str:
     """The way as `named` takes it: its name, and the options that are not the default."""
+    typed = ",".join(f"{key}={value}" for key, value in changed(way).items())
+    return f"{way.name}:{typed}" if typed else way.name
+
+
+def changed(way: Preimage) -> dict[str, Any]:
+    """The options of a way that are not the default."""
     default = to_dict(type(way)())
-    changed = [f"{key}={value}" for key, value in to_dict(way).items() if value != default[key]]
-    return ":".join([way.name, *filter(None, [",".join(changed)])])
+    return {key: value for key, value in to_dict(way).items() if value != default[key]}
 
 
 def _options(way: type[Any], typed: str) -> dict[str, Any]:
