@@ -24,14 +24,14 @@ import bigkpca
 from bigkpca import KernelPCA, comparing, measures
 from bigkpca.cli import main
 from bigkpca.comparing import Comparison, figure, grid, process, reference, summary
-from bigkpca.comparing.grid import Way, ways_named
+from bigkpca.comparing.grid import Candidate, Way, ways_named
 from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
 from bigkpca.comparing.summary import Line, Spread, advice
-from bigkpca.comparing.trial import Trial
+from bigkpca.comparing.trial import Trial, tried
 from bigkpca.engine import Engine
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.plan import plan_fit
-from bigkpca.sources import Rows, open_rows
+from bigkpca.sources import ArrayRows, Rows, open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS, SIZES, FEW = (
@@ -131,6 +131,17 @@ def test_the_csv_holds_the_trials(compared: Comparison) -> None:
     assert lines[0]["method"] == "exact"
     assert lines[0]["score_error"] == ""
     assert all(float(line["peak_mb"]) > 50 for line in lines)
+
+
+def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.ndarray[Any, Any]) -> None:
+    errors = []
+    for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
+        X = digits[:200, 20:26] * units
+        rows, given = ArrayRows(X), FitSpec(components=3, standardize=True, sigma=3.0, preimage="linear")
+        candidate = Candidate(Way("nystroem", "uniform"), 30, 0)
+        found = tried(rows, candidate.way.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
+        errors.append(found.preimage_error)
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
 
 
 def test_the_figure_says_what_it_shows(compared: Comparison) -> None:
