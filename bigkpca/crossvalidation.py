@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
-from bigkpca.blocks import Block, split
+from bigkpca.blocks import Block, sample_rows, split, tile_rows
 from bigkpca.choose import FOLDS, draw_sample, random_stream, sample_lengths
 from bigkpca.decoding import learned, with_decoder
 from bigkpca.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
@@ -17,6 +17,8 @@ from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import column_moments
+from bigkpca.plan import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.scoring import preimage_error
 from bigkpca.sources import ArrayRows, Rows
 from bigkpca.spec import FitSpec
@@ -42,11 +44,17 @@ class Setting:
 
 @dataclass(frozen=True, repr=False)
 class CrossValidation(Told):
-    """Every setting that was tried, in order of sigma, components and ridge; from `rows` sampled rows."""
+    """Every setting that was tried, in order of sigma, components and ridge; from `rows` sampled rows.
+
+    `size` landmarks, or as many as there were rows, made each fit. Errors are in the units of the data, or
+    `standardized`: in standard deviations of each column.
+    """
 
     settings: tuple[Setting, ...]
     rows: int
     folds: int
+    size: int
+    standardized: bool
 
     def summary(self) -> Summary:
         """How many settings there are, and the best of them."""
@@ -59,6 +67,21 @@ class CrossValidation(Told):
     def best(self) -> Setting:
         """The one of the smallest error."""
         return min(self.settings, key=lambda setting: setting.error)
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """What is to be said where the best value is the first or the last that was tried, of several."""
+        found, best = [], self.best
+        for name, less, more, value in (
+            ("sigma", "shorter ones", "longer ones", best.sigma),
+            ("number of components", "fewer", "more", best.components),
+            ("ridge", "smaller ones", "larger ones", best.ridge),
+        ):
+            tried = sorted({getattr(one, name.rpartition(" ")[2]) for one in self.settings})
+            if value is not None and len(tried) > 1 and value in (tried[0], tried[-1]):
+                end, beyond = ("smallest", less) if value == tried[0] else ("largest", more)
+                found.append(f"the best {name} is the {end} that was tried: {beyond} may do better still")
+        return tuple(found)
 
     def curve(self) -> tuple[Setting, ...]:
         """For each sigma and number of components, the best ridge."""
@@ -79,37 +102,50 @@ def cross_validate(
     sigmas: Sequence[float] | None = None,
     components: Sequence[int] | None = None,
     folds: int = 3,
+    limit: int | None = None,
 ) -> CrossValidation:
     """Fit on all folds but one, score pre-images of 500 rows of that one, for every setting; on 6000 sampled rows.
 
     With `spec.noise` they are pre-images of rows with such noise added, against the rows themselves. sigmas are by
-    default multiples of the median length, components those below the size. Raises SpecError for kernels without a
-    length or a way back, and for fewer rows than folds. Passes: the sample.
+    default multiples of the median length, of six digits, components those below the size. With `spec.standardize`
+    errors are in standard deviations of the columns. Raises SpecError for kernels without a length or a way back, for
+    fewer rows than folds, and for more components than a fit can have; MemoryLimitError where the plan needs more than
+    `limit` bytes in a process, or than workers may use. Passes: the sample.
     """
     _ = spec.distance  # which says so where a kernel has no length
+    asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
+    check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
+    engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
     if sigmas is None:
         median = sample_lengths(rows, spec, engine, progress)["median"].sigma
-        sigmas = [factor * median for factor in LENGTHS]
+        sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
     X = draw_sample(rows, spec, engine, progress).sample
     rng = random_stream(spec.seed, FOLDS)
     X = X[rng.permutation(len(X))[:MOST_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
     parts = split(len(X), -(-len(X) // folds))
-    most = spec.feature_count(len(X) - len(parts[0]), X.shape[1])
-    wanted = [r for r in components or COMPONENTS if r <= most] or [most]
-    given = shared(X)
+    wanted = _numbers(components, asked.feature_count(len(X) - len(parts[0]), X.shape[1]), len(X) - len(parts[0]))
+    given, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
+    fits = list(product(sigmas, parts))
+    done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()  # every fit is a part of the work
     tasks = [
         Task(
             _errors,
-            (given, part, spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(wanted)}), wanted),
-            len(X),
+            (
+                given,
+                part,
+                units,
+                asked.model_copy(update={"sigma": s, "gamma": None, "components": max(wanted)}),
+                wanted,
+            ),
+            stop - start,
         )
-        for sigma, part in product(sigmas, parts)
+        for (s, part), (start, stop) in zip(fits, pairwise(done), strict=True)
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # lengths that are too short lose by themselves
-        found = iter(engine.each("cross-validating", tasks, progress))
+        found = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks, progress))
     settings: list[Setting] = []
     for sigma in sigmas:
         errors = [next(found) for _ in parts]
@@ -117,10 +153,37 @@ def cross_validate(
             each = np.array([fold[r, ridge] for fold in errors])
             spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
             settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
-    return CrossValidation(tuple(settings), len(X), folds)
+    size = asked.feature_count(*rows.shape)
+    return CrossValidation(tuple(settings), len(X), folds, size, spec.standardize)
 
 
-def _errors(X: Array, part: Block, spec: FitSpec, components: list[int]) -> dict[tuple[int, float | None], float]:
+def _numbers(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
+    """The numbers of components to try, none above `most`; SpecError for such a one that was asked for."""
+    if components is None:
+        return [r for r in COMPONENTS if r <= most] or [most]
+    if max(components) > most:
+        raise SpecError(
+            f"components={max(components)}: fits of {rows} rows with {most} landmarks have at most {most} components; "
+            "ask for fewer, or for a larger size"
+        )
+    return list(components)
+
+
+def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
+    """The peak of a process: the sample, and in each thread a fit with its way back at work on tiles of rows."""
+    d = rows.shape[1]
+    m = min(MOST_ROWS, sample_rows(*rows.shape, 0))
+    train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
+    fit = plan_fit(train, spec, 1)
+    tile = tile_rows(d, fit.size, 8) * 8 * (4 * fit.size + 8 * d) + 16 * fit.size * d
+    copies = 2 * m * d * rows.dtype.itemsize
+    one = fit.peak_bytes - INTERPRETER_BYTES + tile + copies + fit.result_bytes
+    return sample_bytes(rows, spec, threads) + threads * one
+
+
+def _errors(
+    X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
+) -> dict[tuple[int, float | None], float]:
     """The error of each number of components and ridge, fitted outside a part and scored inside.
 
     Numbers above the rank of a fit have the error of the rank: folds may differ in it. Where scores are too much alike
@@ -135,7 +198,7 @@ def _errors(X: Array, part: Block, spec: FitSpec, components: list[int]) -> dict
     for r in components:
         try:
             for ridge, model_r in _with_ways_back(model.leading(r), train, spec, here):
-                errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent())
+                errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent(), units)
         except DataError:
             errors |= {(r, ridge): np.inf for ridge in RIDGES}
     return errors

@@ -14,17 +14,22 @@ from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.passes import check_columns, read_rows, sums_with
+from bigkpca.plan import plan_evaluate
 from bigkpca.sources import Rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
+_REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
 _POOLED = 8  # rows that are read, for each that is compared with all
 
 
-def evaluate_rows(model: Model, rows: Rows, sample: int, seed: int, engine: Engine, progress: Progress) -> Evaluation:
+def evaluate_rows(
+    model: Model, rows: Rows, sample: int, seed: int, engine: Engine, progress: Progress, limit: int | None = None
+) -> Evaluation:
     """Estimates from `sample` exact rows: reads eight times as many, to choose these from, and makes one pass.
 
     Raises SpecError for rows of the wrong width, a sample larger than the data, and models of kernels given as a
-    matrix or that keep more than 8192 rows, whose certificates have the residual of every component.
+    matrix or that keep more than 8192 rows, whose certificates have the residual of every component; MemoryLimitError,
+    before anything is read, where the plan needs more than `limit` bytes in a process, or than workers may use.
     """
     check_columns(rows, model)
     if isinstance(model.features, GivenKernels):
@@ -43,6 +48,8 @@ def evaluate_rows(model: Model, rows: Rows, sample: int, seed: int, engine: Engi
         )
     rng, center = random_stream(seed, PROBES), FitSpec.of(model).center
     pooled = min(_POOLED * sample, sample_rows(n, rows.shape[1], sample))
+    plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
+    engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
     X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))

@@ -36,7 +36,7 @@ from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import action_of, check_columns, moments_of, read_rows
-from bigkpca.plan import largest_size_that_fits, plan_fit
+from bigkpca.plan import largest_size_that_fits, plan_fit, smallest
 from bigkpca.sources import Rows, anonymous
 from bigkpca.spec import FitSpec
 
@@ -67,15 +67,34 @@ def fit_within(
     if spec.tol is not None:
         room = replace(_room(rows, spec, engine, limit), deadline=deadline)
         return fit_rows(rows, spec, engine, progress, identity, room)
+    check_fits(rows, spec, engine, limit)
+    return fit_rows(rows, spec, engine, progress, identity)
+
+
+def check_fits(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> None:
+    """Raise MemoryLimitError where a fit needs more than `limit` bytes in a process, or than workers may use.
+
+    With a tolerance the size grows as far as memory allows: a size of 10 is what must fit.
+    """
+    if spec.tol is not None:
+        _room(rows, spec, engine, limit)
+        return
     plan = plan_fit(rows, spec, engine.threads)
     if spec.precomputed:
         plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
     elif limit is not None and plan.peak_bytes > limit:
-        size = largest_size_that_fits(rows, spec, engine.threads, limit)
-        what = "nystroem" if spec.exact else spec.method_value.name
-        plan.check(limit, f"{what} with a size of {size} would fit" if size else "not even a size of 10 would fit")
+        plan.check(limit, _smaller(rows, spec, engine.threads, limit))
     engine.check_memory(lambda threads: plan_fit(rows, spec, threads).peak_bytes)
-    return fit_rows(rows, spec, engine, progress, identity)
+
+
+def _smaller(rows: Rows, spec: FitSpec, threads: int, limit: int) -> str:
+    """What to do where a fit needs more than `limit` bytes: the size that would fit, else how much the least needs."""
+    if spec.own_landmarks is not None:
+        return f"give fewer than {spec.own_landmarks} landmarks, or allow more"
+    size = largest_size_that_fits(rows, spec, threads, limit)
+    if size is None:
+        return f"{smallest(rows, spec, threads)}: allow more"
+    return f"{'nystroem' if spec.exact else spec.method_value.name} with a size of {size} would fit"
 
 
 def _room(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> Room:
@@ -89,7 +108,7 @@ def _room(rows: Rows, spec: FitSpec, engine: Engine, limit: int | None) -> Room:
         if plan_fit(rows, spec.model_copy(update={"size": room.most}), threads).peak_bytes > allowed:
             size = largest_size_that_fits(rows, spec, threads, allowed)
             if size is None:
-                raise MemoryLimitError(f"not even a size of 10 fits {name}")
+                raise MemoryLimitError(f"{smallest(rows, spec, threads)}, above {name}: allow more")
             room = Room(size - size % 2, name)
     return room
 

@@ -8,10 +8,14 @@ from typing import Any
 
 from bigkpca import store, store_blocks, store_model
 from bigkpca.blocks import split
+from bigkpca.errors import SpecError
+from bigkpca.numerics import preimages
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.sources import NpyRows, ZarrRows, open_rows
 from bigkpca.spec import FitSpec
+
+_TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
@@ -22,6 +26,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     about = store.describe(path)
     if about is None:
         return _rows_info(path, array)
+    if array is not None:
+        raise SpecError(f"{path} is a bigkpca {store.named(about['format'])}, told of as a whole: leave --array out")
     if about["format"] == "model":
         return model_info(store_model.load_model(path), path)
     if about["format"] in store.MAIN:
@@ -43,9 +49,14 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "columns": model.columns,
         **({} if model.names is None else {"column_names": list(model.names)}),
         "components": model.components,
+        "center": spec.center,
+        "standardize": spec.standardize,
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
         "preimage": spec.preimage_value.name if model.decoder else None,
+        "preimage_options": _way_options(spec) if model.decoder else {},
+        "noise": spec.noise,
+        "options": _other_options(spec),
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
         "eigenvalues": model.solution.eigenvalues.tolist(),
@@ -54,6 +65,23 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "digest": store_model.model_digest(model),
         "bytes": _stored_bytes(path),
     }
+
+
+def _way_options(spec: FitSpec) -> dict[str, Any]:
+    """The options of the way back that are not the default; noise that the fit has is told by itself."""
+    way = preimages.named(spec.preimage) if isinstance(spec.preimage, str) else spec.preimage
+    return preimages.changed(way)
+
+
+def _other_options(spec: FitSpec) -> dict[str, Any]:
+    """The options of a fit that are not the default, but for those that other facts tell."""
+    values, default = spec.to_dict(), FitSpec().to_dict()
+    return {key: value for key, value in values.items() if key not in _TOLD and value != default[key]}
+
+
+def whole_gram(model: Model) -> bool:
+    """Whether the whole Gram matrix was solved, so that nothing but rounding is wrong with the eigenpairs."""
+    return FitSpec.of(model).exact and model.certificate.residuals is None
 
 
 def certificate_info(certificate: Certificate) -> dict[str, Any]:

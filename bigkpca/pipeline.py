@@ -343,17 +343,19 @@ def evaluate(
     array: str | None = None,
     scheduler: str | None = None,
     workers: int | None = None,
+    memory: str | int | None = None,
     progress: Progress = Silent(),
 ) -> Evaluation:
     """Estimate how wrong a model is on `data`, those it was fitted on or others, from exact kernels with `sample` rows.
 
     Reads the sampled rows, and makes one pass: `sample` kernels a row. Raises SpecError for rows of the wrong width and
-    a sample larger than the data.
+    a sample larger than the data, MemoryLimitError where `memory`, or a worker, allows less than the plan needs.
     """
     fitted = _loaded(model)
     rows = open_rows(data, array)
+    limit = None if memory is None else parse_bytes(memory)
     with open_engine(scheduler, workers) as engine:
-        return evaluate_rows(fitted, rows, sample, seed, engine, progress)
+        return evaluate_rows(fitted, rows, sample, seed, engine, progress, limit)
 
 
 def _write_missing(

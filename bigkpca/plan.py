@@ -9,7 +9,7 @@ from typing import Any
 
 from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.errors import MemoryLimitError
-from bigkpca.numerics.features import GivenKernels
+from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
@@ -26,6 +26,7 @@ INTERPRETER_BYTES = 245_000_000
 _DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
+_LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
 
@@ -46,10 +47,15 @@ class Plan:
 
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""
-        if limit is not None and self.peak_bytes > limit:
-            raise MemoryLimitError(
-                f"this needs {self.peak_bytes / 1e6:.0f} MB in a process, {limit / 1e6:.0f} MB are allowed: {remedy}"
-            )
+        check_peak(self.peak_bytes, limit, remedy)
+
+
+def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
+    """Raise MemoryLimitError, with both numbers and what to do, if a peak is above the limit."""
+    if limit is not None and peak_bytes > limit:
+        raise MemoryLimitError(
+            f"this needs {peak_bytes / 1e6:.0f} MB in a process, {limit / 1e6:.0f} MB are allowed: {remedy}"
+        )
 
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
@@ -282,17 +288,64 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     )
 
 
+def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: int) -> Plan:
+    """The cost of an evaluation by `sample` exact rows, chosen from `pooled` that are read: these, and one pass."""
+    n, d = rows.shape
+    D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
+    held = sum(array.nbytes for array in model.features.arrays().values())
+    fixed = 2 * held + model.solution.components.nbytes + (8 * D * D if model.moments else 0)
+    pool = 2 * pooled * d * rows.dtype.itemsize
+    factor = 8 * D * D if isinstance(model.features, KernelRows) else 0
+    probes = 8 * sample * (2 * D + d + r)
+    height = tile_rows(d, D, itemsize)
+    # For each thread: landmarks, probes and their coordinates in the dtype of block work; kernels and errors of a tile.
+    one = _streaming_bytes(rows, D, held, itemsize) + itemsize * sample * (D + 2 * d + 3 * height)
+    one += 3 * 8 * r * (sample + D + r)
+    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
+    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
+    return Plan(
+        rows=n,
+        columns=d,
+        size=D,
+        block_rows=block,
+        tasks=2 * ceil(n / block) - 1,
+        passes=1,
+        bytes_read=rows.dtype.itemsize * d * (n + min(n, pooled * rows.grain)),
+        peak_bytes=_resident(fixed + max(choosing, pool + factor + probes + threads * one)),
+        result_bytes=8 * 5 * r,
+    )
+
+
+def sample_bytes(rows: Rows, spec: FitSpec, threads: int) -> int:
+    """The peak of a process that reads the sample of a fit, and takes distances of its pairs."""
+    n, d = rows.shape
+    itemsize = spec.block_dtype(rows.dtype).itemsize
+    m = sample_rows(n, d, spec.feature_count(n, d) if spec.method_value.landmarks else 0)
+    drawn = 3 * m * d * rows.dtype.itemsize + (m * d * itemsize if spec.standardize else 0)
+    return _resident(drawn + threads * _streaming_bytes(rows, d, 0, itemsize))
+
+
 def largest_size_that_fits(rows: Rows, spec: FitSpec, threads: int, limit: int) -> int | None:
     """The largest size, of two digits, whose fit stays within `limit` bytes; None if none does."""
-    by_landmarks = spec.model_copy(update={"method": "nystroem"}) if spec.exact else spec
     for size in _two_digit_sizes(spec.feature_count(*rows.shape)):
-        if plan_fit(rows, by_landmarks.model_copy(update={"size": size}), threads).peak_bytes <= limit:
+        if _bytes_at(size, rows, spec, threads) <= limit:
             return size
     return None
 
 
+def smallest(rows: Rows, spec: FitSpec, threads: int) -> str:
+    """In words, what a fit of the least size needs."""
+    return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, spec, threads) / 1e6:.0f} MB"
+
+
+def _bytes_at(size: int, rows: Rows, spec: FitSpec, threads: int) -> int:
+    """The peak of a fit of this size; of landmarks in place of the exact method."""
+    changed = {"size": size} | ({"method": "nystroem"} if spec.exact else {})
+    return plan_fit(rows, spec.model_copy(update=changed), threads).peak_bytes
+
+
 def _two_digit_sizes(below: int) -> Iterator[int]:
-    """10 to 99 times powers of ten, from `below` down to 10."""
+    """10 to 99 times powers of ten, from `below` down to 10, the least that is advised."""
     for power in reversed(range(len(str(below)))):
         yield from (digits * 10**power for digits in reversed(range(10, 100)) if digits * 10**power < below)
 

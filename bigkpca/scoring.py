@@ -9,6 +9,7 @@ import numpy as np
 from bigkpca.blocks import Block, tile_rows
 from bigkpca.choose import SCORING
 from bigkpca.engine import Engine, Progress, Task, shared
+from bigkpca.errors import Array
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Noise
 from bigkpca.passes import fit_blocks
@@ -26,16 +27,24 @@ class SquaredError:
         return SquaredError(self.total + other.total, self.count + other.count)
 
 
-def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine, progress: Progress) -> float:
+def preimage_error(
+    model: Model,
+    rows: Rows,
+    noise: float | None,
+    engine: Engine,
+    progress: Progress,
+    units: Array | None = None,
+) -> float:
     """Mean over all entries of (x - x^)², x^ the pre-image of the scores of x: one pass.
 
+    In the units of the data, or in those of each column that `units` (d,) gives.
     With `noise`, a standard deviation in the units of the data, x^ is that of x with noise added, a function of the
     number of the row, and iterations start at the noisy row. Raises SpecError for kernels without a way back.
     """
     model.reconstructing(1)  # which says so where there is none
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
-    given = shared(model), shared(added)
+    given = shared(model), shared(added), shared(1.0 if units is None else units)
     tasks = [
         Task(_squared_error, (rows.part(b.start, b.stop), b, *given), len(b))
         for b in fit_blocks(rows, model.block_rows)
@@ -44,7 +53,7 @@ def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine
     return found.total / found.count
 
 
-def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None) -> SquaredError:
+def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> SquaredError:
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
     decode = model.reconstructing(most_rows)
@@ -53,6 +62,6 @@ def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None) 
         given = X if noise is None else noise.added(X, first, 0)
         (Y,) = model.project([given], most_rows)
         found = decode(Y, None if noise is None else given)
-        total += float(np.sum((X.astype(np.float64) - found.rows) ** 2))
+        total += float(np.sum(((X.astype(np.float64) - found.rows) / units) ** 2))
         first += len(X)
     return SquaredError(total, len(block) * model.columns)

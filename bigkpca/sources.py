@@ -539,6 +539,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
+        _check_unnamed(path, array)
         return NpyRows.open(Path(path).absolute())  # workers may run in another folder
     if os.path.isfile(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
@@ -547,9 +548,16 @@ def _path_rows(path: str, array: str | None) -> Rows:
     except Exception as error:  # zarr raises several kinds for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
     if isinstance(node, zarr.Array):
+        _check_unnamed(path, array)
         check_shape(node.shape, path)
         return ZarrRows(node, path, node.shape[0])
     return _group_rows(path, node, array)
+
+
+def _check_unnamed(path: str, array: str | None) -> None:
+    """Raise SpecError where a name is given for the array at `path`, which is the only one there."""
+    if array is not None:
+        raise SpecError(f"{path} is one array, not a group that holds {array!r}: leave --array out (array= in Python)")
 
 
 def _group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:

@@ -58,7 +58,9 @@ class FitSpec(BaseModel):
         "precomputed, with method exact: the data are the matrix of kernels",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
-    gamma: float | None = Field(None, description="inverse width, instead of sigma; 1/d for polynomials")
+    gamma: float | None = Field(
+        None, description="inverse width, instead of sigma; 1/columns for the polynomial and sigmoid kernels"
+    )
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
     method: str | Any = Field(
@@ -80,7 +82,9 @@ class FitSpec(BaseModel):
     center: bool = Field(True, description="centre in feature space")
     standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
-        None, description="precision of block work; by default that of the data, or float64 where rounding would count"
+        None,
+        description="precision of block work, float32 or float64: that of the data, or float64 where rounding would "
+        "count",
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
         "auto", description="eigensolver of random features: auto is randomized above 8192 of them"
@@ -92,7 +96,7 @@ class FitSpec(BaseModel):
     preimage: str | Any = Field(
         "fixed-point",
         description="way back from scores to rows: fixed-point, mds or linear; or ridge or denoising, which one more "
-        "pass trains",
+        "pass trains; options follow, e.g. ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
@@ -160,7 +164,8 @@ class FitSpec(BaseModel):
     @classmethod
     def _preimage(cls, value: str | Preimage) -> str | Preimage:
         if isinstance(value, str):
-            return preimages.named(value).name
+            way = preimages.named(value)
+            return way if ":" in value else way.name
         if type(value) not in preimages.PREIMAGES.values():
             raise SpecError(f"preimage={value!r}: give a name or a value of bigkpca.preimages")
         return value

@@ -39,6 +39,7 @@ except ImportError as error:
 
 FORMAT_VERSION = 1
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
+_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 CHUNK_BYTES = 2**20  # one read
 # Beside an output, besides SCRATCH: a successor that is filled block by block, what it replaced, its lock.
 _SUCCESSOR, _OLD, _LOCK = ".new", ".bigkpca-old", ".lock"
@@ -90,12 +91,12 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
     about = describe(path)
     if about is None:
         there = "exists, but is not a bigkpca" if os.path.exists(path) else "does not exist: no"
-        raise SpecError(f"{path} {there} {kind}")
+        raise SpecError(f"{path} {there} {named(kind)}")
     if about["format"] != kind:
-        raise SpecError(f"{path} is a bigkpca {about['format']}, not a {kind}")
+        raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not a {named(kind)}")
     if about["format_version"] != FORMAT_VERSION:
         raise SpecError(
-            f"{path} has {kind} format version {about['format_version']}; this bigkpca reads version "
+            f"{path} has {named(kind)} format version {about['format_version']}; this bigkpca reads version "
             f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
         )
     return zarr.open_group(os.path.abspath(path), mode=mode)
@@ -119,6 +120,11 @@ def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
     if len(node.shape) != 1:
         raise SpecError(f"{node.path or path} has shape {node.shape}: one value for each row is needed")
     return node
+
+
+def named(kind: str) -> str:
+    """What messages call a group of this format."""
+    return _NAMES.get(kind, kind)
 
 
 def describe(path: str) -> dict[str, Any] | None:
@@ -291,8 +297,8 @@ def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool)
     about = describe(path) or {}
     if overwrite and about.get("format") != record["format"]:
         raise SpecError(
-            f"{path} is a bigkpca {about.get('format')}, and only a {record['format']} is replaced by a "
-            f"{record['format']}: choose another output path, or remove it yourself"
+            f"{path} is a bigkpca {named(str(about.get('format')))}, which a {named(record['format'])} never replaces: "
+            "choose another output path, or remove it yourself"
         )
     if not overwrite:
         raise SpecError(
@@ -315,7 +321,7 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "do
 def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """In words, how the record of what is in the way differs from the one of what is asked for."""
     if there.get("format") != record["format"]:
-        return f"it is a bigkpca {there.get('format')}"
+        return f"it is a bigkpca {named(str(there.get('format')))}"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
     differing = [
         f"{key} is {held.get(key)!r} there and {here.get(key)!r} here"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bigkpca.choose import sizes
 from bigkpca.cli import main
 from bigkpca.eigenproblem import chosen_components
 from bigkpca.engine import Engine, Silent
-from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
+from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.fitting import fit_rows, fit_within
 from bigkpca.numerics import certificate, growth
 from bigkpca.numerics.certificate import Certificate
@@ -157,7 +158,9 @@ def test_the_memory_limit_stops_it(digits: Any) -> None:
 
 
 def test_a_memory_limit_that_leaves_no_room_is_refused(digits: Any) -> None:
-    with pytest.raises(MemoryLimitError, match="not even a size of 10 fits the memory limit of 100 MB"):
+    with pytest.raises(
+        MemoryLimitError, match=r"even a size of 10 needs \d+ MB, above the memory limit of 100 MB: allow more"
+    ):
         fit_within(open_rows(digits), FitSpec.checked(tol=0.1), Engine(threads=1), 100_000_000, Silent())
 
 
@@ -329,3 +332,16 @@ def test_a_plan_counts_the_largest_size_that_a_tolerance_may_need(digits: Any) -
     plan = plan_fit(open_rows(digits), FitSpec.checked(tol=0.1), 1)
     assert plan.size == 1797
     assert plan.passes == 1
+
+
+def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits: np.ndarray[Any, Any]) -> None:
+    for rows in (digits, digits.astype(float) * 16):
+        with pytest.raises(SpecError, match=r"is 1 or -1 for 100% of sampled pairs of rows, with gamma=") as caught:
+            KernelPCA(4, kernel="sigmoid", size=100, random_state=0).fit(rows)
+        found = re.search(r"a smaller gamma, about ([\de.-]+) for", str(caught.value))
+        assert found is not None
+        with pytest.warns(IndefiniteKernelWarning):
+            kpca = KernelPCA(4, kernel="sigmoid", gamma=float(found[1]), size=100, random_state=0).fit(rows)
+        assert 0.1 < kpca.explained_variance_ratio_.sum() < 0.9
+    with pytest.raises(SpecError, match="take a coef0 near 0"):
+        KernelPCA(1, kernel="sigmoid", coef0=20.0, size=20, random_state=0).fit(np.eye(40))

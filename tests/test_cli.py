@@ -14,6 +14,7 @@ import pytest
 import zarr
 from click.testing import CliRunner, Result
 from conftest import shared_file
+from distributed import LocalCluster
 
 from bigkpca import reporting
 from bigkpca.cli import main
@@ -84,6 +85,29 @@ def test_info_of_everything(dataset: Path, model: Path, rows: Path, tmp_path: Pa
     assert facts["model.zarr"]["components"] == 12
     assert facts["s.zarr"]["finished"] is True
     assert facts["s.zarr"]["model"] == facts["model.zarr"]["digest"]
+
+
+def test_info_tells_what_a_fit_used(rows: Path, model: Path, tmp_path: Path) -> None:
+    options = ("--kernel", "poly", "--degree", 2, "--no-center", "--standardize", "--noise", 2, "--components", 0.5,
+               "--landmarks", "uniform", "--preimage", "ridge:ridge=0.01,size=50", "--size", 60)  # fmt: skip
+    assert run("fit", rows, tmp_path / "m.zarr", *options, "-q").exit_code == 0
+    shown, facts = (
+        run("info", tmp_path / "m.zarr").stdout,
+        json.loads(run("info", tmp_path / "m.zarr", "--json").stdout),
+    )
+    for line in ("center no", "standardize yes", "noise 2", "preimage ridge", "seed 0",
+                 "options components 0.5, size 60, landmarks uniform"):  # fmt: skip
+        assert re.search(f"^{line.replace(' ', ' +', 1)}$", shown, re.M), line
+    assert re.search("^preimage options +ridge 0.01, size 50$", shown, re.M)
+    assert facts["preimage_options"] == {"ridge": 0.01, "size": 50}
+    assert "degree 2" in shown
+    assert (facts["center"], facts["standardize"], facts["noise"]) == (False, True, 2.0)
+    assert facts["options"] == {"components": 0.5, "size": 60, "landmarks": "uniform"}
+    plain = json.loads(run("info", model, "--json").stdout)
+    assert (plain["center"], plain["standardize"], plain["noise"]) == (True, False, None)
+    assert (plain["preimage"], plain["preimage_options"]) == ("fixed-point", {})
+    assert plain["options"] == {"components": 12, "size": 80}
+    assert re.search("^noise +none$", run("info", model).stdout, re.M)
 
 
 def test_info_tells_missing_blocks(rows: Path, model: Path, tmp_path: Path) -> None:
@@ -161,6 +185,14 @@ def test_every_method_and_rule_can_be_typed(route: str, tmp_path: Path, digits: 
     np.testing.assert_allclose(squares, facts["eigenvalues"], rtol=0.02 if method == "rff-pca" else 1e-4)
 
 
+def test_exact_is_said_of_the_method_and_not_of_a_number(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+    np.save(tmp_path / "few.npy", digits[:300])
+    for options, exact in ((("--method", "exact"), True), (("--kernel", "linear", "--size", 80), False)):
+        shown = run("fit", tmp_path / "few.npy", tmp_path / "m.zarr", *options, "--components", 3, "-q", "--overwrite")
+        assert ("exact: the whole Gram matrix was solved" in shown.stdout) == exact
+        assert ("unexplained by the landmarks" in shown.stdout) != exact
+
+
 def test_landmarks_of_a_file(tmp_path: Path, rows: Path, digits: np.ndarray[Any, Any]) -> None:
     np.save(tmp_path / "own.npy", digits[5:600:20] + 0.5)
     np.save(tmp_path / "numbers.npy", np.arange(5, 600, 20))
@@ -219,6 +251,28 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (["fit", "TEXT", "m.zarr"], 3, "must be real numbers"),
         (["info", "HALF", "--json"], 0, '"finished": false'),
         (["fit", "HALF", "m.zarr"], 6, "its ingest did not finish"),
+        (["fit", "DATA", "m.zarr", "--memory", "2"], 2, "--memory 2: give a unit, e.g. --memory '2 GB'"),
+        (["compare", "DATA", "m.zarr", "--memory", "1.5"], 2, "--memory 1.5: give a unit, e.g. --memory '1.5 GB'"),
+        (["fit", "DATA", "m.zarr", "--degree", "2"], 2, "--degree is for the polynomial kernel, not for gaussian"),
+        (["fit", "DATA", "m.zarr", "--kernel", "rbf", "--coef0", "2"], 2, "--coef0 is for the polynomial and sigmoid"),
+        (["plan", "DATA", "--residual-tol", "0.1"], 2, "--residual-tol is where --method exact and --refine stop"),
+        (["fit", "DATA", "m.zarr", "--array", "x"], 2, "is one array, not a group that holds 'x': leave --array out"),
+        (["info", "TEXT", "--array", "x"], 2, "text.zarr is one array, not a group that holds 'x'"),
+        (["info", "HALF", "--array", "x"], 2, "half.zarr is a bigkpca dataset, told of as a whole: leave --array out"),
+        (["plan", "DATA", "--scheduler", "x", "--workers", "1"], 2, "not both"),
+        (["fit", "DATA", "m.zarr", "--kernel", "sigmoid"], 2, "take a smaller gamma, about 0.0002 for these rows"),
+        (["sigma", "DATA", "--memory", "9 MB"], 4, "MB in a process, 9 MB are allowed: allow more"),
+        (
+            ["sigma", "DATA", "--cv", "--memory", "9 MB"],
+            4,
+            "MB in a process, 9 MB are allowed: ask for a smaller --size",
+        ),
+        (["plan", "DATA", "--memory", "9 MB"], 4, "9 MB are allowed: even a size of 10 needs "),
+        (
+            ["plan", "DATA", "--memory", "9 MB", "--landmarks", "few.npy"],
+            4,
+            "give fewer than 2 landmarks, or allow more",
+        ),
     ],
 )
 def test_what_goes_wrong_is_said_in_a_line_with_a_code(
@@ -233,6 +287,7 @@ def test_what_goes_wrong_is_said_in_a_line_with_a_code(
     Path("broken.npy").write_bytes(b"\x93NUMPY\x01\x00 and no more")
     np.save("objects.npy", np.array([None, "a"]), allow_pickle=True)
     np.save("narrow.npy", np.eye(2))
+    np.save("few.npy", np.eye(64)[:2])
     zarr.create_array("text.zarr", data=np.array([["a", "b"]], dtype="<U1"), fill_value="", zarr_format=2)
     zarr.create_group("half.zarr", attributes={"bigkpca": {"format": "dataset", "format_version": 1}})
     names = {"DATA": rows, "NAN": "nan.npy", "CONSTANT": "constant.npy", "ONE": "one.npy"}
@@ -244,12 +299,53 @@ def test_what_goes_wrong_is_said_in_a_line_with_a_code(
     assert not Path("m.zarr").exists()
 
 
-def test_a_traceback_is_shown_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["fit", "nowhere.zarr", "m.zarr", "-v"]
-    monkeypatch.setattr("sys.argv", ["bigkpca", *arguments])
-    shown = run(*arguments)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "fit nowhere.zarr m.zarr -v",
+        "fit -qv nowhere.zarr m.zarr",
+        "fit nowhere.zarr m.zarr --verbose",
+        "info nowhere -v",
+        "fit --memory 2 nowhere.zarr m.zarr -v",
+    ],
+)
+def test_a_traceback_is_shown_when_asked_for(arguments: str) -> None:
+    shown = run(*arguments.split())
     assert shown.exit_code == 2
     assert "Traceback" in shown.stderr
+    plain = run(*arguments.replace("-qv", "-q").replace("--verbose", "").replace("-v", "").split())
+    assert plain.exit_code == 2
+    assert "Traceback" not in plain.stderr
+
+
+def test_an_evaluation_is_refused_where_it_needs_more_than_is_allowed(model: Path, dataset: Path) -> None:
+    refused = run("evaluate", model, dataset, "--memory", "20 MB")
+    assert refused.exit_code == 4
+    assert re.search(r"needs \d+ MB in a process, 20 MB are allowed: ask for a smaller --sample", refused.stderr)
+    assert run("evaluate", model, dataset, "--memory", "2 GB", "-q").exit_code == 0
+
+
+@pytest.mark.cluster
+def test_what_a_worker_allows_is_asked_by_every_command(dataset: Path, model: Path) -> None:
+    commands = ("plan", dataset), ("fit", dataset, "none.zarr"), ("sigma", dataset), ("evaluate", model, dataset)
+    options: Any = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "100 MB", "dashboard_address": None}
+    with LocalCluster(processes=False, **options) as cluster:
+        told = [run(*command, "--scheduler", cluster.scheduler_address, "-q") for command in commands]
+    for shown in told:
+        assert shown.exit_code == 4, shown.output
+        assert re.search(r"worker .* may use 100 MB, the plan needs \d+ MB", shown.stderr)
+    assert "peak bytes" in told[0].stdout
+
+
+def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences() -> None:
+    shown = run("--help").stdout
+    commands = re.findall(r"^  ([a-z]+) {2,}([A-Z].*)$", shown, re.M)
+    assert [name for name, _ in commands][:5] == ["ingest", "info", "sigma", "plan", "fit"]
+    assert all(text.endswith(".") and "..." not in text for _, text in commands)
+    assert len(commands) == len(main.commands)
+    for name in main.commands:
+        text = run(name, "--help").stdout
+        assert not re.search(r"\bas '|default: (True|False|None)|INTEGER RANGE", text), name
 
 
 def test_help_is_quick_because_commands_import_their_own_modules() -> None:

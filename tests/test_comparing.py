@@ -24,14 +24,14 @@ import bigkpca
 from bigkpca import KernelPCA, comparing, measures
 from bigkpca.cli import main
 from bigkpca.comparing import Comparison, figure, grid, process, reference, summary
-from bigkpca.comparing.grid import Way, ways_named
+from bigkpca.comparing.grid import Candidate, Way, ways_named
 from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
 from bigkpca.comparing.summary import Line, Spread, advice
-from bigkpca.comparing.trial import Trial
+from bigkpca.comparing.trial import Trial, tried
 from bigkpca.engine import Engine
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.plan import plan_fit
-from bigkpca.sources import Rows, open_rows
+from bigkpca.sources import ArrayRows, Rows, open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS, SIZES, FEW = (
@@ -133,6 +133,17 @@ def test_the_csv_holds_the_trials(compared: Comparison) -> None:
     assert all(float(line["peak_mb"]) > 50 for line in lines)
 
 
+def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.ndarray[Any, Any]) -> None:
+    errors = []
+    for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
+        X = digits[:200, 20:26] * units
+        rows, given = ArrayRows(X), FitSpec(components=3, standardize=True, sigma=3.0, preimage="linear")
+        candidate = Candidate(Way("nystroem", "uniform"), 30, 0)
+        found = tried(rows, candidate.way.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
+        errors.append(found.preimage_error)
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+
+
 def test_the_figure_says_what_it_shows(compared: Comparison) -> None:
     pytest.importorskip("matplotlib")
     root = ElementTree.parse(Path(compared.path) / "compare.svg").getroot()
@@ -211,7 +222,9 @@ def test_a_sampled_reference_where_no_exact_one_fits(
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, components=COMPONENTS,
                             methods=["nystroem/uniform"], sizes=[30, 90], seeds=2)  # fmt: skip
     assert "products with the Gram matrix of 400 rows would take hours: using a sampled reference" in notes.notes
-    assert found.reference.startswith("no exact one fits: Nyström with 180 landmarks, its eigenvalues corrected by 400")
+    assert found.reference.startswith(
+        "a sampled reference, since no exact one fits: Nyström with 180 landmarks, its eigenvalues corrected by 400"
+    )
     assert "exact" not in {trial.method for trial in found.trials}
     for trial in found.trials:
         key = trial.method, trial.landmarks, trial.size, trial.seed
@@ -353,6 +366,77 @@ def test_processes_end_with_the_run_that_started_them() -> None:
         os.kill(server, 0)
 
 
+_SIGNALLED = """
+import os, signal, sys
+from bigkpca import comparing
+fork = os.fork
+def forked():
+    child = fork()
+    if child:
+        print(child, file=open(os.environ["BIGKPCA_TEST_CHILD"], "w"), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)  # before fork returns, and anything can be done about the child
+    return child
+os.fork = forked
+comparing.process.serve(*map(int, sys.argv[1:]))
+"""
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
+    monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
+    with OwnProcesses() as own, pytest.raises(ProcessDiedError):
+        own.run(time.sleep, 5)
+    assert ended(int((tmp_path / "child").read_text()), seconds=1)
+
+
+def nap(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(20)
+
+
+_ASKS = """
+import sys
+import test_comparing
+from bigkpca.comparing.process import OwnProcesses
+with OwnProcesses() as own:
+    own.run(test_comparing.nap, sys.argv[1])
+"""
+
+
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_no_process_outlives_the_one_that_asked(how: signal.Signals, tmp_path: Path) -> None:
+    asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(tmp_path / "child")])
+    for _ in range(6000):
+        if (tmp_path / "child").exists() and (tmp_path / "child").read_text():
+            break
+        time.sleep(0.01)
+    asks.send_signal(how)
+    asks.wait(60)
+    assert ended(int((tmp_path / "child").read_text()), seconds=5)
+
+
+def ended(pid: int, seconds: float) -> bool:
+    """Whether a process ends in that time."""
+    for _ in range(int(seconds * 100)):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if f"{pid} (" in (status := _status(pid)) and ") Z " in status:  # nobody may be there who waits for it
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+
+
 def test_processes_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
     with OwnProcesses() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
@@ -411,7 +495,7 @@ def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
     assert as_json["advice"] == lines[3]
     wrong = CliRunner().invoke(main, [*options, "--sizes", "3x"])
     assert wrong.exit_code == 2
-    assert "--sizes 3x: give whole numbers, as 100,400,1600" in wrong.stderr
+    assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr
 
 
 def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

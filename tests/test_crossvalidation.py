@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from sklearn.model_selection import GridSearchCV, KFold
 from bigkpca import KernelPCA, kernels, preimages
 from bigkpca.choose import FOLDS, SCORING, random_stream, sample_lengths
 from bigkpca.cli import main
-from bigkpca.crossvalidation import LENGTHS, MOST_ROWS, RIDGES, cross_validate
+from bigkpca.crossvalidation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, SpecError
+from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise
 from bigkpca.scoring import preimage_error
 from bigkpca.sources import ArrayRows
@@ -180,14 +182,65 @@ def test_lengths_and_components_are_tried_by_default(X: np.ndarray[Any, Any]) ->
     assert [one.components for one in few.settings] == [10, 25]
     assert (few.folds, few.best.components) == (2, 25)
     found = cross_validate(ArrayRows(X), spec, Engine(), components=[10, 50])
-    assert [one.sigma for one in found.settings[::2]] == [factor * median for factor in LENGTHS]
+    assert [one.sigma for one in found.settings[::2]] == [float(f"{factor * median:.6g}") for factor in LENGTHS]
     assert len({one.error for one in found.settings}) == 10
 
 
-def test_a_number_above_the_size_becomes_the_size(X: np.ndarray[Any, Any]) -> None:
+def test_more_components_than_a_fit_can_have_are_refused(X: np.ndarray[Any, Any]) -> None:
     spec = FitSpec.checked(preimage="linear", size=20)
-    found = cross_validate(ArrayRows(X), spec, Engine(), sigmas=SIGMAS[:1], components=[200])
-    assert [one.components for one in found.settings] == [20]
+    with pytest.raises(
+        SpecError, match="components=200: fits of 160 rows with 20 landmarks have at most 20 components"
+    ):
+        cross_validate(ArrayRows(X), spec, Engine(), sigmas=SIGMAS[:1], components=[4, 200])
+    by_default = cross_validate(ArrayRows(X), spec, Engine(), sigmas=SIGMAS[:1])
+    assert [one.components for one in by_default.settings] == [10]
+
+
+class Told(Silent):
+    """Progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "told", [])
+        object.__setattr__(self, "done", 0)
+
+    def start(self, title: str, rows: int) -> None:
+        self.told.append((title, rows))
+
+
+def test_progress_counts_every_sampled_row_once(X: np.ndarray[Any, Any]) -> None:
+    told, spec = Told(), FitSpec.checked(preimage="linear", size=20)
+    cross_validate(ArrayRows(X), spec, ONE, told, sigmas=SIGMAS, components=[4])
+    assert told.told[-1] == ("cross-validating, 6 fits", 240)
+
+
+def test_errors_of_standardized_columns_are_in_their_deviations(X: np.ndarray[Any, Any]) -> None:
+    """Whatever the units of a column: else the one in the smallest would be all that counts."""
+    given, spec = X[:120, 20:26], FitSpec.checked(preimage="linear", size=30, standardize=True, landmarks="uniform")
+    found = [
+        cross_validate(ArrayRows(given * units), spec, ONE, sigmas=[1.0, 3.0], components=[4])
+        for units in (1.0, np.array([1, 1e3, 1, 1, 1, 1e-3]))
+    ]
+    assert all(one.standardized for one in found)
+    np.testing.assert_allclose([one.error for one in found[1].settings], [one.error for one in found[0].settings], 1e-3)
+    assert 0 < found[0].best.error < 1  # of the variance of a column
+
+
+def test_a_best_value_at_the_edge_is_remarked(X: np.ndarray[Any, Any]) -> None:
+    def found(*errors: float) -> CrossValidation:
+        values = zip(
+            [(s, r, p) for s in (1.0, 2.0, 3.0) for r in (5, 9, 20) for p in (0.1, 1.0, 10.0)], errors, strict=True
+        )
+        return CrossValidation(tuple(Setting(*at, error, 0.1) for at, error in values), 100, 3, 40, False)
+
+    middle, first, last = ([1.0 + (i != best) for i in range(27)] for best in (13, 0, 26))
+    assert found(*middle).edges == ()
+    assert found(*first).edges == (
+        "the best sigma is the smallest that was tried: shorter ones may do better still",
+        "the best number of components is the smallest that was tried: fewer may do better still",
+        "the best ridge is the smallest that was tried: smaller ones may do better still",
+    )
+    assert found(*last).edges[0] == "the best sigma is the largest that was tried: longer ones may do better still"
+    assert CrossValidation((Setting(1.0, 5, None, 0.1, 0.1),), 100, 3, 40, False).edges == ()
 
 
 def test_folds_of_different_rank_are_compared(X: np.ndarray[Any, Any]) -> None:
@@ -263,22 +316,54 @@ def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows: Path, t
     assert [one["error"] for one in facts["settings"]] == [float(one["error"]) for one in saved]
     assert facts["best"] == min(facts["settings"], key=lambda one: one["error"])
     assert (facts["rows"], facts["folds"]) == (240, 3)
-    assert lines[-1] == f"in Python, preimage=Ridge(ridge={facts['best']['ridge']:g}) of bigkpca.preimages"
+    assert facts["edges"] == [line for line in lines if line.startswith("the best ")]
+    assert lines[-1].startswith("bigkpca fit")
 
 
-def test_the_command_it_prints_can_be_typed(rows: Path, tmp_path: Path) -> None:
-    typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", 40, "--preimage", "denoising")
+@pytest.mark.parametrize("ridge", [0.01, 0.1])
+@pytest.mark.parametrize("size", [40, "auto"])
+def test_the_command_it_prints_makes_the_best_model(
+    size: Any, ridge: float, tmp_path: Path, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.crossvalidation.RIDGES", (ridge,))
+    rows = tmp_path / "my rows.npy"
+    np.save(rows, X)
+    typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")
     shown = run("sigma", rows, "--cv", *typed, "--noise", 0.5, "--components", "5,9", "-q")
     assert shown.exit_code == 0, shown.output
-    (line,) = (line for line in shown.stdout.splitlines() if line.startswith("bigkpca fit"))
-    words = [str(tmp_path / "model.zarr") if word == "MODEL" else word for word in line.split()[1:]]
-    assert run(*words, "-q").exit_code == 0
-    facts = json.loads(run("info", tmp_path / "model.zarr", "--json").stdout)
-    assert (facts["kernel"]["name"], facts["seed"], facts["landmarks"]) == ("matern", 3, 40)
-    assert facts["preimage"] == "denoising"
-    assert facts["components"] in (5, 9)
-    kpca = KernelPCA.load(tmp_path / "model.zarr")
-    assert (kpca.standardize, kpca.noise) == (True, 0.5)
+    assert shown.stdout.startswith(
+        "mean squared error of pre-images, columns in their standard deviations, 3 folds of 240"
+    )
+    (best,) = (line.split() for line in shown.stdout.splitlines() if line.endswith("best"))
+    words = shlex.split(shown.stdout.splitlines()[-1])
+    assert words[:4] == ["bigkpca", "fit", str(rows), "MODEL"]
+    assert run(*words[1:3], tmp_path / "model.zarr", *words[4:], "-q").exit_code == 0
+    model = KernelPCA.load(tmp_path / "model.zarr").model_
+    spec = FitSpec.of(model)
+    assert (spec.sigma, spec.components) == (float(best[0]), int(best[1]))
+    assert spec.preimage_value == preimages.Denoising(noise=0.5, ridge=ridge, size=60)
+    assert (spec.kernel, spec.seed, spec.standardize, spec.noise) == ("matern", 3, True, 0.5)
+    assert model.features.size == (40 if size == 40 else 240)
+
+
+def test_ways_are_written_as_they_are_typed() -> None:
+    for way in (
+        preimages.Ridge(),
+        preimages.Ridge(ridge=1e-3, size=7),
+        preimages.FixedPoint(mean_term=False, iterations=7),
+    ):
+        assert preimages_by_name.named(preimages_by_name.written(way)) == way
+    assert preimages_by_name.written(preimages.Ridge(ridge=1e-3)) == "ridge:ridge=0.001"
+    assert FitSpec.checked(preimage="ridge:ridge=1e-3").preimage == preimages.Ridge(ridge=1e-3)
+    assert FitSpec.checked(preimage="ridge").preimage == "ridge"
+    for typed, message in (
+        ("ridge:rigde=1", "unknown option of preimage 'ridge' 'rigde': did you mean 'ridge'"),
+        ("ridge:ridge=much", "preimage='ridge:ridge=much': ridge cannot be 'much'"),
+        ("fixed-point:mean_term=perhaps", "mean_term cannot be 'perhaps'"),
+        ("ridge:ridge=-1", "ridge is a number that is not negative"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            FitSpec.checked(preimage=typed)
 
 
 def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
@@ -291,7 +376,7 @@ def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        (["--cv", "--components", "10,many"], "--components many: give numbers of components, as 10,50,200"),
+        (["--cv", "--components", "10,many"], "--components many: give numbers of components, e.g. 10,50,200"),
         (["--cv", "--components", "0"], "--components 0: give numbers"),
         (["--cv", "--components", "²"], "--components ²: give numbers"),
         (["--cv", "--components", "5,,6"], "give numbers of components"),
@@ -303,6 +388,11 @@ def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
         (["--components", "10"], "--components is for --cv"),
         (["--noise", "1"], "--noise is for --cv"),
         (["--save", "settings.csv"], "--save is for --cv"),
+        (["--size", "100"], "--size is for --cv"),
+        (["--preimage", "mds"], "--preimage is for --cv"),
+        (["--cv", "--components", "5,500", "--size", "40"], "components=500: fits of 160 rows with 40 landmarks have"),
+        (["--cv", "--save", "rows.npy"], "rows.npy exists and was not made by bigkpca sigma"),
+        (["--cv", "--save", "."], "is a folder: give the name of a file"),
     ],
 )
 def test_what_goes_wrong_is_said_in_a_line(

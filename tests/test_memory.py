@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from conftest import peak_bytes
 
 from bigkpca import landmarks
-from bigkpca.plan import plan_fit, plan_transform
+from bigkpca.plan import plan_evaluate, plan_fit, plan_transform, sample_bytes
 from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model
@@ -37,6 +38,32 @@ def test_peaks_stay_below_the_plan_and_do_not_grow_with_the_rows(tmp_path: Path)
         assert 0.6 * transform < peaks[n, "transform"] <= transform
     for command in ("ingest", "fit", "transform"):
         assert peaks[MORE, command] < 1.1 * peaks[ROWS, command], peaks
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    raw, model = tmp_path / "rows.npy", tmp_path / "model.zarr"
+    X = rng.normal(size=(ROWS // 2, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS // 2, 300))
+    np.save(raw, X.astype(np.float32))
+    peak_bytes("fit", "-q", raw, model, "--size", 1000)
+    rows, fitted = open_rows(raw), load_model(str(model))
+    for sample in (500, 2500):
+        plan = plan_evaluate(rows, fitted, sample, 8 * sample, 2).peak_bytes
+        assert 0.5 * plan < peak_bytes("evaluate", "-q", model, raw, "--sample", sample) <= plan
+    for options, spec in (((), FitSpec()), (("--standardize",), FitSpec(standardize=True))):
+        plan = sample_bytes(rows, spec, 2)
+        assert 0.5 * plan < peak_bytes("sigma", "-q", raw, *options) <= plan
+    refused = run_for_stderr("sigma", raw, "--cv", "--size", 400, "--memory", "1 MB")
+    planned = float(re.search(r"this needs (\d+) MB in a process, 1 MB are allowed", refused)[1]) * 1e6
+    tried = ("--size", 400, "--components", "10,40")
+    assert 0.3 * planned < peak_bytes("sigma", "-q", raw, "--cv", *tried) <= planned
+
+
+def run_for_stderr(*arguments: object) -> str:
+    command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100).stderr
 
 
 _FIT = """

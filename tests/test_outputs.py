@@ -146,10 +146,10 @@ def bigkpca_array() -> Any:
 @pytest.mark.parametrize(
     ("write", "there", "kinds"),
     [
-        ("transform", "other.zarr", "is a bigkpca dataset, and only a features is replaced"),
+        ("transform", "other.zarr", "is a bigkpca dataset, which a feature store never replaces"),
         ("transform", "m2.zarr", "is a bigkpca model"),
-        ("fit", "s.zarr", "is a bigkpca features"),
-        ("ingest", "s.zarr", "is a bigkpca features"),
+        ("fit", "s.zarr", "is a bigkpca feature store"),
+        ("ingest", "s.zarr", "is a bigkpca feature store"),
         ("reconstruct", "m2.zarr", "is a bigkpca model"),
     ],
 )

@@ -388,7 +388,10 @@ def test_what_is_in_the_way_is_named_and_kept(
             lambda: bigkpca.denoise(model, dataset, out, block_rows=CHUNK),
             r"input\.path is '.*scores.zarr' there and '.*digits.zarr' here",
         ),
-        (lambda: bigkpca.transform(model, dataset, out, block_rows=CHUNK), "it is a bigkpca reconstruction"),
+        (
+            lambda: bigkpca.transform(model, dataset, out, block_rows=CHUNK),
+            "it is a bigkpca store of reconstructed rows",
+        ),
         (lambda: bigkpca.reconstruct(model, scores, other), "it is a bigkpca model"),
     ):
         with pytest.raises(SpecError, match=f"in the way: .*{differs}.*--overwrite"):

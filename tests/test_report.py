@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.metadata import version
 from pathlib import Path
@@ -80,7 +81,7 @@ class Elements(HTMLParser):
 
 
 def test_the_page_answers_and_has_every_section(page: str) -> None:
-    assert re.search(r"all 8 components can be trusted|[Uu]p to component|only the first", page)
+    assert re.search(r"(Good in part|Of limited use): \d of 8 components can be trusted", page)
     assert re.search(r"Together they hold at least \d+\.\d% of the variance \(proven\)", page)
     assert re.search(r"At most \d+\.\d% of the variance is out of reach of its 60 landmarks \(proven\)", page)
     titles = re.findall(r"<h2>(.*?)</h2>", page)
@@ -135,17 +136,23 @@ def test_extreme_rows_and_labels_are_the_right_ones(place: Path, page: str) -> N
 
 
 @pytest.mark.usefixtures("sketched")
-def test_the_same_report_is_left_alone_and_others_are_not_replaced(place: Path, tmp_path: Path) -> None:
+def test_the_same_report_is_left_alone_and_others_are_not_replaced(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, other = place / "few.zarr", place / "others.zarr"  # of two components: quickly drawn
     for path, seed in ((model, 0), (other, 1)):
         bigkpca.fit(np.load(place / "digits.npy")[:60].reshape(60, 64), path, components=2, size=20, seed=seed)
-    out = tmp_path / "r.html"
+    out, Y = tmp_path / "r.html", np.zeros((60, 2))
     bigkpca.report(model, out)
     first = out.stat()
     bigkpca.report(model, out)
     assert out.stat().st_mtime_ns == first.st_mtime_ns
-    with pytest.raises(SpecError, match="is in the way: it is another report"):
-        bigkpca.report(other, out)
+    with monkeypatch.context() as nothing_is_drawn:  # to find out that something is in the way
+        nothing_is_drawn.setattr(reporting, "look", None)
+        bigkpca.report(model, out)
+        for asked in ({"model": other}, {"model": model, "image_shape": (8, 8)}, {"model": model, "scores": Y}):
+            with pytest.raises(SpecError, match="is in the way: it is another report"):
+                bigkpca.report(**asked, out=out)
     bigkpca.report(other, out, overwrite=True)
     assert out.stat().st_mtime_ns > first.st_mtime_ns
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html"]
@@ -245,6 +252,25 @@ def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
         found = looked.look(model, None, labels, None, None, Silent())
         assert found.labels is not None
         np.testing.assert_array_equal(found.labels.words, load_digits().target[found.numbers].astype(str))
+
+
+@pytest.mark.usefixtures("sketched")
+def test_other_labels_and_rows_make_another_report(tmp_path: Path) -> None:
+    rows, labels = load_digits().data[:60], np.arange(60) % 3
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "y.npy", labels)
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=2, size=20)
+    out, given = tmp_path / "r.html", {"labels": tmp_path / "y.npy"}
+    bigkpca.report(tmp_path / "m.zarr", out, **given)
+    first = out.read_bytes()
+    bigkpca.report(tmp_path / "m.zarr", out, **given)
+    for changed, values in (("y.npy", labels[::-1]), ("x.npy", rows + 1)):
+        np.save(tmp_path / changed, values)
+        os.utime(tmp_path / changed, ns=(1, 1))
+        with pytest.raises(SpecError, match="is in the way: it is another report"):
+            bigkpca.report(tmp_path / "m.zarr", out, **given)
+        bigkpca.report(tmp_path / "m.zarr", out, overwrite=True, **given)
+        assert out.read_bytes() != first
 
 
 def test_labels_are_escaped(place: Path, tmp_path: Path) -> None:
@@ -361,12 +387,80 @@ def test_labels_explain_what_they_explain() -> None:
     assert words.ends(scores[:, 0], labels) == "with b at the low end and a at the high one"
 
 
+SOUND, SHAKY = "solid", "doubtful"
+
+
 @pytest.mark.parametrize(
-    ("leading", "says"),
-    [(8, "Good: all 8"), (5, "Good up to component 5 of 8"), (2, "Of limited use: only the first 2"), (0, "Not good")],
-)
-def test_the_verdict_follows_trust(leading: int, says: str) -> None:
-    assert words._trusted(leading, 8).startswith(says)
+    ("trust", "shares", "says"),
+    [
+        ([SOUND] * 8, [0.1] * 8, "Good: all 8 components can be trusted."),
+        ([SOUND], [0.9], "Good: its only component can be trusted."),
+        ([SOUND, "fair", SHAKY, SHAKY], [0.8, 0.15, 0.003, 0.002], "Good: 2 of 4 components can be trusted, and those "
+         "hold 99.4% of what all do."),
+        ([SHAKY, SOUND], [0.02, 0.9], "Good: 1 of 2 components can be trusted, and those hold 97.8% of what all do."),
+        ([SOUND] * 8, [0.03] * 8, "Sound but incomplete: all 8 components can be trusted, but most of the variance lies"
+         " outside."),
+        ([SOUND, SOUND, SHAKY], [0.3, 0.3, 0.2], "Good in part: 2 of 3 components can be trusted, and those hold 75.0% "
+         "of what all do; a larger size would help."),
+        ([SOUND, SHAKY], [0.03, 0.02], "Of limited use: 1 of 2 components can be trusted, and those hold 60.0% of what "
+         "all do; a larger size would help."),
+        ([SHAKY, SOUND], [0.6, 0.3], "Not good: only 1 of 2 components can be trusted, and those hold 33.3% of what all"
+         " do; a larger size would help."),
+        ([SHAKY, SHAKY], [0.6, 0.3], "Not good: no component can be trusted; a larger size would help."),
+    ],
+)  # fmt: skip
+def test_the_verdict_weighs_components_by_what_they_hold(trust: list[str], shares: list[float], says: str) -> None:
+    assert words.judged(tuple(trust), np.array(shares), "a larger size") == says
+
+
+def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() -> None:
+    rng = np.random.default_rng(0)
+    amounts = np.stack([rng.exponential(10, 1500), rng.integers(0, 24, 1500), rng.normal(0, 1, 1500),
+                        rng.gamma(1, 100, 1500)], axis=1)  # fmt: skip
+    model = bigkpca.KernelPCA(40, size=300, random_state=0).fit(amounts).model_
+    assert "doubtful" in (model.certificate.trust or ())
+    said = words.verdict(model)
+    assert re.match(
+        r"Good: \d+ of 40 components can be trusted, and those hold 9\d\.\d% of what all do\. Trust: ", said
+    )
+    assert re.search(r"doubtful \(estimated\); the first doubtful one is component \d+\.", said)
+    assert re.search(
+        r"Together they hold at least 9\d\.\d% of the variance \(proven\)\. Further components would", said
+    )
+    assert "To hold more" not in said
+
+
+def test_trustworthy_components_that_hold_little_are_called_incomplete(digits: np.ndarray[Any, Any]) -> None:
+    few = bigkpca.KernelPCA(4, size=600, random_state=0).fit(digits).model_
+    said = words.verdict(few)
+    assert said.startswith("Sound but incomplete: all 4 components can be trusted, but most of the variance lies outsi")
+    assert re.search(r"Further components would hold about \d\d\.\d%\.", said)
+    assert "To hold more, keep more components or take a longer sigma." in said
+    narrow = bigkpca.KernelPCA(4, size=100, sigma=18.0, random_state=0).fit(digits).model_
+    assert "To hold more, fit with a larger size or take a longer sigma." in words.verdict(narrow)
+
+
+def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any, Any]) -> None:
+    landmarks = bigkpca.KernelPCA(9, kernel="linear", size=80, dtype="float64", random_state=0).fit(digits[:300]).model_
+    rounded = replace(landmarks, certificate=replace(landmarks.certificate, trace_error=0.0, relative_trace_error=0.0))
+    for model in (landmarks, rounded):
+        said = words.verdict(model)
+        assert said.startswith("Good: all 9 components can be trusted.")
+        assert "Less than 0.1% of the variance is out of reach of its" in said
+        assert "Exact" not in said
+        assert figures.trust(model) is not None
+    exact = bigkpca.KernelPCA(3, method="exact", random_state=0).fit(digits[:300]).model_
+    assert words.verdict(exact).startswith(
+        "Exact: the whole Gram matrix was solved, there is no error of approximation"
+    )
+    assert "landmarks" not in words.verdict(exact)
+    assert figures.trust(exact) is None
+
+
+def test_what_is_proven_is_rounded_to_the_safe_side() -> None:
+    assert (words.at_least(0.99999), words.at_least(0.4466), words.at_least(0.5)) == ("99.9%", "44.6%", "50.0%")
+    assert (words.at_most(0.00001), words.at_most(0.2312), words.at_most(0.5)) == ("0.1%", "23.2%", "50.0%")
+    assert words.at_most(0.00031, 2) == "0.04%"
 
 
 def run(*arguments: Any) -> Result:
@@ -383,7 +477,7 @@ def test_the_command(place: Path, tmp_path: Path) -> None:
     again = run(*arguments)
     assert again.exit_code == 0
     assert "nothing to do" in again.stderr
-    for bad, message in (("8,9", "makes 72 values, and rows have 64"), ("8xnine", "give height and width, as 28,28")):
+    for bad, message in (("8,9", "makes 72 values, and rows have 64"), ("8xnine", "give height and width, e.g. 28,28")):
         refused = run("report", place / "m.zarr", tmp_path / "bad.html", "--image-shape", bad)
         assert refused.exit_code == 2
         assert message in refused.stderr

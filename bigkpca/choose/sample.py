@@ -13,6 +13,7 @@ from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
+from bigkpca.numerics.kernels import Sigmoid
 from bigkpca.passes import columns_of, read_rows
 from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
@@ -21,6 +22,7 @@ from bigkpca.spec import FitSpec
 _SAMPLE, _PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, _HELD_OUT, _FEW = range(10)
 TRAINING, REFERENCES, FOLDS, SCORING, _UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_START = range(10, 18)
 _HELD_OUT_ROWS = 1024
+_FLAT = 6.0  # beyond which tanh is within 1e-5 of 1 or -1
 
 
 def random_stream(seed: int, purpose: int) -> np.random.Generator:
@@ -58,7 +60,23 @@ def prepare(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Pr
     if spec.needs_median:
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=spec.kernel_value(rows.shape[1], median))
+    if isinstance(columns.kernel, Sigmoid):
+        _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
     return Prepared(rows, sampled, columns)
+
+
+def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
+    """Raise SpecError, with a gamma that suits the rows X (m, d), where tanh is flat at 99 % of pairs of them."""
+    products = np.einsum("ij,ij->i", X[:-1], X[1:], dtype=np.float64)
+    flat = np.mean(np.abs(kernel.gamma * products + kernel.coef0) > _FLAT) if len(products) else 0
+    if flat >= 0.99:
+        suits = 0.5 / max(float(np.median(np.abs(products))), np.finfo(float).tiny)
+        far = abs(kernel.coef0) > _FLAT / 2
+        advice = "a coef0 near 0" if far else f"a smaller gamma, about {suits:.1g} for these rows"
+        raise SpecError(
+            f"{where}: the sigmoid kernel tanh(gamma <x, y> + coef0) is 1 or -1 for {flat:.0%} of sampled pairs of "
+            f"rows, with gamma={kernel.gamma:.3g} and coef0={kernel.coef0:g}: take {advice}"
+        )
 
 
 def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Sampled:

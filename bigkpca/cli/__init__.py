@@ -16,7 +16,10 @@ from bigkpca.cli.rows import denoise, reconstruct, transform
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="bigkpca")
 def main() -> None:
-    """Kernel PCA for data that do not fit in memory."""
+    """Kernel PCA for data that do not fit in memory.
+
+    First steps: bigkpca demo, or ingest, fit, transform and report, each with --help.
+    """
 
 
 for _command in (ingest, info, sigma, plan, fit, evaluate, transform, reconstruct, denoise, compare, report, demo):

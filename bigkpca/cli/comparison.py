@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import common, given, json_option, overwrite_option, spec_options
+from bigkpca.cli.options import common, given, json_option, memory_option, overwrite_option, spec_options
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 from bigkpca.spec import VARIED, FitSpec
@@ -28,16 +28,18 @@ _COLUMNS = {
 }
 
 
-@click.command()
+@click.command(short_help="Compare all methods on your data.")
 @click.argument("data")
 @click.argument("outdir")
-@click.option("--methods", metavar="M,M,...", help="As nystroem/kmeans,columns,rff.  [default: all]")
+@click.option("--methods", metavar="M,M,...", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.  [default: all]")
 @click.option("--sizes", metavar="L,L,...", help="Landmarks or random features.  [default: up to that of a fit]")
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Fits of each.")
-@click.option("--time-budget", metavar="TIME", default="10 min", show_default=True, help="No fit starts after it.")
+@click.option(
+    "--time-budget", metavar="TIME", default="10 min", show_default=True, help="Start no fit after this time."
+)
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
 @click.option("--array", metavar="NAME", help="Array inside the Zarr group DATA.")
-@click.option("--memory", metavar="AMOUNT", help="Leave out what needs more in a process, as '2 GB'.")
+@memory_option("Leave out what needs more in a process, e.g. '2 GB'.")
 @overwrite_option
 @json_option
 @common
@@ -67,7 +69,7 @@ def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) 
 
 def _whole(text: str) -> int:
     if not text.strip().isdecimal():
-        raise SpecError(f"--sizes {text}: give whole numbers, as 100,400,1600")
+        raise SpecError(f"--sizes {text}: give whole numbers, e.g. 100,400,1600")
     return int(text)
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from bigkpca.cli.exits import verbose_option
 from bigkpca.cli.options import common, json_option, overwrite_option
 from bigkpca.cli.progress import Report
 from bigkpca.cli.shown import SPECTRUM, show, show_choices, show_spectrum
 
 
-@click.command()
+@click.command(short_help="Make a dataset of files.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.argument("destination", metavar="DST")
 @click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
@@ -34,10 +35,11 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
 
 
-@click.command()
+@click.command(short_help="Tell what is at a path.")
 @click.argument("path")
 @click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
 @json_option
+@verbose_option
 def info(path: str, array: str | None, as_json: bool) -> None:
     """Tell what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
     from bigkpca.info import info as look

@@ -14,6 +14,8 @@ from bigkpca.cli.memory import return_freed_memory
 from bigkpca.cli.progress import stderr
 from bigkpca.errors import BigKPCAError, IncompleteError
 
+_VERBOSE = "bigkpca.verbose"
+
 
 class Commands(click.Group):
     """Turns errors into a few lines on stderr and the exit code of their meaning."""
@@ -25,17 +27,36 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            _leave(IncompleteError("stopped; nothing half-done was published: run the same command again"))
+            _leave(ctx, IncompleteError("stopped; nothing half-done was published: run the same command again"))
         except BigKPCAError as error:
-            _leave(error)
+            _leave(ctx, error)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they are used."""
+        return list(self.commands)
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _leave(error: BigKPCAError) -> None:
-    if "-v" in sys.argv or "--verbose" in sys.argv:
+def _verbose(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    ctx.meta[_VERBOSE] = asked  # contexts of commands share it with their group's
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_verbose,
+    help="Show where an error comes from.",
+)
+
+
+def _leave(ctx: click.Context, error: BigKPCAError) -> None:
+    if ctx.meta.get(_VERBOSE):
         traceback.print_exc()
     stderr.print(f"bigkpca: {error}", markup=False)
     sys.exit(error.exit_code)

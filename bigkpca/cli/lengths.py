@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,16 +16,23 @@ from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 
+if TYPE_CHECKING:
+    from bigkpca.crossvalidation import CrossValidation
 
-@click.command()
+_COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
+
+
+@click.command(short_help="Find a length sigma for the kernel.")
 @click.argument("data")
-@click.option("--kernel", default="gaussian", show_default=True, help="The kernel whose length is asked for.")
-@click.option("--seed", default="0", show_default=True, help="Seed of the sample.")
+@click.option(
+    "--kernel", metavar="NAME", default="gaussian", show_default=True, help="The kernel whose length is asked for."
+)
+@click.option("--seed", metavar="N", default="0", show_default=True, help="Seed of the sample.")
 @click.option("--standardize", is_flag=True, help="Lengths for columns brought to mean 0 and deviation 1.")
 @click.option("--cv", is_flag=True, help="Choose by how well pre-images restore held-out rows of a sample.")
-@click.option("--preimage", default="ridge", show_default=True, help="With --cv: the way back from scores to rows.")
+@click.option("--preimage", metavar="WAY", help="With --cv: the way back from scores to rows.  [default: ridge]")
 @click.option("--noise", type=float, metavar="SD", help="With --cv: restore rows from noise of this deviation.")
-@click.option("--size", metavar="L", default="auto", show_default=True, help="With --cv: landmarks of each fit.")
+@click.option("--size", metavar="L", help="With --cv: landmarks of each fit.  [default: auto]")
 @click.option("--components", metavar="R,R,...", help="With --cv: numbers of components to try.")
 @click.option("--save", metavar="FILE", help="With --cv: write every setting that was tried to a .csv file.")
 @json_option
@@ -33,18 +41,21 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.choose import sample_lengths
     from bigkpca.engine import open_engine
+    from bigkpca.plan import check_peak, sample_bytes
     from bigkpca.sources import open_rows
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
     if options["cv"]:
         _cross_validated(data, fields, as_json, quiet, options)
         return
-    for name in ("noise", "components", "save"):
+    for name in ("preimage", "noise", "size", "components", "save"):
         if options[name] is not None:
             raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
-    run, spec = options, FitSpec.checked(**fields)
-    with open_engine(run["scheduler"], run["workers"]) as engine:
-        lengths = sample_lengths(open_rows(data, run["array"]), spec, engine, Report(quiet))
+    spec, rows = FitSpec.checked(**fields), open_rows(data, options["array"])
+    with open_engine(options["scheduler"], options["workers"]) as engine:
+        check_peak(sample_bytes(rows, spec, engine.threads), options["memory"], "allow more")
+        engine.check_memory(lambda threads: sample_bytes(rows, spec, threads))
+        lengths = sample_lengths(rows, spec, engine, Report(quiet))
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
         return
@@ -58,46 +69,71 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     from bigkpca.engine import open_engine
     from bigkpca.sources import open_rows
 
-    spec = FitSpec.checked(**fields, **{key: options[key] for key in ("preimage", "noise", "size")})
+    way = options["preimage"] or "ridge"
+    spec = FitSpec.checked(**fields, preimage=way, noise=options["noise"], size=options["size"] or "auto")
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
-    if options["save"] and not Path(options["save"]).absolute().parent.is_dir():
-        raise SpecError(f"{options['save']} cannot be written: its folder does not exist")
+    if options["save"]:
+        _check_place(options["save"])
     with open_engine(options["scheduler"], options["workers"]) as engine:
-        rows = open_rows(data, options["array"])
-        found = cross_validate(rows, spec, engine, Report(quiet), components=numbers)
+        rows, limit = open_rows(data, options["array"]), options["memory"]
+        found = cross_validate(rows, spec, engine, Report(quiet), components=numbers, limit=limit)
     if options["save"]:
         _save_settings(options["save"], found.settings)
     best = found.best
     if as_json:
-        click.echo(json.dumps({**asdict(found), "best": asdict(best)}))
+        click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edges}))
         return
-    click.echo(f"mean squared error of pre-images, {found.folds} folds of {found.rows:,} rows")
+    units = ", columns in their standard deviations" if found.standardized else ""
+    click.echo(f"mean squared error of pre-images{units}, {found.folds} folds of {found.rows:,} rows")
     click.echo("       sigma   components   ridge        error")
     for one in found.curve():
         ridge = "" if one.ridge is None else f"{one.ridge:g}"
         mark = "  best" if one == best else ""
         error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
-    chosen = f"--sigma {best.sigma:.6g} --components {best.components} --preimage {spec.preimage_value.name}"
-    click.echo(f"bigkpca fit {data} MODEL {chosen}{_typed(spec, options['array'])}")
+    for edge in found.edges:
+        click.echo(edge)
+    click.echo(_command(data, options["array"], spec, found))
+
+
+def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation) -> str:
+    """The fit with the best setting, whole: every option of the cross-validation that is not the default."""
+    from bigkpca.numerics import preimages
+
+    best, way = found.best, spec.preimage_value
     if best.ridge is not None:
-        click.echo(
-            f"in Python, preimage={type(spec.preimage_value).__name__}(ridge={best.ridge:g}) of bigkpca.preimages"
+        assert isinstance(way, preimages.Ridge | preimages.Denoising)
+        way = replace(way, ridge=best.ridge)
+    if isinstance(way, preimages.Denoising) and spec.noise:
+        way = replace(way, noise=None)  # it is an option of its own
+    words = ["bigkpca", "fit", data, "MODEL", "--sigma", f"{best.sigma:.6g}", "--components", str(best.components)]
+    words += ["--preimage", preimages.written(way), "--size", str(found.size)]
+    given, default = {name: getattr(spec, name) for name in ("kernel", "seed", "noise")}, FitSpec()
+    for name, value in given.items():
+        words += [f"--{name}", str(value)] if value != getattr(default, name) else []
+    words += ["--standardize"] if spec.standardize else []
+    words += ["--array", array] if array else []
+    return shlex.join(words)
+
+
+def _check_place(path: str) -> None:
+    """Raise SpecError where the settings cannot be written, before any work."""
+    place = Path(path)
+    if not place.absolute().parent.is_dir():
+        raise SpecError(f"{path} cannot be written: its folder does not exist")
+    if place.is_dir():
+        raise SpecError(f"{path} is a folder: give the name of a file, e.g. settings.csv")
+    if place.exists() and not place.read_bytes().startswith(",".join(_COLUMNS).encode()):
+        raise SpecError(
+            f"{path} exists and was not made by bigkpca sigma, so it is never replaced: choose another path, or move "
+            "it away yourself"
         )
-
-
-def _typed(spec: FitSpec, array: str | None) -> str:
-    """The other options of a cross-validation, where they are not the default, as `fit` takes them."""
-    given = {name: getattr(spec, name) for name in ("kernel", "seed", "size", "noise")}
-    default = FitSpec()
-    words = [f" --{name} {value}" for name, value in given.items() if value != getattr(default, name)]
-    return "".join([*words, " --standardize" * spec.standardize, f" --array {array}" if array else ""])
 
 
 def _number(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise SpecError(f"--components {text}: give numbers of components, as 10,50,200")
+        raise SpecError(f"--components {text}: give numbers of components, e.g. 10,50,200")
     return int(text)
 
 
@@ -106,5 +142,5 @@ def _save_settings(path: str, settings: Any) -> None:
 
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["sigma", "components", "ridge", "error", "standard_error"])
-        writer.writerows([one.sigma, one.components, one.ridge, one.error, one.standard_error] for one in settings)
+        writer.writerow(_COLUMNS)
+        writer.writerows([getattr(one, column) for column in _COLUMNS] for one in settings)

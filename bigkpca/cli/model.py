@@ -14,29 +14,29 @@ from bigkpca.cli.shown import show, show_choices, show_spectrum
 from bigkpca.spec import FitSpec
 
 
-@click.command()
+@click.command(short_help="Tell what a fit would cost.")
 @click.argument("data")
 @fit_options
 @json_option
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Tell what a fit of DATA would cost, without running it."""
-    from bigkpca.engine import Engine, parse_bytes
+    """Tell what a fit of DATA would cost, without running it, and whether it fits --memory and the workers."""
+    from bigkpca.engine import open_engine
+    from bigkpca.fitting import check_fits
     from bigkpca.plan import plan_fit
     from bigkpca.sources import open_rows
 
-    threads = 1 if options["workers"] else Engine().threads
-    found = plan_fit(open_rows(data, options["array"]), FitSpec.checked(**given(options)), threads)
-    show(asdict(found), as_json)
-    if options["memory"]:
-        found.check(parse_bytes(options["memory"]), "ask for a smaller --size")
+    rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
+    with open_engine(options["scheduler"], options["workers"]) as engine:
+        show(asdict(plan_fit(rows, spec, engine.threads)), as_json)
+        check_fits(rows, spec, engine, options["memory"])
 
 
-@click.command()
+@click.command(short_help="Fit kernel PCA and save the model.")
 @click.argument("data")
 @click.argument("model")
 @fit_options
-@click.option("--time-budget", metavar="TIME", help="With --tol: end the growth of the size in time, as '10 min'.")
+@click.option("--time-budget", metavar="TIME", help="With --tol: end the growth of the size in time, e.g. '10 min'.")
 @overwrite_option
 @running
 def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
@@ -53,18 +53,19 @@ def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     show_spectrum(facts)
 
 
-@click.command()
+@click.command(short_help="Estimate how wrong a model is.")
 @click.argument("model")
 @click.argument("data")
-@click.option("--sample", type=click.IntRange(2), default=500, show_default=True, help="Rows with exact kernels.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the sample.")
+@click.option(
+    "--sample", type=click.IntRange(2), default=500, show_default=True, metavar="N", help="Rows with exact kernels."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed of the sample.")
 @json_option
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
     from bigkpca import pipeline
 
-    del options["memory"]
     found = pipeline.evaluate(model, data, progress=Report(quiet), **options)
     if as_json:
         click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))

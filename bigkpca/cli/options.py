@@ -7,27 +7,42 @@ from typing import Any
 
 import click
 
+from bigkpca.cli.exits import verbose_option
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 
 Command = Callable[..., Any]
 
 
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks.")
+
+
 def common(command: Command) -> Command:
     """Options of every command that works for a while."""
-    for option in (
-        click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Show tracebacks."),
-        click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks."),
-    ):
-        command = option(command)
-    return command
+    return quiet_option(verbose_option(command))
+
+
+def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """An amount of memory that was typed, in bytes; SpecError where it has no unit."""
+    if text is None:
+        return None
+    if text.strip().replace(".", "").isdecimal():
+        raise SpecError(f"--memory {text}: give a unit, e.g. --memory '{text.strip()} GB'")
+    from bigkpca.engine import parse_bytes
+
+    return parse_bytes(text)
+
+
+def memory_option(text: str) -> Callable[[Command], Command]:
+    """--memory, with this help; its value is in bytes."""
+    return click.option("--memory", metavar="AMOUNT", callback=_bytes, help=text)
 
 
 def running(command: Command) -> Command:
     """Options that say where a run works and how much memory a process may use; they never change a result."""
     for option in (
-        click.option("--array", metavar="NAME", help="Array inside the Zarr group DATA."),
-        click.option("--memory", metavar="AMOUNT", help="Refuse what needs more in a process, as '2 GB'."),
+        click.option("--array", metavar="NAME", help="Array to read, where the input is a Zarr group."),
+        memory_option("Refuse to run where a process would need more, e.g. '2 GB'."),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
         click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
     ):
@@ -52,7 +67,7 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
 
 def _spec_option(name: str) -> Callable[[Command], Command]:
     field, flag = FitSpec.model_fields[name], name.replace("_", "-")
-    text = f"{field.description}  [default: {_shown(field.default)}]"
+    text = f"{field.description}  [default: {_shown(name, field.default)}]"
     if field.annotation is bool:
         return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
     return click.option(f"--{flag}", name, metavar="VALUE", help=text)
@@ -61,16 +76,38 @@ def _spec_option(name: str) -> Callable[[Command], Command]:
 fit_options = spec_options(FitSpec.model_fields)
 
 
-def _shown(value: Any) -> str:
-    return "by rule" if value is None else str(value)
+_UNSET = {"gamma": "as sigma says", "tol": "none", "dtype": "by rule", "noise": "none", "block_rows": "by rule"}
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _UNSET[name] if value is None else str(value)
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The FitSpec fields among parsed options that were typed; "none" means None, a .npy file its array."""
     typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
     values = {key: None if value == "none" else value for key, value in typed.items()}
+    _check_used(values, varied="method" not in options)
     own = values.get("landmarks")
     return values | {"landmarks": _array_of(own)} if isinstance(own, str) and own.endswith(".npy") else values
+
+
+_USED = {"degree": ("polynomial",), "coef0": ("polynomial", "sigmoid")}
+
+
+def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
+    """Raise SpecError for a typed option that the fit would not look at, or none of fits by `varied` methods."""
+    from bigkpca.numerics.kernels import kernel_class
+
+    kernel = kernel_class(str(values.get("kernel", FitSpec().kernel))).name
+    for name, kernels in _USED.items():
+        if name in values and kernel not in kernels:
+            raise SpecError(f"--{name} is for the {' and '.join(kernels)} kernel, not for {kernel}: leave it out")
+    stops = varied or values.get("method") == "exact" or values.get("refine", "0") != "0"
+    if "residual_tol" in values and not stops:
+        raise SpecError("--residual-tol is where --method exact and --refine stop: add one of them, or leave it out")
 
 
 def _array_of(path: str) -> Any:

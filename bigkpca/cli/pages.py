@@ -13,7 +13,7 @@ from bigkpca.cli.shown import show, show_spectrum
 from bigkpca.errors import SpecError
 
 
-@click.command()
+@click.command(short_help="Draw a page about a model.")
 @click.argument("model")
 @click.argument("out", metavar="OUT.html")
 @click.option("--scores", metavar="PATH", help="Feature store, or array of scores, to show.  [default: sampled rows]")
@@ -34,15 +34,15 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
 def _shape(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise SpecError(f"--image-shape {text}: give height and width, as 28,28")
+        raise SpecError(f"--image-shape {text}: give height and width, e.g. 28,28")
     return tuple(map(int, parts))
 
 
-@click.command()
+@click.command(short_help="Try it all on small data.")
 @click.argument("folder", default="bigkpca-demo", metavar="[DIR]")
 @common
 def demo(folder: str, quiet: bool) -> None:
-    """The whole story on 1797 real digits: ingest, fit, transform and report into DIR."""
+    """Run ingest, fit, transform and report on 1797 real digits, and write all that they make to DIR."""
     from bigkpca.demo import demonstrate
     from bigkpca.info import model_info
     from bigkpca.reporting import INSTALL

@@ -11,7 +11,7 @@ from bigkpca.cli.progress import Report
 from bigkpca.cli.shown import show
 
 
-@click.command()
+@click.command(short_help="Write the scores of rows.")
 @click.argument("model")
 @click.argument("data")
 @click.argument("out")
@@ -37,7 +37,7 @@ def _show_rows(out: str, x: Any) -> None:
     show(facts, False)
 
 
-@click.command()
+@click.command(short_help="Write the rows that scores stand for.")
 @click.argument("model")
 @click.argument("scores")
 @click.argument("out")
@@ -51,7 +51,7 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     _show_rows(out, pipeline.reconstruct(model, scores, out, progress=Report(quiet), **options))
 
 
-@click.command()
+@click.command(short_help="Remove noise from rows.")
 @click.argument("model")
 @click.argument("data")
 @click.argument("out")

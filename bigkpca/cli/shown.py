@@ -19,12 +19,16 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _readable(key: str, value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and "bytes" in key:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if key in ("options", "preimage_options"):
+        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
         parameters = ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items() if name != "name")
         return f"{value['name']} ({parameters})" if parameters else str(value["name"])
@@ -79,7 +83,9 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         )
     if proven["residuals"] is not None:
         click.echo(f"largest relative residual: {max(proven['residuals']):.2g} (proven: an eigenvalue lies that near)")
-    if proven["relative_trace_error"] is not None:
+    if facts["method"] == "exact" and proven["residuals"] is None:
+        click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
+    elif proven["relative_trace_error"] is not None:
         click.echo(
             f"unexplained by the landmarks: {proven['relative_trace_error']:.2%} of the variance at most (proven)"
         )

@@ -46,7 +46,9 @@ def drawn(lines: Sequence[Line], data: str, reference: str) -> str:
         handles, labels = axes.get_legend_handles_labels()
         whole.legend(handles, labels, loc="outside lower center", ncols=5)
         points = f"{data}, sizes {', '.join(sizes)} along each line"
-        whole.suptitle(f"{points}; errors against {reference.partition(' (')[0].partition(':')[0]}", fontsize=11)
+        whole.suptitle(
+            f"{points}; errors against {reference.partition(' (')[0].partition(',')[0].partition(':')[0]}", fontsize=11
+        )
         return standalone(whole, "compare", _words(tried, exact))
 
 

@@ -14,13 +14,15 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from bigkpca.errors import IncompleteError
 
-_SERVE = "import sys; from bigkpca import comparing; comparing.process.serve(int(sys.argv[1]))"
+_SERVE = "import sys; from bigkpca import comparing; comparing.process.serve(*map(int, sys.argv[1:]))"
+_WATCH_SECONDS = 0.5
 
 
 class ProcessDiedError(IncompleteError):
@@ -57,14 +59,17 @@ class OwnProcesses:
 
     def _started(self) -> Connection:
         self._connection, there = Pipe()
-        command = [sys.executable, "-c", _SERVE, str(there.fileno())]
+        command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
         self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
         there.close()
         return self._connection
 
 
-def serve(handle: int) -> None:
-    """Answer (function, arguments) from the connection with this file handle until it is closed."""
+def serve(handle: int, parent: int) -> None:
+    """Answer (function, arguments) from the connection with this file handle until it is closed.
+
+    However this process or `parent`, the one that asks, is ended, no child is left: but for SIGKILL to this one.
+    """
     connection = Connection(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
     while True:
@@ -72,12 +77,23 @@ def serve(handle: int) -> None:
             asked = connection.recv()
         except EOFError:
             return
+        over, held = os.pipe()  # reads as ended once the child is
+        # SIGTERM waits until its handler knows the child: before, it would end this process and leave the child.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads: BLAS is ready to be forked with its own
             child = os.fork()
+        if child:
+            signal.signal(signal.SIGTERM, partial(_end, child))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if not child:
+            os.close(over)
             _answer(connection, *asked)
-        signal.signal(signal.SIGTERM, partial(_end, child))
+        os.close(held)
+        while not wait([over], _WATCH_SECONDS):
+            if os.getppid() != parent:
+                _end(child)
+        os.close(over)
         _, status = os.waitpid(child, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if status:
@@ -97,7 +113,8 @@ def _answer(connection: Connection, function: Callable[..., Any], arguments: tup
 
 
 def _end(child: int, *_: object) -> None:
-    os.kill(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.kill(child, signal.SIGKILL)
     os._exit(1)
 
 

@@ -99,9 +99,9 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
     found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
     X = read_rows(rows, compared_numbers(rows), engine, Silent())
     about = (
-        f"no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by {found.sampled} exact rows; "
-        f"its own components have residuals of {np.median(found.residuals):.2g} (median) to "
-        f"{found.residuals.max():.2g}, and errors below those tell nothing"
+        f"a sampled reference, since no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by "
+        f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "
+        f"to {found.residuals.max():.2g}, and errors below those tell nothing"
     )
     return Reference(found.eigenvalues, scores_of(model, X), X, about, sigma, None, None)
 

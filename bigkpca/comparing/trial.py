@@ -31,7 +31,8 @@ class Trial:
     eigenvalue_error: mean over components of |lambda_j^ - lambda_j| / lambda_j.
     subspace_cosine: of the largest angle between the spans of both sets of scores, at sampled rows.
     score_error: |Y - Y^ B|_F / |Y|_F with the best B: what no linear map of the scores gives of the exact ones.
-    preimage_error: squared distance of pre-images from their rows, as a share of the variance of rows.
+    preimage_error: squared distance of pre-images from their rows, as a share of the variance of rows; of columns that
+        the fit standardised, in their standard deviations.
     """
 
     method: str
@@ -79,7 +80,8 @@ def _cosine(exact: Array, found: Array) -> float:
 def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
     if model.decoder is None:
         return None
-    variance = float(np.mean(np.sum((X - X.mean(axis=0, dtype=np.float64)) ** 2, axis=1)))
+    units = 1.0 if model.features.scale is None else model.features.scale
+    variance = float(np.mean(np.sum(((X - X.mean(axis=0, dtype=np.float64)) / units) ** 2, axis=1)))
     some = slice(None, None, -(-len(X) // _RECONSTRUCTED_ROWS))
     found = model.reconstructing(len(X[some]))(Y[some].astype(model.features.dtype), None)
-    return float(np.mean(np.sum((X[some] - found.rows) ** 2, axis=1))) / variance
+    return float(np.mean(np.sum(((X[some] - found.rows) / units) ** 2, axis=1))) / variance

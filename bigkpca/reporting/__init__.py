@@ -27,8 +27,8 @@ from bigkpca.numerics.model import Model
 from bigkpca.pipeline import Path as AnyPath
 from bigkpca.plan import plan_fit
 from bigkpca.reporting import sections, words
-from bigkpca.reporting.looked import Looked, look
-from bigkpca.reporting.page import MARK, render
+from bigkpca.reporting.looked import Looked, drawn_from, look
+from bigkpca.reporting.page import MARK, render, request_mark
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import AnyModel, model_of
 
@@ -52,26 +52,28 @@ def report(
     is projected, if it is still there. `labels` is a .npy file, a Zarr array, a dataset, or the name of an array beside
     the rows, by default `y`. `image_shape` (H, W) shows rows as pictures, by default the shape that they had before
     ingest. `array` names the array of the rows inside a Zarr group. Reads at most 65,536 rows, however many there are.
-    The same call writes the same bytes; another report at `out` is replaced with `overwrite`, other files never.
+    The same call on the same files does nothing; another report at `out` is replaced with `overwrite`, other files
+    never. What is in the way is found before anything is drawn.
 
     Raises SpecError for what does not fit together, and where matplotlib or jinja2 is not installed.
     """
     check_installed()
     fitted, path = model_of(model), os.fspath(model) if isinstance(model, str | os.PathLike) else ""
-    out = os.fspath(out)
+    given = os.fspath(scores) if isinstance(scores, str | os.PathLike) else None
+    out = store.output_path(out, path, fitted.provenance["identity"]["path"], given)
     _check_place(out)
-    looked = look(fitted, scores, labels, image_shape, array, progress)
-    text = _page(fitted, path, looked)
+    mark = request_mark(drawn_from(fitted, scores, labels, image_shape, array))
     with store.lock(out), store.room_on_disk(out):
-        if os.path.exists(out) and Path(out).read_text(encoding="utf-8") == text:
+        if os.path.exists(out) and mark.encode() in _head(out):
             progress.note(f"{out} is there already, of the same model and rows: nothing to do")
-        elif os.path.exists(out) and not overwrite:
+            return out
+        if os.path.exists(out) and not overwrite:
             raise SpecError(
                 f"{out} is in the way: it is another report; choose another output path, or replace it with "
                 "--overwrite (overwrite=True in Python)"
             )
-        else:
-            store.publish_text(Path(out), text)
+        looked = look(fitted, scores, labels, image_shape, array, progress)
+        store.publish_text(Path(out), _page(fitted, path, looked, mark))
     return out
 
 
@@ -91,15 +93,20 @@ def _check_place(out: str) -> None:
     if not Path(out).absolute().parent.is_dir():
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if os.path.isdir(out):
-        raise SpecError(f"{out} is a folder: give the name of a file, as report.html")
-    if os.path.exists(out) and MARK.encode() not in Path(out).read_bytes()[:2000]:
+        raise SpecError(f"{out} is a folder: give the name of a file, e.g. report.html")
+    if os.path.exists(out) and MARK.encode() not in _head(out):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"
         )
 
 
-def _page(model: Model, path: str, looked: Looked) -> str:
+def _head(out: str) -> bytes:
+    with open(out, "rb") as file:
+        return file.read(2000)
+
+
+def _page(model: Model, path: str, looked: Looked, mark: str) -> str:
     facts = model_info(model, path)
     told = (sections.maps, sections.components, sections.preimages, sections.novelty)
     found = [sections.quality(model), *(tell(model, looked) for tell in told)]
@@ -107,6 +114,7 @@ def _page(model: Model, path: str, looked: Looked) -> str:
     written_by = (store.describe(path) or {}).get("bigkpca", version("bigkpca"))
     plan = None if looked.rows is None else plan_fit(looked.rows, FitSpec.of(model), Engine().threads)
     return render(
+        request=mark,
         title="Kernel PCA of " + (os.path.basename(source) if source else "an array"),
         verdict=words.verdict(model),
         findings=words.findings(model, looked),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.info import whole_gram
 from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import (
@@ -81,7 +82,7 @@ def trust(model: Model) -> Drawing | None:
     """How far each component can be trusted; None where nothing says so, or all is exact."""
     certificate = model.certificate
     words = certificate.trust
-    if words is None or certificate.relative_trace_error == 0:
+    if words is None or whole_gram(model):
         return None
     if certificate.residuals is not None:
         values, borders, what = certificate.residuals, (SMALL, MODERATE), "relative residual (proven)"
@@ -122,7 +123,7 @@ def learning_curve(model: Model) -> Drawing | None:
         axes.plot(numbers[-1:], errors[-1:], "o", color=ACCENT, label="this model, proven")
         for number, error in zip(numbers, errors, strict=True):
             axes.annotate(f"{error:.1f}%", (number, error), (4, 5), textcoords="offset points")
-        axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max()))
+        axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max() or 1))
         axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
         axes.minorticks_off()
         axes.legend(loc="lower left")

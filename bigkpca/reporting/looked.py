@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +21,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.pipeline import feature_store, open_scores
 from bigkpca.reporting.pictures import image_shape, is_picture
 from bigkpca.sources import Rows, open_rows, take
+from bigkpca.store_model import model_digest
 
 _MOST_SCORES = 65_536
 _MOST_PROJECTED = 20_000
@@ -62,9 +66,8 @@ def look(
 ) -> Looked:
     """Gather what there is. Raises SpecError for scores, labels and shapes that do not fit."""
     shape = image_shape(shape, model.columns)
-    place = None if scores is None else feature_store(scores)
     opened = None if scores is None else open_scores(model, scores)
-    source = _manifest(place)["input"] if place else model.provenance["identity"]
+    place, source = None if scores is None else feature_store(scores), _source(model, scores)
     rows, notes = _input(source, model, array)
     if opened is None and rows is None:
         if labels is not None:
@@ -96,6 +99,28 @@ def look(
     )
 
 
+def drawn_from(
+    model: Model, scores: Any, labels: str | os.PathLike[str] | None, shape: Sequence[int] | None, array: str | None
+) -> str:
+    """A digest of all that a report depends on, by the stamps of files: no rows are read.
+
+    Raises SpecError for scores that do not fit.
+    """
+    opened = None if scores is None else open_scores(model, scores)
+    source = _source(model, scores)
+    rows, _ = _input(source, model, array)
+    record = {
+        "bigkpca": version("bigkpca"),
+        "model": model_digest(model),
+        "scores": opened and opened.fingerprint(),
+        "rows": rows and rows.fingerprint(),
+        "labels": labels and os.path.abspath(labels),
+        "stamp of labels": _labels_stamp(labels, source["path"]),
+        "shape": shape and list(shape),
+    }
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
 def spread(n: int, most: int) -> Array:
     """At most `most` of n row numbers, ascending: all of them, or 64 stretches at even distances, so that few chunks
     are read however many rows there are."""
@@ -104,6 +129,13 @@ def spread(n: int, most: int) -> Array:
     length = max(1, most // _STRETCHES)
     starts = np.linspace(0, n - length, min(_STRETCHES, most)).astype(np.intp)
     return np.unique(starts[:, None] + np.arange(length))
+
+
+def _source(model: Model, scores: Any) -> Mapping[str, Any]:
+    """The fingerprint of the rows that scores are of, or else of those that were fitted."""
+    place = None if scores is None else feature_store(scores)
+    source: Mapping[str, Any] = _manifest(place)["input"] if place else model.provenance["identity"]
+    return source
 
 
 def _manifest(path: str) -> Mapping[str, Any]:
@@ -177,6 +209,19 @@ def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
     return _named(_values(values, numbers), where)
+
+
+def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> list[Any]:
+    """What changes when the file of labels does, or the folder of their array; empty where there are none."""
+    if given is None and source is None:
+        return []
+    beside = os.path.join(source or "", "y" if given is None else given)
+    place = beside if given is None or not os.path.exists(given) else os.fspath(given)
+    inside = os.path.join(place, "y")
+    place = inside if os.path.isdir(inside) else place
+    found = [place, *(os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names)]
+    statuses = [(os.path.relpath(path, place), os.stat(path)) for path in sorted(found) if os.path.exists(path)]
+    return [(path, status.st_size, status.st_mtime_ns) for path, status in statuses]
 
 
 def _open_labels(given: str, source: str | None) -> tuple[Any, str]:

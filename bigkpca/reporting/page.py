@@ -8,6 +8,11 @@ from typing import Any
 MARK = '<meta name="generator" content="bigkpca report">'  # tells our pages from others'
 
 
+def request_mark(digest: str) -> str:
+    """The element that says what a page was drawn from, by which the same request is known again."""
+    return f'<meta name="bigkpca-request" content="{digest}">'
+
+
 def render(**values: Any) -> str:
     """The page with these values; texts are escaped, drawings taken as they are."""
     from jinja2 import Environment, StrictUndefined

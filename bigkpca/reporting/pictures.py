@@ -57,7 +57,7 @@ def image_shape(given: Sequence[int] | None, columns: int) -> tuple[int, ...] | 
         return None
     shape = tuple(given)
     if not is_picture(shape):
-        raise SpecError(f"image shape {shape}: give height and width, as 28,28, and 3 after them for colours")
+        raise SpecError(f"image shape {shape}: give height and width, e.g. 28,28, and 3 after them for colours")
     if math.prod(shape) != columns:
         raise SpecError(
             f"an image shape of {' × '.join(map(str, shape))} makes {math.prod(shape)} values, and rows have {columns}"

@@ -3,63 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.info import whole_gram
 from bigkpca.numerics.certificate import trustworthy
 from bigkpca.numerics.model import Model
 from bigkpca.plan import Plan
 from bigkpca.reporting.looked import Labels, Looked
 
+_NEARLY_ALL, _MOST = 0.95, 0.5  # shares of what components hold, or of the variance
+
 
 def verdict(model: Model) -> str:
-    """Whether the fit is good, with its numbers."""
-    certificate, r = model.certificate, model.components
-    trust = certificate.trust
-    if certificate.relative_trace_error == 0:
+    """Whether the fit is good, with its numbers: how far its components can be trusted, how much of the variance they
+    hold, and where the rest is."""
+    certificate, trust = model.certificate, model.certificate.trust
+    shares = model.solution.explained_variance_ratio
+    if whole_gram(model):
         parts = ["Exact: the whole Gram matrix was solved, there is no error of approximation."]
+        if trust is not None and set(trust) != {"solid"}:
+            parts.append(_counts(trust, "rounding"))
     elif trust is None:
         parts = ["Nothing is known of how far its components can be trusted: fit with a larger size to find out."]
     else:
         known = "estimated" if certificate.residuals is None else "from residuals"
-        parts = [f"{_trusted(trustworthy(trust), r)}. Trust: {_counts(trust)} ({known})."]
-    return " ".join([*parts, *_shares(model)])
+        more = "a larger size" if certificate.residuals is None else "more products with the Gram matrix"
+        parts = [judged(trust, shares, more), _counts(trust, known)]
+    return " ".join([*parts, *_held(model), *_rest(model)])
 
 
-def _trusted(leading: int, r: int) -> str:
-    if leading == r:
-        return f"Good: all {r} components can be trusted"
-    if leading >= r / 2:
-        return f"Good up to component {leading} of {r}: what follows is doubtful"
-    if leading:
-        return f"Of limited use: only the first {leading} of {r} components can be trusted; a larger size would help"
-    return "Not good: already the first component is doubtful; fit again with a larger size"
+def judged(trust: tuple[str, ...], shares: Array, more: str) -> str:
+    """The verdict on components with these shares (r,) of the variance; `more` is what would make them better.
+
+    Doubtful ones count by what they hold, since small ones at the end of a spectrum cost a model little.
+    """
+    r, trusted = len(trust), np.array([word != "doubtful" for word in trust])
+    count, held = int(trusted.sum()), float(shares.sum())
+    of_held = float(shares[trusted].sum()) / held
+    who = f"{count} of {r} components" if count < r else f"all {r} components" if r > 1 else "its only component"
+    told = f"{who} can be trusted" + ("" if count == r else f", and those hold {at_least(of_held)} of what all do")
+    if not count:
+        return f"Not good: no component can be trusted; {more} would help."
+    if of_held < _MOST:
+        return f"Not good: only {told}; {more} would help."
+    if of_held < _NEARLY_ALL:
+        word = "Of limited use" if held < _MOST else "Good in part"
+        return f"{word}: {told}; {more} would help."
+    if held < _MOST:
+        return f"Sound but incomplete: {told}, but most of the variance lies outside."
+    return f"Good: {told}."
 
 
-def _counts(trust: tuple[str, ...]) -> str:
-    return ", ".join(f"{trust.count(word)} {word}" for word in ("solid", "fair", "doubtful") if word in trust)
+def _counts(trust: tuple[str, ...], known: str) -> str:
+    counts = ", ".join(f"{trust.count(word)} {word}" for word in ("solid", "fair", "doubtful") if word in trust)
+    first = trustworthy(trust)
+    where = f"; the first doubtful one is component {first + 1}" if 0 < first < len(trust) else ""
+    return f"Trust: {counts} ({known}){where}."
 
 
-def _shares(model: Model) -> Iterator[str]:
-    certificate = model.certificate
-    low = certificate.explained_variance_ratio_lower
-    total = float((model.solution.explained_variance_ratio if low is None else low).sum())
-    known = "about" if low is None else "at least"
-    yield f"Together they hold {known} {total:.1%} of the variance ({'estimated' if low is None else 'proven'})."
-    if certificate.relative_trace_error:
-        size = model.features.size
-        error = certificate.relative_trace_error
-        yield f"At most {error:.1%} of the variance is out of reach of its {size:,} landmarks (proven)."
+def _held(model: Model) -> Iterator[str]:
+    low = model.certificate.explained_variance_ratio_lower
+    if low is None:
+        total = float(model.solution.explained_variance_ratio.sum())
+        yield f"Together they hold about {total:.1%} of the variance (estimated)."
+    else:
+        yield f"Together they hold at least {at_least(float(low.sum()))} of the variance (proven)."
+
+
+def _rest(model: Model) -> Iterator[str]:
+    """What the components do not hold: what further ones would, and what no component of this model could."""
+    certificate, exact = model.certificate, whole_gram(model)
+    held = float(model.solution.explained_variance_ratio.sum())
+    reach = None if exact else certificate.relative_trace_error
+    beyond = 0.0 if exact or certificate.residuals is not None else reach
+    if beyond is not None:
+        further = max(1 - held - beyond, 0.0)
+        yield f"Further components would hold {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
+    if reach is not None:
+        many = f"{model.features.size:,} landmarks"
+        share = "Less than 0.1%" if reach < 0.001 else f"At most {at_most(reach)}"
+        yield f"{share} of the variance is out of reach of its {many} (proven)."
+    if beyond is not None and held < _MOST:
+        yield _advice(model, further, beyond)
     if certificate.spectral_error_likely is not None:
         missed = certificate.spectral_error_likely
-        share = missed / (model.solution.total_variance - (certificate.trace_error or 0.0) + missed)
-        yield f"No component with more than {share:.2%} of it was missed ({certificate.confidence:.0%} confidence)."
+        most = at_most(missed / (model.solution.total_variance - (certificate.trace_error or 0.0) + missed), 2)
+        yield f"No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
     if certificate.kernel_error is not None:
         yield f"The kernel matrix is off by {certificate.kernel_error:.1%} of its norm (estimated)."
     if certificate.residuals is not None:
         yield f"The largest relative residual is {certificate.residuals.max():.2g} (proven)."
+
+
+def _advice(model: Model, further: float, beyond: float) -> str:
+    longer = " or take a longer sigma" if model.features.kernel.stationary else ""
+    return f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
+
+
+def at_least(share: float, digits: int = 1) -> str:
+    """A share in percent that is rounded down, for what is proven to be no less."""
+    scale = 10 ** (digits + 2)
+    return f"{floor(round(share * scale, 6)) / scale:.{digits}%}"
+
+
+def at_most(share: float, digits: int = 1) -> str:
+    """A share in percent that is rounded up, for what is proven to be no more."""
+    scale = 10 ** (digits + 2)
+    return f"{ceil(round(share * scale, 6)) / scale:.{digits}%}"
 
 
 def findings(model: Model, looked: Looked) -> str:

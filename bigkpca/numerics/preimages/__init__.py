@@ -15,12 +15,12 @@ distances     "mds", from distances to reference rows, no pass
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, unknown_name
+from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
@@ -57,6 +57,7 @@ __all__ = [
     "Regression",
     "Ridge",
     "Training",
+    "changed",
     "check_width",
     "decoder_from_parts",
     "expansion",
@@ -67,6 +68,7 @@ __all__ = [
     "residuals",
     "row_noise",
     "to_dict",
+    "written",
 ]
 
 PREIMAGES: dict[str, type[Any]] = {way.name: way for way in (FixedPoint, Distances, Ridge, Linear, Denoising)}
@@ -74,13 +76,46 @@ _DECODERS: dict[str, type[Decoder]] = {
     decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
 }
 
+_READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
+
 
 def named(name: str) -> Preimage:
-    """The default value of a way's name; SpecError suggests the nearest known name."""
+    """The value of a way's name, with options where they are given, as "ridge:ridge=0.01,size=500".
+
+    Raises SpecError, which suggests the nearest known name.
+    """
+    name, colon, typed = name.partition(":")
     key = name.lower().replace("_", "-")
     if key not in PREIMAGES:
         raise unknown_name("preimage", name, PREIMAGES)
-    return PREIMAGES[key]()
+    way: Preimage = PREIMAGES[key](**(_options(PREIMAGES[key], typed) if colon else {}))
+    return way
+
+
+def written(way: Preimage) -> str:
+    """The way as `named` takes it: its name, and the options that are not the default."""
+    typed = ",".join(f"{key}={value}" for key, value in changed(way).items())
+    return f"{way.name}:{typed}" if typed else way.name
+
+
+def changed(way: Preimage) -> dict[str, Any]:
+    """The options of a way that are not the default."""
+    default = to_dict(type(way)())
+    return {key: value for key, value in to_dict(way).items() if value != default[key]}
+
+
+def _options(way: type[Any], typed: str) -> dict[str, Any]:
+    known = {option.name: _READ.get(str(option.type), float) for option in fields(way)}
+    found: dict[str, Any] = {}
+    for part in typed.split(","):
+        key, _, value = part.strip().partition("=")
+        if key not in known:
+            raise unknown_name(f"option of preimage {way.name!r}", key, list(known))
+        try:
+            found[key] = known[key](value)
+        except (KeyError, ValueError):
+            raise SpecError(f"preimage='{way.name}:{typed}': {key} cannot be {value!r}") from None
+    return found
 
 
 def to_dict(way: Preimage) -> dict[str, Any]:
