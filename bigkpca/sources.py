@@ -34,6 +34,7 @@ from bigkpca.errors import (
     check_numeric,
 )
 from bigkpca.numerics.display import brief
+from bigkpca.stamps import version_marks
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
@@ -84,7 +85,7 @@ class Rows(Protocol):
 
     def fingerprint(self) -> dict[str, Any]:
         """What identifies the rows, JSON-ready: path (None without one), shape, dtype, and a stamp that changes
-        when they do: sizes and times of stored chunks, or SHA-256 of what is in memory. No pass over files."""
+        when they do: sizes and times or tags of stored chunks, or SHA-256 of what is in memory. No pass over files."""
 
 
 def anonymous(rows: Rows) -> dict[str, Any]:
@@ -283,9 +284,13 @@ class ZarrRows:
             )
 
     def fingerprint(self) -> dict[str, Any]:
-        if not isinstance(self.array.store, LocalStore):
-            return ArrayRows(self.block(0, self.count)).fingerprint()
         digest = hashlib.sha256()
+        if not isinstance(self.array.store, LocalStore):
+            marks = version_marks(self.array)
+            if marks is None:
+                return ArrayRows(self.block(0, self.count)).fingerprint()
+            digest.update("\n".join(marks).encode())
+            return anonymous(self) | {"stamp": digest.hexdigest()}
         for key, status in sorted(self._stored.items()):
             digest.update(f"{key} {status.st_size} {status.st_mtime_ns}\n".encode())
         return anonymous(self) | {"path": os.path.abspath(self.where), "stamp": digest.hexdigest()}

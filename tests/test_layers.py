@@ -58,6 +58,7 @@ LAYERS = [
     "numerics.evaluation",
     "numerics.measures",
     "blocks",
+    "stamps",
     "sources",
     "pieces",
     "engine",

@@ -303,3 +303,43 @@ def test_values_that_are_not_finite_are_named(value: float, tmp_path: Path) -> N
         list(tiles(rows, 40, 60, 8))
     with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
         take(rows, np.array([3, 45, 50]))
+
+
+# Stores that are no local folder
+
+
+def fsspec_store(tmp_path):
+    # A store of a new name, since the memory of fsspec is one for all.
+    return zarr.storage.FsspecStore.from_url(f"memory://{tmp_path.name}/{id(tmp_path)}/g")
+
+
+def zip_store(tmp_path):
+    return zarr.storage.ZipStore(tmp_path / "z.zip", mode="w")
+
+
+def object_store(tmp_path):
+    obstore = pytest.importorskip("obstore", reason="obstore is not installed: pip install 'bigkpca[cloud]'")
+    return zarr.storage.ObjectStore(obstore.store.MemoryStore())
+
+
+@pytest.mark.parametrize("make", [fsspec_store, zip_store, object_store])
+def test_fingerprints_of_stores_elsewhere_read_no_values(make, tmp_path, monkeypatch):
+    store, X = make(tmp_path), np.random.default_rng(0).normal(size=(60, 3))
+    group = zarr.create_group(store)
+    array = group.create_array("x", shape=X.shape, dtype=X.dtype, chunks=(20, 3))
+    array[:] = X
+    with monkeypatch.context() as patch:
+        patch.setattr(ZarrRows, "block", lambda *_: pytest.fail("values were read"))
+        before = open_rows(array).fingerprint()
+        assert before == open_rows(array).fingerprint()
+        assert before["stamp"] != open_rows(group.create_array("y", data=X + 1, chunks=(20, 3))).fingerprint()["stamp"]
+    if make is not zip_store:  # which is written once
+        array[25] = 7.0
+        assert open_rows(array).fingerprint() != before
+
+
+def test_fingerprints_of_stores_in_memory_are_those_of_their_values():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    for values in (X, X + 1):
+        array = zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(20, 3))
+        assert open_rows(array).fingerprint() == ArrayRows(values).fingerprint()
