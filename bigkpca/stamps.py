@@ -12,17 +12,6 @@ from zarr.storage import FsspecStore, ObjectStore, ZipStore
 
 # What file systems call the mark of a version of a file, the most telling one first.
 _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
-    "ETag",
-    "etag",
-    "e_tag",
-    "md5Hash",
-    "checksum",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "updated",
-    "created",
-)
 
 
 def version_marks(array: zarr.Array[Any]) -> list[str] | None:

@@ -23,6 +23,7 @@ SIZES = {  # rows, landmarks or features
     "fit_pass": (3000, 120),
     "landmarks": (500, 100),
     "memory": (3000, 120),
+    "processors": (400, 60),
     "random_features": (500, 2000),
 }
 SOURCES = {  # rows

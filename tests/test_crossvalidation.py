@@ -73,6 +73,7 @@ def test_with_noise_the_score_is_that_of_denoising(
     assert loud.score(X) < noisy.score(X)
 
 
+@pytest.mark.bits
 def test_scores_are_the_same_everywhere(engine: Engine, X: np.ndarray[Any, Any]) -> None:
     model = KernelPCA(6, size=50, random_state=0, block_rows=50).fit(X).model_
     for noise in (None, 2.0):
@@ -169,6 +170,7 @@ def test_learned_ways_try_every_ridge_from_one_pass(noise: float | None, X: np.n
     assert found.best in curve
 
 
+@pytest.mark.bits
 def test_settings_are_the_same_everywhere(engine: Engine, X: np.ndarray[Any, Any]) -> None:
     spec = FitSpec.checked(preimage=preimages.Ridge(size=30), size=40)
     given = {"sigmas": SIGMAS[:1], "components": [4, 12]}

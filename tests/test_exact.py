@@ -120,6 +120,7 @@ def test_products_come_from_every_source(tmp_path: Path, small_strips: int) -> N
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [40, 130, 200])
+@pytest.mark.bits
 def test_products_have_the_same_bits_everywhere(
     engine: Engine, n: int, dtype: Any, tmp_path: Path, small_strips: int
 ) -> None:
@@ -316,6 +317,7 @@ def saved_bytes(path: str, engine: Engine, out: Path, **options: Any) -> dict[st
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"refine": 2, "standardize": True}], ids=str)
+@pytest.mark.bits
 def test_models_are_the_same_bytes_everywhere(
     engine: Engine, options: dict[str, Any], dtype: Any, no_gram: None, tmp_path: Path
 ) -> None:
@@ -325,6 +327,7 @@ def test_models_are_the_same_bytes_everywhere(
 
 
 @pytest.mark.cluster
+@pytest.mark.bits
 def test_models_are_the_same_bytes_for_chunks_that_are_no_part_of_a_strip(
     two_processes: Engine, no_gram: None, tmp_path: Path
 ) -> None:

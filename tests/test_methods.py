@@ -97,6 +97,7 @@ def bits(X: np.ndarray[Any, Any], engine: Engine, **options: Any) -> tuple[str, 
 
 @every_case
 @pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.cluster)], indirect=True)
+@pytest.mark.bits
 def test_models_and_scores_are_the_same_bytes_everywhere(
     engine: Engine, case: str, digits: np.ndarray[Any, Any]
 ) -> None:

@@ -61,6 +61,7 @@ def model(tmp_path: Path, dataset: str) -> str:
 
 
 @pytest.mark.parametrize("block_rows", [None, 200])
+@pytest.mark.bits
 def test_models_and_scores_are_the_same_bytes_everywhere(
     engine: Engine, dataset: str, tmp_path: Path, block_rows: int | None
 ) -> None:
@@ -78,6 +79,7 @@ def test_models_and_scores_are_the_same_bytes_everywhere(
 
 
 @pytest.mark.cluster
+@pytest.mark.bits
 def test_stored_features_are_the_same_bytes_on_one_and_two_processes(
     dataset: str, model: str, tmp_path: Path, one_process: Engine, two_processes: Engine
 ) -> None:

@@ -263,6 +263,7 @@ def saved(model: Model, out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("zarr", np.float64), ("zarr, rows", np.float32), ("dask", np.float32)])
+@pytest.mark.bits
 def test_models_and_scores_are_the_same_bytes_everywhere(
     kind: str, dtype: Any, path: str, engine: Engine, tmp_path: Path
 ) -> None:

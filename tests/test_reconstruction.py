@@ -218,6 +218,7 @@ def on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     return engine
 
 
+@pytest.mark.bits
 def test_stored_rows_are_the_same_bytes_everywhere(
     on: Engine, model: str, dataset: str, scores: str, back: Path, denoised: Path, tmp_path: Path
 ) -> None:
@@ -228,6 +229,7 @@ def test_stored_rows_are_the_same_bytes_everywhere(
 
 
 @pytest.mark.parametrize("way", ["mds", "denoising"])
+@pytest.mark.bits
 def test_ways_back_are_the_same_bytes_everywhere(way: str, engine: Engine, dataset: str, tmp_path: Path) -> None:
     spec = FitSpec.checked(**OPTIONS | WAYS[way])
     for name, where in (("one.zarr", Engine(threads=1)), ("two.zarr", engine)):

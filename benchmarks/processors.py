@@ -1,0 +1,86 @@
+"""The same fits where BLAS and NumPy compute for other processors: how far eigenvalues and scores differ."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy._core._multiarray_umath import __cpu_dispatch__ as dispatched  # no public name tells it
+from numpy._core._multiarray_umath import __cpu_features__ as features
+from threadpoolctl import threadpool_info
+
+from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, table
+from bigkpca.engine import Engine, Silent
+from bigkpca.fitting import fit_rows
+from bigkpca.passes import score_rows
+from bigkpca.sources import ArrayRows
+from bigkpca.spec import FitSpec
+
+CORE_TYPES = ("Haswell", "SkylakeX", "Zen", "Prescott")
+FITS: dict[str, dict[str, Any]] = {
+    "nystroem, k-means": {},
+    "nystroem, uniform": {"landmarks": "uniform"},
+    "nystroem, float64": {"landmarks": "uniform", "dtype": "float64"},
+    "columns": {"method": "columns"},
+    "rff": {"method": "rff"},
+    "rff-pca": {"method": "rff-pca"},
+    "exact": {"method": "exact"},
+}
+COMPONENTS = 20
+
+
+def made(file: str, rows: int, size: int) -> None:
+    """Fit all, and keep eigenvalues, scores and the core type of BLAS in a .npz file."""
+    X, found = some_rows(mnist(), rows), {}
+    for name, options in FITS.items():
+        own = {} if options.get("method") == "exact" else {"size": size}
+        spec = FitSpec.checked(**{"components": COMPONENTS, "sigma": MEDIAN_DISTANCE, **own, **options})
+        model = fit_rows(ArrayRows(X), spec, Engine(), Silent())
+        found[f"{name}/values"] = model.solution.eigenvalues
+        found[f"{name}/scores"] = score_rows(ArrayRows(X), model, Engine(), Silent())
+    architecture = sorted({str(library["architecture"]) for library in threadpool_info() if "architecture" in library})
+    np.savez(file, core=np.array("+".join(architecture)), **found)
+
+
+def lowered() -> dict[str, str]:
+    """The environment in which NumPy uses none of the instructions that it would choose for this processor."""
+    return {"NPY_DISABLE_CPU_FEATURES": " ".join(name for name in dispatched if features[name])}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=4000, size=500)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    places = {"as it is": {}, **{core: {"OPENBLAS_CORETYPE": core} for core in CORE_TYPES}, "NumPy lowered": lowered()}
+    found: dict[str, Any] = {}
+    for place, environment in places.items():
+        file = Path(given.folder) / f"processor-{place.replace(' ', '-')}.npz"
+        code = f"from benchmarks.processors import made; made({str(file)!r}, {given.rows}, {given.size})"
+        run = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=False)
+        if run.returncode:  # instructions that this processor does not have
+            print(f"{place} does not run on this processor")
+            continue
+        found[place] = dict(np.load(file))
+    here = found.pop("as it is")
+    lines = []
+    for name in FITS:
+        cells = []
+        for other in found.values():
+            values, scores = (np.abs(other[f"{name}/{what}"] - here[f"{name}/{what}"]) for what in ("values", "scores"))
+            largest = np.abs(here[f"{name}/scores"]).max(axis=0)
+            relative = (values / here[f"{name}/values"]).max(), (scores.max(axis=0) / largest).max()
+            cells.append(" / ".join(f"{difference:.0e}" if difference else "0" for difference in relative))
+        lines.append([name, *cells])
+    heads = [f"{place} ({other['core']})" for place, other in found.items()]
+    title = (
+        f"MNIST {given.rows} rows, {given.size} landmarks or features, {COMPONENTS} components, against {here['core']}"
+    )
+    table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines)
+
+
+if __name__ == "__main__":
+    main()
