@@ -18,7 +18,7 @@ from bigkpca.numerics import certificate, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
@@ -86,9 +86,9 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     if not spec.matrix_free(n):
-        with single_threaded_blas:
-            K, digest = similarities.whole(rows, spec, engine, progress)
-            solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec))
+        K, digest = similarities.whole(rows, spec, engine, progress)
+        with engine.small_work() as in_order:
+            solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
         start = similarities.started(rows, spec, engine, progress)
@@ -102,10 +102,10 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
     return Model(features, replace(solution, negative=lowest), None, certified, provenance)
 
 
-def _solved(rows: Rows, K: Array, spec: FitSpec, components: Any) -> tuple[Solution, Certificate]:
+def _solved(rows: Rows, K: Array, spec: FitSpec, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
     held = K.copy() if spec.components == "auto" else K  # which is solved twice
     largest = float(np.abs(K.diagonal()).max())
-    solution = similarities.solved(rows, held, spec, components)
+    solution = similarities.solved(rows, held, spec, components, in_order)
     narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
     eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)
     error = eps * largest if narrowed else 0.0

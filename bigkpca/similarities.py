@@ -15,7 +15,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import is_positive, rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import moments_of, score_rows
@@ -47,7 +47,16 @@ def whole(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tupl
     for start in range(0, len(K), _BAND):
         numbers = np.arange(start, min(start + _BAND, len(K)))
         _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, K.diagonal(), tolerance)
+    _make_symmetric(K)
     return K, _joined([digest for _, digest in found])
+
+
+def _make_symmetric(K: Array) -> None:
+    """Replace K by (K + K') / 2, which leaves no rounding that solvers could take for another matrix."""
+    for start in range(0, len(K), _BAND):
+        own = slice(start, start + _BAND)
+        mean = (K[own, start:] + K[start:, own].T) / 2
+        K[own, start:], K[start:, own] = mean, mean.T
 
 
 def _tasks(function: Any, rows: Rows, cut: list[Part], *given: Any) -> list[Task]:
@@ -75,12 +84,13 @@ def _joined(digests: list[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None) -> Solution:
+def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None, in_order: Map) -> Solution:
     """The exact solution of the matrix of these rows, which is overwritten."""
     noise = rounding(float(K.trace()), len(K), precision(rows, spec))
-    positive = is_positive(K, noise)  # else the whole spectrum tells how far it is from that
     tolerance = rank_tolerance(spec.block_dtype(rows.dtype))
-    found = solvers.gram(K, components, center=spec.center, tolerance=tolerance, positive=positive)
+    found = solvers.gram(
+        K, components, center=spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
+    )
     largest = found.eigenvalues[0]
     return replace(found, negative=noticed(found.negative * largest, largest, noise))
 
