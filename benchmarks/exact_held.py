@@ -15,6 +15,7 @@ from bigkpca import KernelPCA
 from bigkpca.numerics import lanczos
 
 COLUMNS, COMPONENTS, REPETITIONS = 16, (10, 50), 3
+SLOW = 10  # seconds, from which on once is enough
 SIGMA = 4.0  # about the median distance, over √2
 
 
@@ -26,12 +27,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         for r in COMPONENTS:
             seconds, values = {}, {}
             for name, fit in _ways(r).items():
-                found = [_timed(fit, X) for _ in range(REPETITIONS)]
+                found = [_timed(fit, X)]
+                while found[0][0] < SLOW and len(found) < REPETITIONS:
+                    found.append(_timed(fit, X))
                 seconds[name], values[name] = statistics.median(each for each, _ in found), found[0][1]
             off = float(np.abs(values["bigkpca"] / values["bigkpca, LAPACK"] - 1).max())
             lines.append([n, r, *(round(each, 2) for each in seconds.values()), off])
     table(
-        f"Exact kernel PCA, normal rows of {COLUMNS} columns, the matrix held: seconds, medians of {REPETITIONS}",
+        f"Exact kernel PCA, normal rows of {COLUMNS} columns, the matrix held: seconds, medians of {REPETITIONS} (one "
+        f"above {SLOW})",
         ["rows", "components", *_ways(1), "largest relative difference from LAPACK"],
         lines,
     )
