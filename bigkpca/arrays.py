@@ -25,6 +25,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Expansion
 from bigkpca.passes import (
     block_denoised,
     block_preimages,
@@ -32,6 +33,7 @@ from bigkpca.passes import (
     block_scores,
     block_tiles,
     check_columns,
+    expansion_of,
 )
 from bigkpca.pipeline import open_scores
 from bigkpca.sources import Rows, open_rows
@@ -112,8 +114,8 @@ def residuals(model: Model, X: Any) -> da.Array:
     """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out. One pass over X when they are computed."""
     rows = open_rows(X)
     check_columns(rows, model)
-    model.check_residuals()
-    return _blockwise(rows, _residuals, (), model.features.dtype, (model,), model.block_rows)
+    given = model, expansion_of(model)
+    return _blockwise(rows, _residuals, (), model.features.dtype, given, model.block_rows)
 
 
 def leverage(model: Model, X: Any) -> da.Array:
@@ -250,9 +252,9 @@ def _denoised(rows: Rows, block: Block, model: Model) -> Array:
         return block_denoised(rows, block, model).rows
 
 
-def _residuals(rows: Rows, block: Block, model: Model) -> Array:
+def _residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
     with single_threaded_blas:
-        return block_residuals(rows, block, model)
+        return block_residuals(rows, block, model, given)
 
 
 def _features(rows: Rows, block: Block, features: FeatureMap, P: Array | None) -> Array:
