@@ -317,23 +317,33 @@ def gram(
     `in_order` may be a parallel map. Raises DataError when no direction varies.
     """
     mean = K.mean(axis=0) if center else np.zeros(len(K))
-    trace, entry = float(np.trace(K)), float(np.abs(K.diagonal()).max())
+    trace, entry = float(np.trace(K)), float(max(K.max(), -K.min()))
     if center:
         K -= mean
         K -= (mean - mean.mean())[:, None]
     variance = float(np.trace(K))
     most = components if isinstance(components, int) else None
     few = most is not None and lanczos.are_few(most, len(K))
+    shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
     if most is not None and not positive and (few or noise is not None):
-        positive = is_positive(
-            K, rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise, in_order
-        )
+        positive = is_positive(K, shift, in_order)
     found = lanczos.leading(K, most, entry, in_order) if most is not None and few and positive else None
     values, U = found or eigh_descending(K, most if positive else None)
+    check_some_positive(values[0], values[-1], shift)
     variance = _at_least_its_parts(variance, values)
     r = _kept_components(values, components, variance, trace, tolerance)
     A = _orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(values))
+
+
+def check_some_positive(largest: float, lowest: float, noise: float) -> None:
+    """Raise DataError where eigenvalues are negative, and none is positive beyond `noise`."""
+    if lowest < -noise and largest <= noise:
+        raise DataError(
+            f"the matrix of similarities has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
+            "no component is left: entries must be large where rows are alike; distances D are made such by "
+            "exp(-D² / (2 sigma²)), or -D² / 2 with centring"
+        )
 
 
 def _orthogonal_to_ones(U: Array, center: bool) -> Array:
