@@ -14,8 +14,8 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.engine import single_threaded_blas
-from bigkpca.errors import IndefiniteKernelWarning
-from bigkpca.numerics import lanczos
+from bigkpca.errors import DataError, IndefiniteKernelWarning
+from bigkpca.numerics import lanczos, solvers
 from bigkpca.numerics.linalg import is_positive
 from bigkpca.numerics.sketch import starting_block
 
@@ -103,6 +103,24 @@ def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(
 def test_nothing_is_found_where_it_would_take_longer_than_lapack() -> None:
     A = matrix_with(1 + 1e-9 * np.arange(N))
     assert lanczos.leading(A, R, 1.0) is None
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150, 1e250])
+def test_huge_and_tiny_kernels_are_left_to_lapack(scale: float) -> None:
+    K = scale * kernels.Gaussian(4.0).gram(some_rows())
+    assert lanczos.leading(K, R, scale) is None
+    expected = np.linalg.eigvalsh(oracles.centred(K / scale))[::-1][:2]
+    found = solvers.gram(K, 2, center=True, tolerance=1e-12, positive=True)
+    assert_allclose(found.eigenvalues / scale, expected, rtol=1e-10)
+
+
+def test_kernels_that_overflow_are_said_to_do_so() -> None:
+    message = "kernel values overflow"
+    for scale in (1e60, 1e120):
+        with pytest.raises(DataError, match=message):
+            exact(scale * some_rows(), kernel="polynomial", sigma="median")
+        with pytest.raises(DataError, match=message):
+            exact(scale * some_rows(100), kernel="polynomial", sigma="median")
 
 
 def test_bits_are_the_same_for_any_number_of_threads(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -556,7 +556,7 @@ def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(center: bool, pa
 def test_without_a_positive_eigenvalue_nothing_is_left(given: str, path: str) -> None:
     matrix = -K if given == "kernels" else squared(X[:N], X[:N]) - 1e-3
     with pytest.raises(
-        DataError, match="has no positive eigenvalue, and -.* entries must be large where rows are alike"
+        DataError, match=r"has no positive eigenvalue, and -.* entries must be large where rows are alike"
     ):
         fitted(matrix)
 

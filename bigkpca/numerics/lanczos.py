@@ -17,6 +17,7 @@ _PROOFS = 6  # that are tried: each that fails brings a block of directions more
 _RESIDUAL = 1e-12
 _TILE_ROWS = 1024
 _EPS = 2.0**-52
+_HUGE = 1e100  # entries beyond which, and one over it below which, squares of sums may overflow or vanish
 
 
 def are_few(count: int, n: int) -> bool:
@@ -35,9 +36,11 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
 
     has no negative eigenvalue: V holds all eigenvectors above, as many as there are of multiple eigenvalues. So values
     are those of A in their order, but for `slack`, which is `linalg.rounding_of_eigenvalues`. None where that takes too
-    long, since eigenvalues are hard to tell apart. The same bits for any number of threads of `in_order`. Memory: once
-    more A, and about 15 (count + 10) n float64.
+    long, since eigenvalues are hard to tell apart, and for entries so large or small that squares overflow or vanish.
+    The same bits for any number of threads of `in_order`. Memory: once more A, and about 15 (count + 10) n float64.
     """
+    if not 1 / _HUGE < entry < _HUGE:
+        return None
     n, kept = len(A), count + OVERSAMPLING
     most = max(_FULL * kept, kept + 4 * _WIDTH)
     basis, images, T = np.empty((most, n)).T, np.empty((most, n)).T, np.zeros((most, most))

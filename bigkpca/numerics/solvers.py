@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.numerics import lanczos
 from bigkpca.numerics.linalg import (
     Map,
@@ -314,10 +314,13 @@ def gram(
     a new row scores (k(x, X) - mean) @ components. When `components` is a number and Kc is positive semidefinite, only
     the leading part of the spectrum is computed: by Lanczos where it is few of many, else by LAPACK. `positive` says
     that the kernel is known to be so; else Cholesky tells, up to `noise`, where that is given or there are many rows.
-    `in_order` may be a parallel map. Raises DataError when no direction varies.
+    `in_order` may be a parallel map. Raises DataError when kernels overflow, no eigenvalue
+    is positive, or no direction varies.
     """
+    entry = float(max(K.max(), -K.min()))
+    check_overflow(np.array(entry), "the Gram matrix")
     mean = K.mean(axis=0) if center else np.zeros(len(K))
-    trace, entry = float(np.trace(K)), float(max(K.max(), -K.min()))
+    trace = float(np.trace(K))
     if center:
         K -= mean
         K -= (mean - mean.mean())[:, None]
