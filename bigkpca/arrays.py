@@ -32,6 +32,7 @@ from bigkpca.passes import (
     block_scores,
     block_tiles,
     check_columns,
+    expansion_of,
 )
 from bigkpca.pipeline import open_scores
 from bigkpca.sources import Rows, open_rows
@@ -112,8 +113,8 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
     """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out. One pass over X when they are computed."""
     model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
-    model.check_residuals()
-    return _blockwise(rows, block_residuals, (), model.features.dtype, (model,), model.block_rows)
+    given = model, expansion_of(model)
+    return _blockwise(rows, block_residuals, (), model.features.dtype, given, model.block_rows)
 
 
 def leverage(model: AnyModel, X: Any) -> da.Array:

@@ -53,7 +53,7 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
     tolerance = rank_tolerance(features.dtype)
     if spec.exact:
         assert isinstance(features, KernelRows)
-        return _solve_exactly(features, spec, checks, tolerance)
+        return _solve_exactly(features, spec, checks, tolerance, in_order)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
     kept, span = None, None
@@ -114,7 +114,7 @@ def _rule(spec: FitSpec) -> Any:
     return spec.landmark_rule() if spec.method_value.landmarks else None
 
 
-def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, tolerance: float) -> Solved:
+def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, tolerance: float, in_order: Map) -> Solved:
     few, kernel = checks.few, features.kernel
     exact = features.in_precision(np.dtype(np.float64))
     # Rows are rounded when they are shifted, and values of the kernel when they are computed.
@@ -125,7 +125,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     largest = float(np.abs(kernel.diagonal(features.landmarks)).max())
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
-        solution = Exact().solve(None, features, components, spec.center, tolerance)
+        solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)
         precision = float(np.finfo(features.dtype).eps)
         return solution, certificate.of_gram(solution, largest, value, precision, positive=kernel.positive)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
-from bigkpca.engine import Engine, Progress, Task, shared
+from bigkpca.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.numerics.cholesky import Factor
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
@@ -21,7 +21,7 @@ from bigkpca.numerics.exact import add_strip
 from bigkpca.numerics.features import Columns, FeatureMap, GivenKernels
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
-from bigkpca.numerics.preimages import Preimages, Regression, Training, joined
+from bigkpca.numerics.preimages import Expansion, Preimages, Regression, Training, joined
 from bigkpca.numerics.sketch import Action, block_action
 from bigkpca.pieces import Part, pieces
 from bigkpca.sources import Rows, take, tiles
@@ -303,25 +303,32 @@ def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
     return scores.astype(dtype)
 
 
-def block_scores_and_residuals(rows: Rows, block: Block, model: Model) -> tuple[Array, Array]:
+def block_scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> tuple[Array, Array]:
     """`block_scores` and `block_residuals`, from one reading."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     first, second = tee(X_tiles)  # side by side, so that it holds one tile
     with np.errstate(over="ignore", invalid="ignore"):
-        pairs = list(zip(model.project(first, most_rows), model.residuals(second, most_rows), strict=True))
+        pairs = list(zip(model.project(first, most_rows), model.residuals(second, most_rows, given), strict=True))
     scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     check_overflow(scores, _named(rows, block))
     check_overflow(left, _named(rows, block))
     return scores, left.astype(model.features.dtype)
 
 
-def block_residuals(rows: Rows, block: Block, model: Model) -> Array:
-    """|φ(x) - φ^(x)|² of the rows of a block, (rows of the block,), in the dtype of block work."""
+def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
+    """|φ(x) - φ^(x)|² of the rows of a block, (rows of the block,), in the dtype of block work; `given` is the
+    expansion of the model, made once for all blocks."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.concatenate(list(model.residuals(X_tiles, most_rows))).astype(model.features.dtype)
+        found = np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
     check_overflow(found, _named(rows, block))
     return found
+
+
+def expansion_of(model: Model) -> Expansion:
+    """The expansion of a model, which residuals of all blocks share: the same bits on any number of threads."""
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        return model.expansion()
 
 
 def sums_for(
@@ -369,9 +376,9 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
 
 def residual_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
-    fitted = shared(model)
+    fitted, given = shared(model), shared(expansion_of(model))
     tasks = [
-        Task(block_residuals, (rows.part(b.start, b.stop), b, fitted), len(b))
+        Task(block_residuals, (rows.part(b.start, b.stop), b, fitted, given), len(b))
         for b in fit_blocks(rows, model.block_rows)
     ]
     return np.concatenate(engine.each("comparing", tasks, progress))

@@ -27,13 +27,14 @@ from bigkpca.evaluating import evaluate_rows
 from bigkpca.fitting import fit_within
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Preimages, check_width
+from bigkpca.numerics.preimages import Expansion, Preimages, check_width
 from bigkpca.passes import (
     block_denoised,
     block_preimages,
     block_scores,
     block_scores_and_residuals,
     check_columns,
+    expansion_of,
 )
 from bigkpca.plan import Plan, plan_reconstruct, plan_transform
 from bigkpca.sources import Rows, open_rows
@@ -145,10 +146,10 @@ def transform(
     arrays: dict[str, Any] = {"scores": ((fitted.components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
 
     def plan(threads: int) -> Plan:
-        return plan_transform(rows, fitted, block_rows, threads)
+        return plan_transform(rows, fitted, block_rows, threads, residual=residual)
 
-    function = _scores_and_residuals if residual else _scores
-    work = _Work("features", rows, fitted, arrays, plan, function, "transforming", _path_of(model))
+    function, prepared = (_scores_and_residuals, expansion_of) if residual else (_scores, None)
+    work = _Work("features", rows, fitted, arrays, plan, function, "transforming", _path_of(model), prepared)
     return _written(work, out, {"residual": residual}, scheduler, workers, memory, overwrite, progress)
 
 
@@ -289,9 +290,10 @@ class _Work:
     model: Model
     arrays: Mapping[str, tuple[tuple[int, ...], Any]]
     plan: Callable[[int], Plan]  # from threads
-    function: Callable[[Rows, Block, Model], dict[str, Array]]
+    function: Callable[..., dict[str, Array]]  # of rows, a block, the model, and what is prepared
     title: str
     model_path: str | None
+    prepared: Callable[[Model], Any] | None = None  # from the model, once for all blocks
 
 
 def _written(
@@ -369,25 +371,27 @@ def _write_missing(
     missing = [block for block in blocks if block.number not in digests]
     if digests:
         progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
-    fitted, rows = shared(work.model), work.rows
-    tasks = [Task(_write, (work.function, rows.part(b.start, b.stop), b, fitted, path), len(b)) for b in missing]
+    given, rows = [shared(work.model)], work.rows
+    if work.prepared and missing:
+        given.append(shared(work.prepared(work.model)))
+    tasks = [Task(_write, (work.function, path, rows.part(b.start, b.stop), b, *given), len(b)) for b in missing]
     written = engine.each(work.title, tasks, progress)
     digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
     return [digests[block.number] for block in blocks]
 
 
 def _write(
-    function: Callable[[Rows, Block, Model], dict[str, Array]], rows: Rows, block: Block, model: Model, path: str
+    function: Callable[..., dict[str, Array]], path: str, rows: Rows, block: Block, *given: Any
 ) -> dict[str, str]:
-    return store_blocks.write_block(path, block, function(rows, block, model))
+    return store_blocks.write_block(path, block, function(rows, block, *given))
 
 
 def _scores(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
     return {"scores": block_scores(rows, block, model)}
 
 
-def _scores_and_residuals(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
-    scores, residual = block_scores_and_residuals(rows, block, model)
+def _scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> dict[str, Array]:
+    scores, residual = block_scores_and_residuals(rows, block, model, given)
     return {"scores": scores, "residual": residual}
 
 

@@ -28,6 +28,7 @@ _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
 _LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
+_EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
 _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
 
 
@@ -231,8 +232,8 @@ def _pass(
     return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial * thin + (2 * PASSES + 4) * thin
 
 
-def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
-    """The cost of writing the scores of all rows: one pass, one shard for each block."""
+def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False) -> Plan:
+    """The cost of writing the scores of all rows, and residuals beside them: one pass, one shard for each block."""
     n, d = rows.shape
     itemsize = model.features.dtype.itemsize
     row_bytes = model.components * itemsize
@@ -244,7 +245,14 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     # Rows of kernels are read piece by piece, and multiplied by components in the dtype of block work.
     given = isinstance(model.features, GivenKernels)
     reading = _piece_bytes(rows) + D * row_bytes if given else _streaming_bytes(rows, D, held, itemsize)
-    one = reading + 4 * block * row_bytes
+    one = reading + 4 * block * row_bytes + _graph_bytes(rows, block)
+    peak = fixed + threads * one
+    if residual:
+        expansion = 2 * 8 * D * (model.components + 1)
+        preparing = _EXPANSION_SQUARES * 8 * D * D if model.moments and isinstance(model.features, KernelRows) else 0
+        # The features of a tile are computed twice, for scores and for residuals; of the latter in float64 as well.
+        tile = tile_rows(d, D, itemsize) * (2 * D * (itemsize + 8) + 8 * (d + 3 * model.components)) + 2 * held
+        peak = fixed + expansion + max(preparing, threads * (one + tile))
     return Plan(
         rows=n,
         columns=d,
@@ -253,8 +261,8 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
         tasks=ceil(n / block),
         passes=1,
         bytes_read=rows.dtype.itemsize * d * n,
-        peak_bytes=_resident(fixed + threads * (one + _graph_bytes(rows, block))),
-        result_bytes=n * row_bytes,
+        peak_bytes=_resident(peak),
+        result_bytes=n * (row_bytes + (itemsize if residual else 0)),
     )
 
 

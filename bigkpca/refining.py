@@ -18,7 +18,7 @@ from bigkpca.numerics import certificate, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
@@ -86,26 +86,26 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     if not spec.matrix_free(n):
-        with single_threaded_blas:
-            K, digest = similarities.whole(rows, spec, engine, progress)
-            solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec))
+        K, digest = similarities.whole(rows, spec, engine, progress)
+        with engine.small_work() as in_order:
+            solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
         start = similarities.started(rows, spec, engine, progress)
     product = partial(similarities.product, rows, spec, engine, progress)
-    solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress)
-    noise = similarities.rounding(start.trace, n, similarities.precision(rows, spec))
+    noise = similarities.rounding(start.total, n, similarities.precision(rows, spec))
+    solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
     lowest = min(start.negative, similarities.noticed(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
-    error = float(np.finfo(dtype).eps) * start.trace
+    error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)
     return Model(features, replace(solution, negative=lowest), None, certified, provenance)
 
 
-def _solved(rows: Rows, K: Array, spec: FitSpec, components: Any) -> tuple[Solution, Certificate]:
+def _solved(rows: Rows, K: Array, spec: FitSpec, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
     held = K.copy() if spec.components == "auto" else K  # which is solved twice
-    largest = float(np.abs(K.diagonal()).max())
-    solution = similarities.solved(rows, held, spec, components)
+    largest = float(similarities.sizes_of(K).max())
+    solution = similarities.solved(rows, held, spec, components, in_order)
     narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
     eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)
     error = eps * largest if narrowed else 0.0
@@ -124,8 +124,10 @@ def _eigenpairs(
     dtype: np.dtype[Any],
     spec: FitSpec,
     progress: Progress,
+    noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
-    """Exact eigenpairs by products B -> K B with the Gram matrix, of trace `trace`, from the span of a block (n, b)."""
+    """Exact eigenpairs by products B -> K B with the Gram matrix, of trace `trace`, from the span of a block (n, b);
+    `noise` is how large an eigenvalue rounding can make."""
     assert isinstance(spec.components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 
@@ -154,6 +156,7 @@ def _eigenpairs(
         found = leading_eigenpairs(
             apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=told
         )
+    solvers.check_some_positive(float(found.values[0]), found.lowest, noise)
     solution = solvers.of_eigenvectors(
         found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
     )

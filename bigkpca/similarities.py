@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import is_positive, rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import moments_of, score_rows
@@ -23,7 +24,8 @@ from bigkpca.pieces import Part, halves, parts, pieces
 from bigkpca.sources import ArrayRows, Rows, ZarrRows
 from bigkpca.spec import FitSpec
 
-_ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(K_ii K_jj), by bytes: well above rounding, far below mistakes
+_ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes
+_FLAT = 1e-6  # of the largest entry, at most, is what counts as zero on the diagonal
 _PROBES = 4  # random vectors p for which K p = K'p
 _BAND = 512  # rows looked at together
 
@@ -34,20 +36,29 @@ _BAND = 512  # rows looked at together
 def whole(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tuple[Array, str]:
     """The matrix (n, n), float64, and a digest of it: one pass.
 
-    Raises DataError for NaN and infinity, and for a diagonal or entries that no kernel has; CorruptionError where such
-    entries stand in a chunk that is not stored.
+    Raises DataError for NaN and infinity, for entries that differ from their mirror image, and for distances;
+    CorruptionError where such entries stand in a chunk that is not stored.
     """
     dtype, cut = spec.block_dtype(rows.dtype), parts(rows, spec.block_rows, upper=False)
     found = engine.each("reading the matrix", _tasks(_values, rows, cut, dtype), progress)
     K = np.empty(rows.shape)
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values
-    tolerance = _ASYMMETRY[precision(rows, spec).itemsize]
-    _check_diagonal(rows, K.diagonal(), K.any(axis=1))
+    tolerance, found_sizes = _ASYMMETRY[precision(rows, spec).itemsize], sizes_of(K)
+    _check_diagonal(rows, K.diagonal(), K, float(K.min()), float(K.max()))
     for start in range(0, len(K), _BAND):
         numbers = np.arange(start, min(start + _BAND, len(K)))
-        _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, K.diagonal(), tolerance)
+        _check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, found_sizes, tolerance)
+    _make_symmetric(K)
     return K, _joined([digest for _, digest in found])
+
+
+def _make_symmetric(K: Array) -> None:
+    """Replace K by (K + K') / 2, which leaves no rounding that solvers could take for another matrix."""
+    for start in range(0, len(K), _BAND):
+        own = slice(start, start + _BAND)
+        mean = (K[own, start:] + K[start:, own].T) / 2
+        K[own, start:], K[start:, own] = mean, mean.T
 
 
 def _tasks(function: Any, rows: Rows, cut: list[Part], *given: Any) -> list[Task]:
@@ -75,17 +86,30 @@ def _joined(digests: list[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None) -> Solution:
+def sizes_of(K: Array) -> Array:
+    """`sizes` of a matrix that is held, (n,)."""
+    return sizes(K.diagonal(), np.maximum(K.max(axis=1), -K.min(axis=1)))
+
+
+def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None, in_order: Map) -> Solution:
     """The exact solution of the matrix of these rows, which is overwritten."""
-    noise = rounding(float(K.trace()), len(K), precision(rows, spec))
-    positive = is_positive(K, noise)  # else the whole spectrum tells how far it is from that
+    noise = rounding(float(sizes_of(K).sum()), len(K), precision(rows, spec))
     tolerance = rank_tolerance(spec.block_dtype(rows.dtype))
-    found = solvers.gram(K, components, center=spec.center, tolerance=tolerance, positive=positive)
+    found = solvers.gram(
+        K, components, center=spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
+    )
     largest = found.eigenvalues[0]
     return replace(found, negative=noticed(found.negative * largest, largest, noise))
 
 
-# What every matrix of kernels has
+# What every matrix of similarities has
+
+
+def sizes(diagonal: Array, largest: Array) -> Array:
+    """s (n,) with |K_ij| <= sqrt(s_i s_j), beside which rounding is small: K_ii as in a matrix of kernels, where it can
+    be one; else the `largest` |K_ij| of each row, as in one of squared distances, -D² / 2, whose diagonal is zero."""
+    flat = np.abs(diagonal).max() <= _FLAT * largest.max()
+    return largest if flat or diagonal.min() < 0 else diagonal
 
 
 def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:
@@ -94,10 +118,10 @@ def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:
     return min(rows.dtype, block, key=lambda dtype: dtype.itemsize) if rows.dtype.kind == "f" else block
 
 
-def rounding(trace: float, n: int, dtype: np.dtype[Any]) -> float:
-    """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n): at most a few eps sqrt(n)
-    times the mean of the diagonal, the norm of a matrix of random errors."""
-    return 16 * float(np.finfo(dtype).eps) * trace / float(np.sqrt(n))
+def rounding(total: float, n: int, dtype: np.dtype[Any]) -> float:
+    """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n) whose `sizes` add up to
+    `total`: at most a few eps sqrt(n) times their mean, the norm of a matrix of random errors."""
+    return 16 * float(np.finfo(dtype).eps) * total / float(np.sqrt(n))
 
 
 def noticed(lowest: float, largest: float, noise: float) -> float:
@@ -105,27 +129,40 @@ def noticed(lowest: float, largest: float, noise: float) -> float:
     return lowest / largest if lowest < -noise else 0.0
 
 
-def _check_diagonal(rows: Rows, diagonal: Array, filled: Any) -> None:
-    """Raise unless the diagonal (n,) is positive, or zero where a row is not `filled` (n,), holds nothing but zeros."""
-    if len(negative := np.flatnonzero(diagonal < 0)):
-        i = int(negative[0])
+def _check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
+    """Raise unless the diagonal (n,) can be one of similarities: of squares of lengths, positive, or zero where a row
+    holds nothing but zeros; of -D² / 2, zero; or of either sign. Entries lie from `least` to `largest`, and rows of the
+    matrix are zero, or the same, where those of `seen` (n, p) are."""
+    flat = np.abs(diagonal).max() <= _FLAT * max(largest, -least)
+    zero = np.flatnonzero((diagonal == 0) & seen.any(axis=1)).tolist()
+    for i in zero:
+        if (hole := _hole(rows, (i, i))) and not (flat and _alike(rows, seen, i)):
+            raise hole
+    if flat and largest > 0 and least >= -_FLAT * largest:
         raise DataError(
-            f"{rows.where}: entry ({i}, {i}) is {diagonal[i]:.6g} (counted from 0): k(x, x) is the square of a length, "
-            "never negative; give a matrix of kernels"
+            f"{rows.where}: the diagonal is 0 and no entry is negative, as in a matrix of distances D: distances D are "
+            "made kernels by exp(-D² / (2 sigma²)), or -D² / 2 for classical scaling"
         )
-    if len(zero := np.flatnonzero((diagonal == 0) & filled)):
-        i = int(zero[0])
-        raise _hole(rows, (i, i)) or DataError(
-            f"{rows.where}: entry ({i}, {i}) is 0, and others of its row are not (counted from 0): where k(x, x) = 0, "
-            "k(x, y) = 0 for all y; distances D are made kernels by exp(-D² / (2 sigma²))"
+    if zero and not flat and diagonal.min() >= 0:
+        raise DataError(
+            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, and others of its row are not (counted from 0): where "
+            "k(x, x) = 0, k(x, y) = 0 for all y"
         )
+
+
+def _alike(rows: Rows, seen: Array, i: int) -> bool:
+    """Whether all rows of the chunk that holds entry (i, i) are the same, which are at no distance from each other: a
+    chunk of zeros, which need not be stored."""
+    assert isinstance(rows, ZarrRows)
+    chunk = rows.unstored(i, i)
+    return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= _FLAT * np.abs(seen[i]).max())
 
 
 def _check_symmetry(
-    rows: Rows, numbers: Array, values: Array, mirrored: Array, diagonal: Array, tolerance: float
+    rows: Rows, numbers: Array, values: Array, mirrored: Array, scales: Array, tolerance: float
 ) -> None:
     """Raise unless rows of these numbers, (b, n), are the columns, which are `mirrored` (b, n), up to rounding."""
-    roots = np.sqrt(diagonal)
+    roots = np.sqrt(scales)
     apart = np.abs(values - mirrored) - tolerance * np.outer(roots[numbers], roots)
     if (apart > 0).any():
         k, j = divmod(int(apart.argmax()), apart.shape[1])
@@ -154,11 +191,12 @@ def _hole(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
 
 @dataclass(frozen=True)
 class Start:
-    """What products start from: a block (n, b); and tr(K), a digest of K, and the most negative eigenvalue of sampled
-    entries as a share of their largest."""
+    """What products start from: a block (n, b); and tr(K), the sum of the `sizes` of K, a digest of it, and the most
+    negative eigenvalue of sampled entries as a share of their largest."""
 
     block: Array
     trace: float
+    total: float
     digest: str
     negative: float
 
@@ -172,7 +210,7 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     dtype, few = spec.block_dtype(rows.dtype), spec.start(n)
     S = np.sort(rng.choice(n, few.feature_count(n, n), replace=False))
     found = _survey(rows, spec, S, rng.standard_normal((n, _PROBES)), engine, progress)
-    _check_diagonal(rows, found.diagonal, found.images.any(axis=1))
+    _check_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
     _check_probes(rows, found, _ASYMMETRY[precision(rows, spec).itemsize])
     # The columns are in memory here, and stay.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
@@ -183,12 +221,18 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     W = (W + W.T) / 2
     assert isinstance(few.components, int)  # the spec checks
     tolerance = rank_tolerance(dtype)
-    span = solvers.span_of(W, moments, tolerance)
-    solution = solvers.nystroem(span, few.components, center=spec.center, tolerance=tolerance)
-    scores = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
-    block = scores
-    noise = rounding(float(W.trace()), len(W), precision(rows, spec))
-    return Start(block, moments.trace, found.digest, _negative_share(W, spec.center, noise))
+    try:
+        span = solvers.span_of(W, moments, tolerance)
+        solution = solvers.nystroem(span, few.components, center=spec.center, tolerance=tolerance)
+    except DataError:
+        if found.sizes is found.diagonal:
+            raise
+        block = np.empty((n, 0))  # of a matrix that is not positive, a part may have no positive eigenvalue
+    else:
+        block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
+    noise = rounding(float(found.sizes[S].sum()), len(W), precision(rows, spec))
+    negative = _negative_share(W, spec.center, noise)
+    return Start(block, moments.trace, float(found.sizes.sum()), found.digest, negative)
 
 
 def _negative_share(W: Array, center: bool, noise: float) -> float:
@@ -200,24 +244,35 @@ def _negative_share(W: Array, center: bool, noise: float) -> float:
 
 @dataclass(frozen=True)
 class Survey:
-    """What looking at K leaves, of a part of it or of all: diagonal, K P and K'P for random P, columns C = K[:, S] for
-    random S, in the dtype of block work, and a digest. What a part does not have is zero."""
+    """What looking at K leaves, of a part of it or of all: diagonal, least and largest entry of each row, K P and K'P
+    for random P, columns C = K[:, S] for random S, in the dtype of block work, and a digest. What a part does not have
+    is zero."""
 
     diagonal: Array
+    least: Array
+    largest: Array
     images: Array
     mirrored: Array
     columns: Array
     digest: str
+
+    @cached_property
+    def sizes(self) -> Array:
+        """`sizes` of K, (n,)."""
+        return sizes(self.diagonal, np.maximum(self.largest, -self.least))
 
 
 def _survey(rows: Rows, spec: FitSpec, S: Array, P: Array, engine: Engine, progress: Progress) -> Survey:
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     cut = parts(rows, spec.block_rows, upper=False)
     tasks = _tasks(_surveyed, rows, cut, shared(S), shared(P.astype(dtype)))
-    total = Survey(np.zeros(n), np.zeros(P.shape), np.zeros(P.shape), np.empty((n, len(S)), dtype), "")
+    images, columns = np.zeros(P.shape), np.empty((n, len(S)), dtype)
+    total = Survey(np.zeros(n), np.full(n, np.inf), np.full(n, -np.inf), images, images.copy(), columns, "")
     digests = []
     for part, found in zip(cut, engine.each("looking at the matrix", tasks, progress), strict=True):
         total.diagonal[part.rows] += found.diagonal
+        total.least[part.rows] = np.minimum(total.least[part.rows], found.least)
+        total.largest[part.rows] = np.maximum(total.largest[part.rows], found.largest)
         total.images[part.rows] += found.images
         total.mirrored[part.columns] += found.mirrored
         total.columns[part.rows, _drawn(S, part.columns)] = found.columns
@@ -235,27 +290,32 @@ def _surveyed(rows: Rows, part: Part, S: Array, P: Array) -> Survey:
     (height, width), own, digest = part.shape, S[_drawn(S, part.columns)], hashlib.sha256()
     diagonal, columns = np.zeros(height), np.empty((height, len(own)), P.dtype)
     images, mirrored = np.zeros((height, P.shape[1])), np.zeros((width, P.shape[1]))
+    least, largest = np.full(height, np.inf), np.full(height, -np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         for at, values in pieces(rows, part, digest=digest):
             K, (tall, wide) = values.astype(P.dtype, copy=False), at.within(part)
             images[tall] += K @ P[at.columns]
+            least[tall], largest[tall] = (
+                np.minimum(least[tall], K.min(axis=1)),
+                np.maximum(largest[tall], K.max(axis=1)),
+            )
             mirrored[wide] += K.T @ P[at.rows]
             drawn = _drawn(own, at.columns)
             columns[tall, drawn] = K[:, own[drawn] - at.columns.start]
             on = np.arange(max(at.rows.start, at.columns.start), min(at.rows.stop, at.columns.stop))
             diagonal[on - part.rows.start] = K[on - at.rows.start, on - at.columns.start]
     check_overflow(images, rows.where)
-    return Survey(diagonal, images, mirrored, columns, digest.hexdigest())
+    return Survey(diagonal, least, largest, images, mirrored, columns, digest.hexdigest())
 
 
 def _check_probes(rows: Rows, found: Survey, tolerance: float) -> None:
     """Raise unless K P = K'P up to rounding; the row in which they differ most tells which entry is wrong."""
     apart = np.linalg.norm(found.images - found.mirrored, axis=1)
-    apart -= tolerance * np.sqrt(_PROBES * found.diagonal * found.diagonal.sum())
+    apart -= tolerance * np.sqrt(_PROBES * found.sizes * found.sizes.sum())
     i = int(apart.argmax())
     if apart[i] > 0:
         row, column = rows.block(i, i + 1), rows.block(0, rows.shape[0], slice(i, i + 1)).T
-        given = (row.astype(np.float64), column.astype(np.float64), found.diagonal, tolerance)
+        given = (row.astype(np.float64), column.astype(np.float64), found.sizes, tolerance)
         _check_symmetry(rows, np.array([i]), *given)
 
 

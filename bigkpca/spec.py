@@ -357,10 +357,9 @@ class FitSpec(BaseModel):
 
     @property
     def own_landmarks(self) -> int | None:
-        """How many landmarks the caller gave, None where a rule chooses."""
-        if isinstance(self.landmarks, landmarks.Rows):
-            return len(self.landmarks.values)
-        return len(self.landmarks.numbers) if isinstance(self.landmarks, landmarks.RowNumbers) else None
+        """How many rows the caller gave for landmarks, those that recur among them; None where a rule chooses."""
+        own: Any = self.landmarks
+        return own.count if isinstance(own, landmarks.Rows | landmarks.RowNumbers) else None
 
     def landmark_rule(self) -> LandmarkRule:
         """The rule that chooses landmarks, with its options."""

@@ -20,6 +20,7 @@ SIZES = {  # rows, landmarks or features
     "comparison": (1000, 120),
     "denoise": (400, 60),
     "exact": (3000, 120),
+    "exact_held": (2200, 120),
     "fit_pass": (3000, 120),
     "landmarks": (500, 100),
     "memory": (3000, 120),

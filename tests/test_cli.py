@@ -245,7 +245,6 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (["fit", "DATA", "m.zarr", "--landmarks", "broken.npy"], 2, "landmarks cannot be read from broken.npy"),
         (["fit", "DATA", "m.zarr", "--landmarks", "objects.npy"], 2, "landmarks cannot be read from objects.npy"),
         (["fit", "DATA", "m.zarr", "--landmarks", "nan.npy"], 3, "array of landmarks: row 4, column 1 is NaN"),
-        (["fit", "DATA", "m.zarr", "--landmarks", "constant.npy"], 2, "landmarks 0 and 1 are the same row"),
         (["fit", "DATA", "m.zarr", "--landmarks", "narrow.npy"], 2, "landmarks have 2 columns"),
         (["plan", "DATA", "--method", "rff", "--size", "61"], 2, "must be even"),
         (["fit", "TEXT", "m.zarr"], 3, "must be real numbers"),

@@ -19,6 +19,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 import zarr
 from click.testing import CliRunner, Result
 from conftest import peak_bytes
@@ -753,7 +754,7 @@ def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
     options = {"preimage": preimages.FixedPoint(iterations=2), "size": 400, "components": 20}
     fitted_model = bigkpca.fit(rows, model, **options)
     transformed = peak_bytes("transform", "-q", "--residual", model, rows, scores)
-    plan = plan_transform(open_rows(rows), fitted_model, None, 2).peak_bytes
+    plan = plan_transform(open_rows(rows), fitted_model, None, 2, residual=True).peak_bytes
     assert transformed <= plan, (transformed, plan)
     for command, given in (("reconstruct", scores), ("denoise", rows)):
         found = peak_bytes(command, "-q", model, given, tmp_path / f"{command}.zarr")
@@ -950,6 +951,44 @@ def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(
     assert bigkpca.reconstruct(model, out, tmp_path / "back.zarr", block_rows=CHUNK).shape == (N, 64)
     noise = np.random.default_rng(0).uniform(0, 16, X.shape).astype(np.float32)
     assert np.median(kpca.residual(noise)) > 1.5 * np.median(expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["nystroem", "columns"])
+def test_residuals_of_all_blocks_take_one_decomposition(
+    method: str, X: np.ndarray[Any, Any], dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kpca = KernelPCA(4, size=60, method=method, block_rows=CHUNK, random_state=0).fit(X)
+    decomposed, eigh = [], scipy.linalg.eigh
+
+    def counting(A: Any, **options: Any) -> Any:
+        decomposed.append(A.shape)
+        return eigh(A, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", counting)
+    out, model = tmp_path / "scores.zarr", kpca.model_
+    for work in (
+        lambda: bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)[:],
+        lambda: kpca.residual(X),
+        lambda: kpca.residual(da.from_array(X, chunks=(CHUNK, -1))).compute(scheduler="synchronous"),
+        lambda: model.residual(np.tile(X, (5, 1)).astype(np.float32)),
+    ):
+        decomposed.clear()
+        assert len(work()) >= 3 * CHUNK
+        assert decomposed.count((60, 60)) == 1
+    decomposed.clear()
+    bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)  # which is there already
+    assert not decomposed
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@pytest.mark.parametrize("method", ["nystroem", "columns"])
+def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method: str, tmp_path: Path) -> None:
+    rows, model = wide_rows(tmp_path / "rows.npy", 20_000, 20), tmp_path / "model.zarr"
+    fitted_model = bigkpca.fit(rows, model, method=method, size=2000, components=50, landmarks="uniform")
+    found = peak_bytes("transform", "-q", "--residual", "--block-rows", 2048, model, rows, tmp_path / "scores.zarr")
+    plan = plan_transform(open_rows(rows), fitted_model, 2048, 2, residual=True).peak_bytes
+    assert 0.6 * plan < found <= plan, (found, plan)
 
 
 def test_transform_takes_residual_as_an_option(

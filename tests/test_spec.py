@@ -145,11 +145,10 @@ def test_options_are_read_as_people_type_them(option, typed, value):
         ({"method": "exact", "landmarks": np.eye(3)}, "method='exact' takes every row for a landmark"),
         ({"method": "exact", "landmarks": "uniform"}, "method='exact' takes every row for a landmark"),
         ({"landmarks": np.eye(3), "size": 4}, "size=4, but 3 landmarks are given: leave size out"),
-        ({"landmarks": [3, 3]}, "landmark 3 is given 2 times: give each row once"),
         ({"landmarks": [-3]}, "landmark -3: row numbers are counted from 0"),
         ({"landmarks": [0.5]}, "row numbers for landmarks must be integers, not float64"),
         ({"landmarks": []}, "give at least one row"),
-        ({"landmarks": [[1.0, 2.0], [1.0, 2.0]]}, "landmarks 0 and 1 are the same row"),
+        ({"landmarks": [[1.0, 2.0], [1.0, 2.0]], "size": 1}, "size=1, but 2 landmarks are given: leave size out"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(options, message):

@@ -120,6 +120,10 @@ def _choices(prepared: Prepared, spec: FitSpec, features: FeatureMap, grown: Gro
         yield Choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
     if spec.method_value.landmarks and not spec.exact and spec.landmarks == "auto":
         yield Choice("landmarks", spec.landmark_rule().name, spec.automatic_rule()[1])
+    if spec.own_landmarks is not None and features.size < spec.own_landmarks:
+        repeated = spec.own_landmarks - features.size
+        reason = f"of {spec.own_landmarks} rows that are given; {repeated} of them repeat others"
+        yield Choice("landmarks", features.size, reason)
     if grown is not None:
         yield Choice("size", grown.size, _reason(grown, spec))
     elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:

@@ -47,9 +47,7 @@ def _own_landmarks(rows: Rows, own: Array, columns: Columns, spec: FitSpec) -> A
     given = spec.landmarks.values if isinstance(spec.landmarks, landmarks.Rows) else own
     if given.shape[1] != rows.shape[1]:
         raise SpecError(f"landmarks have {given.shape[1]} columns, {rows.where} has {rows.shape[1]}")
-    chosen = columns.shifted(given)
-    landmarks.check_distinct(chosen)
-    return chosen
+    return landmarks.distinct(columns.shifted(given))
 
 
 def _landmarks_of_all_rows(

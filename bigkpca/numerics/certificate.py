@@ -17,6 +17,7 @@ from bigkpca.errors import Array, DataError, RoundingError
 from bigkpca.numerics import solvers, spectral
 from bigkpca.numerics.display import Summary, Told, counted, number
 from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.linalg import ALGEBRA, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import Rounding, Significant
@@ -28,7 +29,6 @@ from bigkpca.numerics.spectral import Stratum
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue, at most, may be what landmarks missed where its component is solid
-_ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
 _SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
 _CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
 
@@ -223,9 +223,9 @@ def of_landmarks(
     if evidence.kept and len(evidence.kept.dropped):  # models of parts are to be like the whole
         L = 1 / np.einsum("ij,ij->j", span.P, span.P)
         tolerance = max(tolerance, float(L.min() / L.max()))
-    slack = np.full(len(bound.eigenvalues), _ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
+    slack = np.full(len(bound.eigenvalues), ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
     slack += evidence.rounding_of(moments, bound, center)
-    coarse = _ALGEBRA * moments.trace + evidence.trace_rounding()
+    coarse = ALGEBRA * moments.trace + evidence.trace_rounding()
     if evidence.rounding:
         _check_trace_error(left, coarse, moments.trace)
     trace, error = max(left, 0.0), max(left, 0.0) + coarse
@@ -392,7 +392,7 @@ def of_gram(solution: Solution, largest: float, error: float, precision: float, 
     rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares of the
     variance need a positive semidefinite kernel."""
     values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
-    slack = n * (error + _ALGEBRA * largest / np.sqrt(n)) + _ALGEBRA * float(values[0])
+    slack = rounding_of_eigenvalues(n, error, largest, values[0])
     low, high = np.maximum(values - slack, 0), values + slack
     least = max(total - 2 * slack, float(low.sum()))
     return Certificate(

@@ -190,15 +190,21 @@ class _Own:
 
 @dataclass(frozen=True, eq=False)
 class Rows(_Own):
-    """The caller's own landmarks, (l, d), in the units of the data.
+    """The caller's own landmarks, (l, d), in the units of the data. Of rows that recur the first alone becomes one.
 
-    Raises SpecError unless they are a table of distinct rows, DataError for text, NaN and infinity. `sha256` is the
-    digest of the values as they were first given, before a model rounded them.
+    Raises SpecError unless they are a table, DataError for text, NaN and infinity. `sha256` is the digest of the values
+    as they were first given, and `given` their number, before a model rounded them and left out those that recur.
     """
 
     name: ClassVar[str] = "rows"
     values: Array
     sha256: str | None = None
+    given: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows were given."""
+        return self.given or len(self.values)
 
     __repr__ = brief
 
@@ -207,17 +213,21 @@ class Rows(_Own):
         if self.values.ndim != 2 or 0 in self.values.shape:
             raise SpecError(f"landmarks of shape {self.values.shape}: give rows like those of the data, (l, d)")
         check_finite(self.values, 0, "the array of landmarks")
-        check_distinct(self.values)
 
 
 @dataclass(frozen=True, eq=False)
 class RowNumbers(_Own):
-    """The rows of the data with these numbers, counted from 0."""
+    """The rows of the data with these numbers, counted from 0. Of rows that recur the first alone becomes one."""
 
     name: ClassVar[str] = "row-numbers"
     numbers: Array
 
     __repr__ = brief
+
+    @property
+    def count(self) -> int:
+        """How many numbers were given."""
+        return len(self.numbers)
 
     def __post_init__(self) -> None:
         if self.numbers.ndim != 1 or not len(self.numbers):
@@ -228,18 +238,12 @@ class RowNumbers(_Own):
             raise SpecError(f"row numbers for landmarks must be integers, not {self.numbers.dtype}; rows are (l, d)")
         if self.numbers.min() < 0:
             raise SpecError(f"landmark {self.numbers.min()}: row numbers are counted from 0")
-        values, counts = np.unique(self.numbers, return_counts=True)
-        if counts.max() > 1:
-            raise SpecError(f"landmark {values[counts.argmax()]} is given {counts.max()} times: give each row once")
 
 
-def check_distinct(landmarks: Array) -> None:
-    """Raise SpecError when two landmarks are the same."""
-    distinct, numbers = np.unique(landmarks, axis=0, return_inverse=True)
-    if len(distinct) < len(landmarks):
-        twice = np.flatnonzero(np.bincount(numbers.ravel()) > 1)[0]
-        first, second = np.flatnonzero(numbers.ravel() == twice)[:2]
-        raise SpecError(f"landmarks {first} and {second} are the same row: give each row once")
+def distinct(rows: Array) -> Array:
+    """The first of each of the rows (l, d) that are the same, in their order."""
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return rows if len(first) == len(rows) else rows[np.sort(first)]
 
 
 RULES: dict[str, type[LandmarkRule]] = {
@@ -260,7 +264,7 @@ def to_dict(rule: LandmarkRule | Rows | RowNumbers) -> dict[str, Any]:
     if isinstance(rule, Rows):
         values = np.ascontiguousarray(rule.values, np.float64)
         digest = rule.sha256 or hashlib.sha256(values.tobytes()).hexdigest()
-        return {"name": rule.name, "sha256": digest, "count": len(values)}
+        return {"name": rule.name, "sha256": digest, "count": rule.count}
     if isinstance(rule, RowNumbers):
         return {"name": rule.name, "numbers": rule.numbers.tolist()}
     return {"name": rule.name, **asdict(rule)}  # type: ignore[call-overload]  # rules are dataclasses
@@ -269,7 +273,7 @@ def to_dict(rule: LandmarkRule | Rows | RowNumbers) -> dict[str, Any]:
 def from_dict(values: dict[str, Any], own: Array) -> LandmarkRule | Rows | RowNumbers:
     """The rule that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
     if values["name"] == Rows.name:
-        return Rows(own, values["sha256"])
+        return Rows(own, values["sha256"], values["count"])
     if values["name"] == RowNumbers.name:
         return RowNumbers(np.array(values["numbers"]))
     if values["name"] not in RULES:

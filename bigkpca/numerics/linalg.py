@@ -12,6 +12,9 @@ from bigkpca.errors import Array
 # Like `map`: applies a function of a start row to each, results in order. The caller may pass a parallel one.
 Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
 
+ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
+_TILE_ROWS = 512  # of Cholesky
+
 
 def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
     """Eigenvalues below this share of the largest are noise, for rows of the given dtype.
@@ -37,15 +40,41 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
-def is_positive(A: Array, shift: float) -> bool:
-    """Whether no eigenvalue of A (m, m), symmetric, float64, lies below -shift: whether Cholesky succeeds."""
-    shifted = A.copy()
-    shifted.flat[:: len(A) + 1] += shift
-    try:
-        scipy.linalg.cholesky(shifted, overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return False
+def is_positive(A: Array, shift: float, in_order: Map = map, *, overwrite: bool = False) -> bool:
+    """Whether no eigenvalue of A (m, m), symmetric, float64, lies below -shift: whether Cholesky succeeds.
+
+    By tiles, which `in_order` may share among threads: the same bits for any number of them.
+    """
+    L = A if overwrite else A.copy()
+    L.flat[:: len(L) + 1] += shift
+    for start in range(0, len(L), _TILE_ROWS):
+        own, later = slice(start, start + _TILE_ROWS), range(start + _TILE_ROWS, len(L), _TILE_ROWS)
+        try:
+            corner = scipy.linalg.cholesky(L[own, own], lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return False
+
+        def below(first: int, own: slice = own, corner: Array = corner) -> Array:
+            rows = slice(first, first + _TILE_ROWS)
+            solved = scipy.linalg.solve_triangular(corner, L[rows, own].T, lower=True, check_finite=False)
+            L[rows, own] = solved.T
+            return L[rows, own]
+
+        def what_is_left(first: int, own: slice = own, start: int = start) -> Array:
+            rows, columns = slice(first, first + _TILE_ROWS), slice(start + _TILE_ROWS, first + _TILE_ROWS)
+            L[rows, columns] -= L[rows, own] @ L[columns, own].T
+            return L[rows, columns]
+
+        for step in (below, what_is_left):
+            for _ in in_order(step, later):
+                pass
     return True
+
+
+def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:
+    """How far eigenvalues of a matrix (n, n) may be off: by an `error` of every entry, and by the eigenproblem in
+    float64 of entries up to `entry` and eigenvalues up to `top`."""
+    return n * (error + ALGEBRA * entry / np.sqrt(n)) + ALGEBRA * float(top)
 
 
 def numerical_rank(values: Array, tolerance: float) -> int:

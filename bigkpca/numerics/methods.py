@@ -11,6 +11,7 @@ from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRo
 from bigkpca.numerics.frequencies import Coupling
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution, Span
 
@@ -241,9 +242,10 @@ class Exact:
         center: bool,
         tolerance: float,
         span: Span | None = None,
+        in_order: Map = map,
     ) -> Solution:
-        positive = features.kernel.positive
-        return solvers.gram(features.gram(), components, center=center, tolerance=tolerance, positive=positive)
+        K, positive = features.gram(), features.kernel.positive
+        return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         return solvers.nystroem_map(features.gram(), tolerance)

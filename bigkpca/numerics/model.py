@@ -15,7 +15,16 @@ from bigkpca.numerics.display import Summary, Told, counted
 from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.preimages import Decode, Decoder, Fitted, FixedPoint, expansion, reconstructing, residuals
+from bigkpca.numerics.preimages import (
+    Decode,
+    Decoder,
+    Expansion,
+    Fitted,
+    FixedPoint,
+    expansion,
+    reconstructing,
+    residuals,
+)
 from bigkpca.numerics.solvers import Solution
 
 
@@ -124,19 +133,23 @@ class Model(Told):
     def residual(self, X: Array) -> Array:
         """|φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): what their scores leave out of k(x, x). Large for rows
         unlike those of the fit. No pass but this one."""
-        step = 1024
+        step, given = 1024, self.expansion()
         tiles = (X[start : start + step] for start in range(0, len(X), step))
-        return np.concatenate(list(self.residuals(tiles, min(step, len(X)))))
+        return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
 
     def check_residuals(self) -> None:
         """Raise SpecError where nothing says k(x, x) of a row."""
         if isinstance(self.features, GivenKernels):
             raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
 
-    def residuals(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
-        """`residual` (b,) of each tile X (b, d)."""
+    def expansion(self) -> Expansion:
+        """What `residuals` of any rows need: one decomposition of W. Raises SpecError as `check_residuals` does."""
         self.check_residuals()
-        given, fill = expansion(self.fitted), self.features.filling(most_rows)
+        return expansion(self.fitted)
+
+    def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
+        """`residual` (b,) of each tile X (b, d); `given` is the expansion of this model."""
+        fill = self.features.filling(most_rows)
         values = np.empty((most_rows, self.features.size), self.features.dtype)
         for X in X_tiles:
             shifted, V = self.features.shifted(X), values[: len(X)]

@@ -7,9 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, DataError, check_overflow
+from bigkpca.numerics import lanczos
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.linalg import eigh_descending, numerical_rank, signs
+from bigkpca.numerics.linalg import (
+    Map,
+    eigh_descending,
+    is_positive,
+    numerical_rank,
+    rounding_of_eigenvalues,
+    signs,
+)
 from bigkpca.numerics.moments import Moments
 
 _ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
@@ -292,27 +300,56 @@ def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution
     return replace(solution, components=solution.components * flips)
 
 
-def gram(K: Array, components: int | float | None, *, center: bool, tolerance: float, positive: bool) -> Solution:
-    """Exact kernel PCA from the full Gram matrix K (n, n), float64, which is overwritten.
+def gram(
+    K: Array,
+    components: int | float | None,
+    *,
+    center: bool,
+    tolerance: float,
+    positive: bool,
+    noise: float | None = None,
+    in_order: Map = map,
+) -> Solution:
+    """Exact kernel PCA from the full Gram matrix K (n, n), float64, exactly symmetric, which is overwritten.
 
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n;
 
-    a new row scores (k(x, X) - mean) @ components. `positive` says that the kernel is known to be positive
-    semidefinite, so that only the leading part of the spectrum is computed when `components` is a number.
-    Raises DataError when no direction varies.
+    a new row scores (k(x, X) - mean) @ components. When `components` is a number and Kc is positive semidefinite, only
+    the leading part of the spectrum is computed: by Lanczos where it is few of many, else by LAPACK. `positive` says
+    that the kernel is known to be so; else Cholesky tells, up to `noise`, where that is given or there are many rows.
+    `in_order` may be a parallel map. Raises DataError when kernels overflow, no eigenvalue
+    is positive, or no direction varies.
     """
+    entry = float(max(K.max(), -K.min()))
+    check_overflow(np.array(entry), "the Gram matrix")
     mean = K.mean(axis=0) if center else np.zeros(len(K))
     trace = float(np.trace(K))
     if center:
         K -= mean
         K -= (mean - mean.mean())[:, None]
     variance = float(np.trace(K))
-    most = components if isinstance(components, int) and positive else None
-    values, U = eigh_descending(K, most)
+    most = components if isinstance(components, int) else None
+    few = most is not None and lanczos.are_few(most, len(K))
+    shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
+    if most is not None and not positive and (few or noise is not None):
+        positive = is_positive(K, shift, in_order)
+    found = lanczos.leading(K, most, entry, in_order) if most is not None and few and positive else None
+    values, U = found or eigh_descending(K, most if positive else None)
+    check_some_positive(values[0], values[-1], shift)
     variance = _at_least_its_parts(variance, values)
     r = _kept_components(values, components, variance, trace, tolerance)
     A = _orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
     return Solution(mean, A, values[:r].copy(), variance, _negative_share(values))
+
+
+def check_some_positive(largest: float, lowest: float, noise: float) -> None:
+    """Raise DataError where eigenvalues are negative, and none is positive beyond `noise`."""
+    if lowest < -noise and largest <= noise:
+        raise DataError(
+            f"the matrix of similarities has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
+            "no component is left: entries must be large where rows are alike; distances D are made such by "
+            "exp(-D² / (2 sigma²)), or -D² / 2 with centring"
+        )
 
 
 def _orthogonal_to_ones(U: Array, center: bool) -> Array:
