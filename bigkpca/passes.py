@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.aligned import all_aligned
 from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -328,7 +329,7 @@ def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) ->
 def expansion_of(model: Model) -> Expansion:
     """The expansion of a model, which residuals of all blocks share: the same bits on any number of threads."""
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        return model.expansion()
+        return all_aligned(model).expansion()
 
 
 def sums_for(

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bigkpca import store
+from bigkpca.aligned import all_aligned
 from bigkpca.blocks import power_of_two
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
@@ -77,7 +78,8 @@ def model_of(given: AnyModel) -> Model:
         return load_model(os.fspath(given))
     model = getattr(given, "model_", given)
     if isinstance(model, Model):
-        return model
+        aligned: Model = all_aligned(model)  # it may have come from another process
+        return aligned
     name = type(given).__name__
     if hasattr(given, "get_params"):  # an estimator
         raise SpecError(f"this {name} holds no model: give a KernelPCA after its fit")

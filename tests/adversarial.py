@@ -286,7 +286,9 @@ def outcome(case: Case) -> Outcome:
         warnings.simplefilter("always")
         try:
             estimator = estimator_of(case, X)
-            for part in np.array_split(X, case.parts):
+            first, *more = np.array_split(X, case.parts)
+            estimator.fit(first)
+            for part in more:
                 estimator.partial_fit(part)
             scores = np.asarray(estimator.transform(X), float)
         except BigKPCAError as error:

@@ -84,7 +84,7 @@ def test_an_evaluation_tells_its_estimates() -> None:
 
 def test_results_of_many_fits_tell_how_many() -> None:
     settings = tuple(Setting(float(sigma), 5, None, 1 / sigma, 0.1) for sigma in range(1, 100))
-    assert repr(CrossValidation(settings, 300, 3)).splitlines() == [
+    assert repr(CrossValidation(settings, 300, 3, 40, False)).splitlines() == [
         "CrossValidation of 99 settings, 3 folds of 300 rows",
         f"  best  {settings[-1]!r}",
     ]
@@ -95,7 +95,7 @@ def test_results_of_many_fits_tell_how_many() -> None:
 
 def test_rows_and_landmarks_tell_their_shapes() -> None:
     assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
-    assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None)"
+    assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None, given=None)"
     assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
 
 

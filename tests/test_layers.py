@@ -142,6 +142,7 @@ DOORS = {
     "zarr": {
         "sources",
         "store",
+        "stamps",  # a part of sources
         "store_blocks",  # a part of store
         "ingest",  # appends to a dataset it made through store
     },

@@ -41,6 +41,7 @@ def test_peaks_stay_below_the_plan_and_do_not_grow_with_the_rows(tmp_path: Path)
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

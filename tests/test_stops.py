@@ -50,15 +50,15 @@ SWEEPS: dict[str, tuple[list[str], list[list[str]], list[str], int]] = {
     ),
     "denoise": (DENOISE, [INGEST, FIT], ["m.zarr"], 16),
     "denoise, overwrite": (other(DENOISE), [INGEST, FIT, TRANSFORM, RECONSTRUCT], ["x.zarr"], 19),
-    "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"], 3),
+    "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"], 4),
     "report, overwrite": (
         ["report", "m2.zarr", "r.html", "--overwrite", "-q"],
         [INGEST, FIT, OTHER_FIT, REPORT],
         ["r.html"],
-        3,
+        4,
     ),
-    "compare": (COMPARE, [INGEST], ["d.zarr"], 6),
-    "compare, overwrite": ([*COMPARE, "--sigma", "2", "--overwrite"], [INGEST, COMPARE], ["d.zarr"], 7),
+    "compare": (COMPARE, [INGEST], ["d.zarr"], 15),
+    "compare, overwrite": ([*COMPARE, "--sigma", "2", "--overwrite"], [INGEST, COMPARE], ["d.zarr"], 17),
 }
 
 
@@ -79,7 +79,7 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_killed_command_is_finished_by_the_same_command(name: str, tmp_path: Path) -> None:
     found = swept(name, tmp_path, every=SWEEPS[name][-1])
-    assert found["stops"] >= 3
+    assert found["stops"] >= 2
     assert found["bad"] == []
 
 
