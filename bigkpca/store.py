@@ -162,9 +162,10 @@ def output_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
     given = os.fspath(path)
     if "://" in given:
         raise SpecError(f"{given}: only local paths can be written so far")
-    out = os.path.normpath(os.path.expanduser(given))
-    if os.path.islink(out):
-        out = os.path.realpath(out)
+    out = os.path.expanduser(given)
+    # What ".." stands behind may be a link, so that only the file system knows what it means.
+    linked = os.path.islink(out.rstrip(os.sep)) or os.pardir in Path(out).parts
+    out = os.path.realpath(out) if linked else os.path.normpath(out)
     real, here = os.path.realpath(out), os.path.realpath(os.curdir)
     if _within(here, real):
         raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 import bigkpca
 from bigkpca import store
-from bigkpca.errors import SpecError
+from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingest import ingest
 
 RNG = np.random.default_rng(0)
@@ -78,6 +78,14 @@ def test_paths_are_meant_as_they_are(write: str, path: str, home: Path) -> None:
     assert {entry.name for entry in home.iterdir()} == there | links | {"elsewhere"}
     assert [entry.name for entry in (home / "elsewhere").iterdir()] == (["o.zarr"] if target != home else [])
     assert all((home / link).is_symlink() for link in links - {"o.zarr"})
+
+
+def test_the_folder_above_a_link_is_that_of_its_target(home: Path) -> None:
+    (home / "far" / "deep").mkdir(parents=True)
+    (home / "near").symlink_to(home / "far" / "deep")
+    WRITES["transform"]("near/../o.zarr")
+    assert (home / "far" / "o.zarr" / "zarr.json").exists()
+    assert not (home / "o.zarr").exists()
 
 
 def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
@@ -226,3 +234,47 @@ def test_a_system_without_locks_is_told_so() -> None:
         "ImportError: bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
         in run.stderr
     )
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts an empty file system with these limits at one place, in turn."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def unmount() -> None:
+        subprocess.run(["umount", disk], capture_output=True, check=False)
+
+    def mount(limits: str) -> Path:
+        unmount()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", limits, "tmpfs", disk], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip("a small disk needs the right to mount one")
+        return disk
+
+    yield mount
+    unmount()
+
+
+@pytest.mark.parametrize("limit", ["size", "nr_inodes"])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(
+    write: str, limit: str, home: Path, mounted: Callable[[str], Path]
+) -> None:
+    WRITES[write]("wanted.zarr")
+    wanted, messages = tree_bytes(home / "wanted.zarr"), []
+    for many in range(2, 80, 7 if write == "fit" else 1):
+        amount = f"{4 * many}k" if limit == "size" else str(many)
+        disk = mounted(f"{limit}={amount}")
+        try:
+            WRITES[write](disk / "o.zarr")
+        except IncompleteError as error:
+            messages.append(str(error))
+        else:
+            break
+        subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", disk], check=True)
+        WRITES[write](disk / "o.zarr")
+        assert tree_bytes(disk / "o.zarr") == wanted
+        assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
+    assert len(messages) >= 3
+    assert all("the disk is full while writing" in message for message in messages)
