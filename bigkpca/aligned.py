@@ -29,9 +29,10 @@ def aligned(X: Array) -> Array:
 
 
 def all_aligned(value: Any) -> Any:
-    """A value with every array in it aligned: in tuples, lists, mappings and dataclasses, however deep.
+    """A value with every array in it aligned: in tuples, lists, dictionaries and dataclasses, however deep.
 
-    The value itself where all its arrays are. Frozen dataclasses are copied with what they have cached.
+    The value itself where all its arrays are. Frozen dataclasses are copied with what they have cached; other objects,
+    as those of a user's own kernel, are left as they are.
     """
     if isinstance(value, np.ndarray):
         return aligned(value)
@@ -39,7 +40,12 @@ def all_aligned(value: Any) -> Any:
         return _rebuilt(value)
     if isinstance(value, dict) and (changed := _changed(value)):
         return value | changed
-    if is_dataclass(value) and not isinstance(value, type) and (changed := _changed(vars(value))):
+    if (
+        is_dataclass(value)
+        and hasattr(value, "__dict__")
+        and not isinstance(value, type)
+        and (changed := _changed(vars(value)))
+    ):
         value = copy.copy(value)
         vars(value).update(changed)
     return value

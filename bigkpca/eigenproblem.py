@@ -122,7 +122,10 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     value = rounding.error_of_values(features, few)
     value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
     value += _error_of_far_rows(features)
-    largest = float(np.abs(kernel.diagonal(features.landmarks)).max())
+    # Of a positive semidefinite kernel, no entry is larger than the largest on the diagonal.
+    entries = kernel.diagonal(features.landmarks) if kernel.positive else features.gram()
+    largest = float(max(entries.max(), -entries.min()))
+    del entries
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)

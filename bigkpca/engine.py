@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 import dask.config
+import numpy as np
 from dask.base import compute
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
@@ -26,6 +27,7 @@ from dask.system import CPU_COUNT
 from dask.utils import parse_bytes as _parse_bytes
 from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster, Nanny, get_worker
+from distributed.protocol import pickle
 from threadpoolctl import ThreadpoolController
 
 from bigkpca.aligned import all_aligned
@@ -179,8 +181,16 @@ class Carried:
     def __init__(self, value: Any) -> None:
         self.value: Any = value if isinstance(value, ArrayRows) else all_aligned(value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Carried, (self.value,)  # so that what is unpacked from a message is aligned anew
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        buffers: list[Any] = []
+        # Before protocol 5, messages hold arrays within, and these are copied out of them anyway.
+        keep = buffers.append if protocol >= 5 else None
+        return _unpacked, (pickle.dumps(self.value, buffer_callback=keep), buffers)
+
+
+def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
+    """What a message held: arrays begin where NumPy puts a copy of them, whatever object they are part of."""
+    return Carried(pickle.loads(packed, buffers=[np.array(np.frombuffer(buffer, np.uint8)) for buffer in buffers]))
 
 
 def shared(value: Any) -> Delayed:
@@ -315,8 +325,10 @@ _compared: WeakSet[Client] = WeakSet()  # clients whose workers were looked at
 def _on_client(client: Client) -> Engine:
     """The engine of a cluster that was there before. Warns UnlikeWorkersWarning, once for each client."""
     if client not in _compared:
-        _compared.add(client)
-        _warn_if_unlike(client.run(blas_core_types, on_error="ignore"))
+        types = client.run(blas_core_types, on_error="ignore")
+        if types:
+            _compared.add(client)
+        _warn_if_unlike(types)
     return Engine(client=client)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -255,7 +256,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return self.fit(X)
         rows, fixed = self._rows(X, reset=False), isinstance(self.random_state, int | np.integer)
         spec = self._spec() if fixed else self._spec(FitSpec.of(self.model_).seed)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
+            fitting.check_fits(rows, spec, engine, limit)
             self.model_ = fitting.extend(self.model_, rows, spec, engine, Silent())
         return self
 
@@ -355,7 +358,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         values = {field: getattr(self, name) for name, field in _FIELDS.items()}
         values["seed"] = _seed(self.random_state) if seed is None else seed
         if self.dtype is not None:
-            values["dtype"] = np.dtype(self.dtype).name
+            with suppress(TypeError):  # what is no dtype, the spec refuses
+                values["dtype"] = np.dtype(self.dtype).name
         return FitSpec.checked(**values)
 
     def _made(self, rows: Rows, lazy: containers.View, now: Callable[..., Any]) -> Any:

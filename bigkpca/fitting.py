@@ -44,8 +44,8 @@ _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-1
 _MOSTLY_UNEXPLAINED = 0.5
 _MAY_CHANGE = ("components", "noise")  # when rows are added
 _NO_MOMENTS = (
-    "a model of the exact method or of the randomized solver cannot take more rows: fit it again on all of them, or "
-    "use nystroem"
+    "a model of the exact method, of products with the Gram matrix, or of the randomized solver cannot take more rows: "
+    "fit it again on all of them, or use nystroem"
 )
 _COARSE, _TOO_COARSE = 0.01, 0.05  # shares that rounding may move: beyond, float64; beyond, a warning
 
@@ -261,7 +261,8 @@ def _solve_by_sketch(
 
 def check_takes_more_rows(spec: FitSpec) -> None:
     """Raise SpecError where no rows can be added to any model of this spec."""
-    if spec.exact or spec.refine or spec.solver == "randomized":
+    sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and spec.randomized(spec.size))
+    if spec.exact or spec.refine or sketched:
         raise SpecError(_NO_MOMENTS)
     check_extensible(spec)
 

@@ -97,6 +97,7 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
                 "columns of files in different orders: remove it and run this again to be sure"
             )
         return True
+    _tell(source, progress)
     with target.made() as scratch:
         group = store.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
@@ -105,6 +106,11 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
         _publish(scratch, {**shape, **names, **_fill(group, source, 0, {}, progress)})
     target.put_in_place()
     return False
+
+
+def _tell(source: Source, progress: Progress) -> None:
+    for note in source.notes:
+        progress.note(note)
 
 
 def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
@@ -127,6 +133,7 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
     if names is None and source.names is not None:
         progress.note(f"{path} has no names of its columns: those of the new rows are taken to be in its order")
     source = source.named(names, path)
+    _tell(source, progress)
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(group, source, about["rows"], categories, progress)
@@ -175,8 +182,6 @@ def _fill(
     x = _Shards.after(_array(group, "x"), start)
     y = None if source.label_dtype is None else _Shards.after(_array(group, "y"), start)
     digest = hashlib.sha256()
-    for note in source.notes:
-        progress.note(note)
     progress.start("ingest", source.rows or 0)
     try:
         for X, labels in source.pieces():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.aligned import all_aligned
+from bigkpca.aligned import aligned, all_aligned
 from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -225,7 +225,7 @@ _STRIP_ROWS = 2048
 
 def gather(rows: Rows, columns: Columns, engine: Engine, progress: Progress) -> Array:
     """All rows, shifted and scaled, in memory (n, d): one pass."""
-    X = np.empty(rows.shape, columns.dtype)
+    X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get it itself, and no copy
     # Threads fill it; blocks put together at the end would stay resident beside it, kept by the allocator.
     given = shared(columns), shared(X if engine.client is None else None)
     tasks = [Task(_shifted, (rows.part(b.start, b.stop), b, *given), len(b)) for b in fit_blocks(rows, None)]

@@ -95,7 +95,10 @@ def fit(
         place = store.destination(out, record, overwrite=overwrite, whole=True)
         if place.state == "done":
             progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")
-            return store_model.load_model(out)
+            there = store_model.load_model(out)
+            if rows.names is not None and there.names is None:
+                progress.note(f"{out} knows no names of columns: remove it and fit again to have later rows compared")
+            return there
         with open_engine(scheduler, workers) as engine:
             limit = None if memory is None else parse_bytes(memory)
             model = fit_within(rows, spec, engine, limit, progress, fingerprint, deadline)
@@ -269,6 +272,7 @@ def feature_store(scores: Any) -> str | None:
         place = os.path.join(root, scores.path)
     else:
         return None
+    place = os.path.realpath(os.path.expanduser(place))
     places = place, os.path.dirname(place)
     return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
 

@@ -104,7 +104,7 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
 
 def _solved(rows: Rows, K: Array, spec: FitSpec, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
     held = K.copy() if spec.components == "auto" else K  # which is solved twice
-    largest = float(similarities.sizes_of(K).max())
+    largest = float(max(K.max(), -K.min()))
     solution = similarities.solved(rows, held, spec, components, in_order)
     narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
     eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)

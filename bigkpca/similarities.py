@@ -26,6 +26,7 @@ from bigkpca.spec import FitSpec
 
 _ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes
 _FLAT = 1e-6  # of the largest entry, at most, is what counts as zero on the diagonal
+_NEARLY = 1.01  # rounding of entries counts for less
 _PROBES = 4  # random vectors p for which K p = K'p
 _BAND = 512  # rows looked at together
 
@@ -108,8 +109,8 @@ def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None, 
 def sizes(diagonal: Array, largest: Array) -> Array:
     """s (n,) with |K_ij| <= sqrt(s_i s_j), beside which rounding is small: K_ii as in a matrix of kernels, where it can
     be one; else the `largest` |K_ij| of each row, as in one of squared distances, -D² / 2, whose diagonal is zero."""
-    flat = np.abs(diagonal).max() <= _FLAT * largest.max()
-    return largest if flat or diagonal.min() < 0 else diagonal
+    may_be = diagonal.min() >= 0 and (largest**2 <= _NEARLY * diagonal * diagonal.max()).all()
+    return diagonal if may_be else largest
 
 
 def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import zarr
@@ -15,26 +15,22 @@ _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified"
 
 
 def version_marks(array: zarr.Array[Any]) -> list[str] | None:
-    """A line for each stored file of the array: its name, size, and tag or time. None where the store tells nothing of
-    this, as one in memory; of a zip file, that of the whole file. Lists names, and reads no values."""
+    """A line for each stored file of the array: its name, size, and tag or time; of a zip file, that of the whole file.
+    None where the store does not tell these of every file, as one in memory. Lists names, and reads no values."""
     store = array.store
     if isinstance(store, ZipStore):
         status = os.stat(store.path)
         return [f"{status.st_size} {status.st_mtime_ns}"]
+    files: Mapping[str, Mapping[str, Any]] = {}
     if isinstance(store, FsspecStore):
-        return sorted(_of_fsspec(store, array.path))
+        files = sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True))
     if isinstance(store, ObjectStore):
-        metas = (meta for batch in store.store.list(array.path or None) for meta in batch)
-        return sorted(_line(meta["path"], meta) for meta in metas)
-    return None
+        files = {meta["path"]: meta for batch in store.store.list(array.path or None) for meta in batch}
+    marks = [(name, about.get("size"), _mark(about)) for name, about in sorted(files.items())]
+    if not marks or any(None in line for line in marks):
+        return None
+    return [f"{name} {size} {mark}" for name, size, mark in marks]
 
 
-def _of_fsspec(store: FsspecStore, path: str) -> Iterator[str]:
-    root = f"{store.path}/{path}".rstrip("/")
-    files = sync(store.fs._find(root, detail=True))
-    return (_line(name, about) for name, about in files.items())
-
-
-def _line(name: str, about: Mapping[str, Any]) -> str:
-    mark = next((about[key] for key in _MARKS if about.get(key) is not None), "")
-    return f"{name} {about.get('size')} {mark}"
+def _mark(about: Mapping[str, Any]) -> Any:
+    return next((about[key] for key in _MARKS if about.get(key) is not None), None)

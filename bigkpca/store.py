@@ -41,8 +41,10 @@ FORMAT_VERSION = 1
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 CHUNK_BYTES = 2**20  # one read
-# Beside an output, besides SCRATCH: a successor that is filled block by block, what it replaced, its lock.
-_SUCCESSOR, _OLD, _LOCK = ".new", ".bigkpca-old", ".lock"
+# Beside an output, besides SCRATCH: a successor that is filled block by block, what it replaced, what is being removed,
+# and the lock; names that nobody gives to anything else.
+_SUCCESSOR, _OLD, _TRASH, _LOCK = ".bigkpca-next", ".bigkpca-old", ".bigkpca-trash", ".bigkpca-lock"
+_EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
 _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
 
 
@@ -133,7 +135,8 @@ def describe(path: str) -> dict[str, Any] | None:
         metadata = json.loads((Path(path) / "zarr.json").read_text())
     except (OSError, ValueError):
         return None
-    about = metadata.get("attributes", {}).get(ATTRIBUTE)
+    attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
+    about = attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
     return about if isinstance(about, dict) and "format" in about else None
 
 
@@ -157,7 +160,8 @@ def manifest_path(path: str) -> Path:
 def output_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
     """The path of an output as it is meant: without a trailing slash, `~` written out, a link followed.
 
-    Raises SpecError for URLs, the current folder, and what is, holds or lies in one of the `inputs` (None: not a path).
+    Raises SpecError for URLs, the current folder, a mount point, and what is, holds or lies in one of the `inputs`
+    (None: not a path).
     """
     given = os.fspath(path)
     if "://" in given:
@@ -169,9 +173,11 @@ def output_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
     real, here = os.path.realpath(out), os.path.realpath(os.curdir)
     if _within(here, real):
         raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")
+    if os.path.ismount(real):
+        raise SpecError(f"{given} is where a file system is mounted, which no rename can replace: name a folder in it")
     for other in filter(None, inputs):
         taken = os.path.realpath(os.path.expanduser(other))
-        if real == taken:
+        if real == taken or (os.path.exists(real) and os.path.exists(taken) and os.path.samefile(real, taken)):
             raise SpecError(f"{given} is what is read, and would be replaced: choose another output path")
         if _within(real, taken) or _within(taken, real):
             raise SpecError(f"{given} and what is read, {other}, lie inside each other: choose another output path")
@@ -212,43 +218,67 @@ class Destination:
         scratch = self.path + SCRATCH
         try:
             yield scratch
+            if self.work != scratch:
+                sync_tree(Path(scratch))
+                os.rename(scratch, self.work)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        if self.work != scratch:
-            sync_tree(Path(scratch))
-            os.rename(scratch, self.work)
-            sync_folder(Path(self.work).absolute().parent)
+        sync_folder(Path(self.work).absolute().parent)
 
     def put_in_place(self) -> None:
         """Let finished work take the place of what was at `path`, which is there until it is replaced."""
         if self.work == self.path:
             return
-        old = self.path + _OLD
+        folder = Path(self.path).absolute().parent
         if not os.path.exists(self.path):
             os.rename(self.work, self.path)
-        elif exchanged(self.work, self.path):
-            os.rename(self.work, old)
-        else:  # `destination` takes up again what stops between the two
-            os.rename(self.path, old)
+            sync_folder(folder)
+            return
+        if self.work == self.path + _SUCCESSOR:
+            _mark(self.work).touch()  # so that `destination` can tell what it replaced from work that is to come
+            sync_folder(_mark(self.work).parent)
+        if not exchanged(self.work, self.path):  # `destination` takes up again what stops between the two renames
+            os.rename(self.path, self.path + _OLD)
             os.rename(self.work, self.path)
-        sync_folder(Path(self.path).absolute().parent)
-        shutil.rmtree(old, ignore_errors=True)
+        sync_folder(folder)
+        _settle(self.path, self.work)
+
+
+def _mark(path: str) -> Path:
+    """The file in what is written block by block that says that it replaces something."""
+    return manifest_path(path).with_name("replacing")
+
+
+def _settle(path: str, work: str) -> None:
+    """Remove what was replaced at `path`, which lies where its successor was made, or aside."""
+    for replaced in (work, path + _OLD):
+        _discard(replaced, path)
+    if work == path + _SUCCESSOR:
+        _mark(path).unlink(missing_ok=True)
+
+
+def _discard(folder: str, path: str) -> None:
+    """Remove a folder beside `path`, if it is there, so that no half of it can stay under its name."""
+    if os.path.exists(folder):
+        os.rename(folder, path + _TRASH)
+        shutil.rmtree(path + _TRASH, ignore_errors=True)
 
 
 def exchanged(a: str, b: str) -> bool:
     """Exchange two folders at once, so that neither path is ever empty; False where the system cannot."""
-    name, swap = ("renamex_np", 2) if sys.platform == "darwin" else ("renameat2", 2)
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, name):
+    mac = sys.platform == "darwin"
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renamex_np" if mac else "renameat2", None)
+    if exchange is None:
         return False
-    here = () if sys.platform == "darwin" else (-100,)  # AT_FDCWD: relative paths start at the current folder
-    paths = (*here, os.fsencode(a), *here, os.fsencode(b))
-    if getattr(library, name)(*paths, ctypes.c_uint(swap)) == 0:
+    sys.audit("os.rename", a, b, -1, -1)  # as Python does for its own
+    here = () if mac else (-100,)  # AT_FDCWD: relative paths start at the current folder
+    if exchange(*here, os.fsencode(a), *here, os.fsencode(b), ctypes.c_uint(_EXCHANGE)) == 0:
         return True
-    if ctypes.get_errno() in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # of this kernel, or this file system
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # of this kernel, or this file system
         return False
-    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), a, None, b)
+    raise OSError(code, os.strerror(code), a, None, b)
 
 
 def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
@@ -261,8 +291,10 @@ def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole:
     """
     if os.path.exists(path + _OLD) and not os.path.exists(path):
         os.rename(path + _OLD, path)  # it was killed between the two renames of put_in_place
-    for left in (path + SCRATCH, path + _OLD):
-        shutil.rmtree(left, ignore_errors=True)
+    if (describe(path) or {}).get("format") in MAIN and _mark(path).exists():
+        _settle(path, path + _SUCCESSOR)
+    for left in (SCRATCH, _OLD, _TRASH):
+        shutil.rmtree(path + left, ignore_errors=True)
     state, successor = _state(path, record), path + _SUCCESSOR
     if state == "foreign":
         raise SpecError(
@@ -271,8 +303,6 @@ def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole:
         )
     if state == "other":
         _check_replaceable(path, record, overwrite=overwrite)
-    if state == "done" and _state(successor, record) == "other" and is_finished(successor):
-        _discard(successor, path)  # what this work replaced: it was killed before it removed that
     if state == "done" or (state == "resume" and not whole):
         return Destination(path, path, state)
     if whole:
@@ -285,12 +315,6 @@ def destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole:
     if beside == "other":
         _discard(successor, path)
     return Destination(path, successor, "resume" if beside in ("resume", "done") else "new")
-
-
-def _discard(work: str, path: str) -> None:
-    """Remove a folder beside `path` so that no half of it can stay under its name."""
-    os.rename(work, path + _OLD)
-    shutil.rmtree(path + _OLD, ignore_errors=True)
 
 
 def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -345,7 +369,7 @@ def lock(path: str) -> Iterator[None]:
     """Hold the output at `path` against other runs; LockedError if one has it. Released even by SIGKILL."""
     name = Path(path + _LOCK)
     name.parent.mkdir(parents=True, exist_ok=True)
-    with name.open("w") as file:
+    with name.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -88,6 +88,7 @@ def model_of(given: AnyModel) -> Model:
 
 def load_model(path: str) -> Model:
     """The model stored at `path`. Raises SpecError if there is none, CorruptionError if its digest differs."""
+    path = os.path.expanduser(path)
     group = store.open_group(path, "model")
     about: Any = dict(group.attrs)[ATTRIBUTE]
     try:

@@ -45,8 +45,9 @@ class Sweep:
 
 @dataclass
 class Swept:
-    """What a sweep found: how many stops there were, and what was wrong after which."""
+    """What a sweep found: how many steps there were, how many stops were tried, and what was wrong after which."""
 
+    steps: int = 0
     stops: int = 0
     bad: list[str] = field(default_factory=list)
 
@@ -60,12 +61,15 @@ def swept(sweep: Sweep, folder: Path) -> Swept:
     (here / _PRINTED).unlink(missing_ok=True)
     _copy(here, start)
     steps = _counted(sweep.command, here)
-    wanted, old, found = tree(here), tree(start), Swept()
+    wanted, old, found = tree(here), tree(start), Swept(steps)
     for stop in range(1, steps + 1, sweep.every):
         _copy(start, here)
         status = _in_child(here, lambda stop=stop: _run_until(sweep.command, stop))
-        if status != -signal.SIGKILL:
+        if status == 0:
             break  # it had fewer steps than before, as threads may share them otherwise
+        if status != -signal.SIGKILL:
+            found.bad.append(f"stop {stop}: before it, the command ended with {status}: {_printed(here)}")
+            continue
         found.stops += 1
         left = tree(here)
         for name in sweep.kept:

@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca import arrays
+from bigkpca import KernelPCA, arrays
 from bigkpca.aligned import aligned, all_aligned
 from bigkpca.engine import Carried, Engine, Silent, Task, shared
 from bigkpca.fitting import fit_rows
@@ -123,16 +124,50 @@ def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone() -> None:
     assert value.X is bad  # the one that was given is as it was
 
 
-@pytest.mark.parametrize("protocol", [2, 5])
-def test_what_is_carried_is_aligned_where_it_is_unpacked(protocol: int) -> None:
+def sum_of(A: Array, B: Array) -> Any:
+    return (A + B).sum()
+
+
+class Slotted:
+    """A value of the user's own, of which nothing is known."""
+
+    __slots__ = ("X",)
+
+    def __init__(self, X: Array) -> None:
+        self.X = X
+
+
+@pytest.mark.parametrize(
+    ("held", "array"),
+    [
+        (lambda X: {"X": X}, lambda held: held["X"]),
+        (lambda X: ArrayRows(X), lambda held: held.values),
+        (lambda X: partial(sum_of, X), lambda held: held.args[0]),
+        (Slotted, lambda held: held.X),
+    ],
+    ids=["dictionary", "rows", "function", "object"],
+)
+def test_what_is_carried_is_aligned_where_it_is_unpacked(held: Any, array: Any) -> None:
     X = np.arange(12.0).reshape(3, 4)
     buffers: list[pickle.PickleBuffer] = []
-    keep = buffers.append if protocol == 5 else None
-    packed = pickle.dumps(Carried({"X": X}), protocol=protocol, buffer_callback=keep)
+    packed = pickle.dumps(Carried(held(X)), protocol=5, buffer_callback=buffers.append)
     at = [memoryview(misaligned(np.frombuffer(buffer, np.uint8))) for buffer in buffers]  # as in a message
-    found = pickle.loads(packed, buffers=at).value["X"]
+    found = array(pickle.loads(packed, buffers=at).value)
     assert in_order(found)
     np.testing.assert_array_equal(found, X)
+
+
+@dataclass(frozen=True, slots=True)
+class SlottedKernel:
+    scale: float
+
+    def __call__(self, A: Array, B: Array) -> Array:
+        return np.exp(-self.scale * ((A[:, None] - B) ** 2).sum(axis=2))
+
+
+def test_kernels_of_any_class_are_taken() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    assert KernelPCA(2, kernel=SlottedKernel(0.3), size=20, random_state=0).fit(X).n_components_ == 2
 
 
 # -- through the engine --------------------------------------------------------------------------------------

@@ -371,3 +371,22 @@ def test_public_names() -> None:
         assert getattr(bigkpca, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         bigkpca.nothing  # noqa: B018
+
+
+def test_partial_fit_keeps_to_the_memory_limit() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    kpca = KernelPCA(2, size=20, random_state=0).fit(X)
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
+        kpca.set_params(memory_limit="1 MB").partial_fit(X)
+
+
+def test_partial_fit_is_missing_where_many_random_features_leave_no_moments() -> None:
+    assert not hasattr(KernelPCA(method="rff", size=10_000), "partial_fit")
+    assert hasattr(KernelPCA(method="rff", size=1000), "partial_fit")
+
+
+def test_what_is_no_dtype_is_refused_by_name() -> None:
+    kpca = KernelPCA(dtype="foo")
+    assert hasattr(kpca, "partial_fit")
+    with pytest.raises(SpecError, match="dtype='foo'"):
+        kpca.fit(np.random.default_rng(0).normal(size=(50, 3)))

@@ -436,3 +436,12 @@ def test_rows_that_are_not_finite_are_named_by_column(frame: Any) -> None:
     frame = type(frame)(dict(zip("abc", bad.T, strict=True)))
     with pytest.raises(DataError, match=r"row 17, column 1 \('b'\) is NaN"):
         KernelPCA(2, size=20).fit(frame)
+
+
+def test_files_that_are_appended_to_rows_without_names_follow_the_first_of_them(tmp_path):
+    np.save(tmp_path / "d.npy", np.array([[0.0, 0.0]]))
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "b.csv").write_text("b,a\n2,1\n")
+    ingest([tmp_path / "d.npy"], tmp_path / "d.zarr")
+    ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "d.zarr", append=True)
+    np.testing.assert_array_equal(open_rows(tmp_path / "d.zarr").block(0, 3), [[0, 0], [1, 2], [1, 2]])

@@ -92,8 +92,8 @@ def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
     how: dict[str, Any] = {"methods": ["rff"], "sizes": [10], "seeds": 1, "components": 2}
     for out in ("cmp/", "~/cmp", "./cmp"):
         assert bigkpca.compare("d.zarr", out, **how).missing == 0
-    assert not list(home.glob("*.lock"))
-    assert not list((home / "cmp").glob("*.lock"))
+    assert not list(home.glob("*-lock"))
+    assert not list((home / "cmp").glob("*-lock"))
     with pytest.raises(SpecError, match=r"d\.zarr/cmp and what is read, .*d\.zarr, lie inside each other"):
         bigkpca.compare("d.zarr", "d.zarr/cmp", **how)
 
@@ -180,6 +180,72 @@ def test_names_that_promise_another_format_are_refused(write: str, name: str, ho
     assert not (home / name).exists()
 
 
+def test_folders_of_the_user_beside_an_output_stay(home: Path) -> None:
+    """Also those with names that come to mind, as of an output of another model."""
+    bigkpca.fit("d.zarr", "m2.zarr", components=2, size=12)
+    for name in ("s.zarr.new", "s.zarr.old"):
+        bigkpca.transform("m2.zarr", "d.zarr", name)
+    (home / "s.zarr.lock").write_text("of another program")
+    before = {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")}
+    WRITES["transform"]("s.zarr")
+    OTHERS["transform"]("s.zarr", overwrite=True)
+    assert {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")} == before
+
+
+def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Destination, "put_in_place", stop)
+        with pytest.raises(KeyboardInterrupt):
+            OTHERS["transform"]("s.zarr", overwrite=True)
+    WRITES["transform"]("s.zarr")  # which is there, and has nothing to do
+    monkeypatch.setattr("bigkpca.store_blocks.write_block", lambda *_: pytest.fail("a block was written again"))
+    OTHERS["transform"]("s.zarr", overwrite=True)
+
+
+def test_what_was_replaced_goes_also_where_it_was_not_finished(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "s.zarr" / "scores" / "manifest.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_settle", lambda *_: None)  # killed right after the exchange
+        OTHERS["transform"]("s.zarr", overwrite=True)
+    assert (home / "s.zarr.bigkpca-next").exists()
+    OTHERS["transform"]("s.zarr", overwrite=True)
+    OTHERS["transform"]("wanted.zarr")
+    assert tree_bytes(home / "s.zarr") == tree_bytes(home / "wanted.zarr")
+    assert not list(home.glob("s.zarr.*"))
+
+
+@pytest.mark.parametrize("spelled", ["s2.zarr/scores/", "~/s2.zarr", "link"])
+def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled: str, home: Path) -> None:
+    bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
+    bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr")
+    (home / "link").symlink_to("s2.zarr/scores")
+    with pytest.raises(SpecError, match="scores mean nothing to another model"):
+        bigkpca.reconstruct("m.zarr", spelled, "o.zarr")
+
+
+def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:
+    np.save("y.npy", np.arange(90))
+    ingest(["~/a.npy"], "~/d2.zarr", labels="~/y.npy")
+    bigkpca.fit("~/d2.zarr", "~/m2.zarr", **FIT)
+    bigkpca.transform("~/m2.zarr", "~/d2.zarr", "~/s2.zarr")
+    bigkpca.reconstruct("~/m2.zarr", "~/s2.zarr", "~/x2.zarr")
+    assert bigkpca.load("~/m2.zarr").components == 3
+    assert all((home / name).is_dir() for name in ("d2.zarr", "m2.zarr", "s2.zarr", "x2.zarr"))
+
+
+@pytest.mark.parametrize("text", ["[]", '{"attributes": null}', '{"attributes": []}', "3"])
+def test_metadata_that_say_nothing_are_those_of_somebody_else(text: str, home: Path) -> None:
+    (home / "o.zarr").mkdir()
+    (home / "o.zarr" / "zarr.json").write_text(text)
+    with pytest.raises(SpecError, match="was not made by bigkpca, so it is never replaced"):
+        WRITES["fit"]("o.zarr", overwrite=True)
+
+
 @pytest.mark.parametrize("can", [True, False])
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("write", ["transform", "fit", "ingest"])
@@ -254,6 +320,13 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mount
     unmount()
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_the_folder_where_a_disk_is_mounted_is_refused(write: str, home: Path, mounted: Callable[[str], Path]) -> None:
+    with pytest.raises(SpecError, match=r"is where a file system is mounted, .* name a folder in it"):
+        WRITES[write](mounted("size=8m"))
+    assert not list(home.glob("disk.*"))
 
 
 @pytest.mark.parametrize("limit", ["size", "nr_inodes"])

@@ -871,3 +871,37 @@ def test_peaks_stay_below_the_plan(n: int, kind: Any, components: int, tmp_path:
     data = da.from_zarr(source) if kind == "dask" else source
     plan = plan_fit(open_rows(data), FitSpec.checked(components=components, **OPTIONS), Engine().threads)
     assert int(found) * 1024 <= plan.peak_bytes, (int(found) * 1024, plan.peak_bytes)
+
+
+# What is proven of matrices that hide their size
+
+
+def test_eigenvalues_beside_a_large_negative_one_are_proven_no_better_than_they_are() -> None:
+    u = np.random.default_rng(0).choice([-1.0, 1.0], 600)
+    K = -np.outer(u, u)
+    np.fill_diagonal(K, 0.001)
+    with pytest.warns(IndefiniteKernelWarning):
+        found = KernelPCA(5, kernel="precomputed", method="exact", center=False).fit(K).certificate_
+    assert (found.eigenvalue_lower <= 1.001).all()
+    assert (found.eigenvalue_upper >= 1.001).all()
+
+
+def test_centring_rows_that_are_nearly_alike_makes_no_eigenvalue() -> None:
+    n = 2500
+    u = np.random.default_rng(1).normal(size=n)
+    u -= u.mean()
+    u /= np.linalg.norm(u)
+    K = 0.9999 + 2e-10 * np.outer(u, u)
+    kpca = KernelPCA(2, kernel="precomputed", method="exact").fit(K)
+    assert kpca.eigenvalues_[0] == pytest.approx(2e-10, rel=1e-4)
+    assert kpca.certificate_.eigenvalue_lower[1:].max(initial=0.0) == 0
+
+
+def test_large_entries_beside_a_small_diagonal_may_be_rounded() -> None:
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(80, 80))
+    K = (1000 * (A + A.T)).astype(np.float32)
+    np.fill_diagonal(K, 1.0)
+    K[3, 5] = np.nextafter(K[3, 5], np.float32(np.inf))
+    with pytest.warns(IndefiniteKernelWarning):
+        assert KernelPCA(3, kernel="precomputed", method="exact").fit(K).n_components_ == 3

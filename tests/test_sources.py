@@ -343,3 +343,17 @@ def test_fingerprints_of_stores_in_memory_are_those_of_their_values():
     for values in (X, X + 1):
         array = zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(20, 3))
         assert open_rows(array).fingerprint() == ArrayRows(values).fingerprint()
+
+
+def test_stores_that_tell_neither_tags_nor_times_are_told_apart_by_their_values(tmp_path, monkeypatch):
+    array = zarr.create_array(fsspec_store(tmp_path), data=np.ones((60, 3)), chunks=(20, 3))
+    find = array.store.fs._find
+
+    async def without_times(*arguments, **options):
+        return {name: {"size": about["size"]} for name, about in (await find(*arguments, **options)).items()}
+
+    monkeypatch.setattr(array.store.fs, "_find", without_times)
+    before = open_rows(array).fingerprint()
+    assert before == ArrayRows(np.ones((60, 3))).fingerprint()
+    array[25] = 7.0
+    assert open_rows(array).fingerprint() != before

@@ -89,4 +89,5 @@ def test_a_killed_command_is_finished_by_the_same_command(name: str, tmp_path: P
 def test_every_stop_of_a_command_can_be_gone_on_from(name: str, tmp_path: Path) -> None:
     found = swept(name, tmp_path, every=1)
     print(f"{name}: {found['stops']} stops")
+    assert found["stops"] >= found["steps"] - 3  # threads may share a few otherwise
     assert found["bad"] == []

@@ -38,6 +38,7 @@ class Source:
         paths = [_existing(source) for source in sources]
         if not paths:
             raise SpecError("nothing to ingest: name at least one file")
+        labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
         tables = tuple(open_table(path, member, None if apart else labels) for path in paths)
         first = next((table for table in tables if table.names is not None), None)
@@ -57,11 +58,12 @@ class Source:
         return source
 
     def named(self, names: tuple[str, ...] | None, where: str) -> Source:
-        """The same rows with the columns of `where` in the order in which they are there; None where that is not known.
-        Raises SpecError where they are not the same columns."""
+        """The same rows with the columns of `where` in the order in which they are there; where that is not known
+        (None), in the order of the first file that has names. Raises SpecError where they are not the same columns."""
+        if names is None:
+            return self
         for table in self.tables:
-            if names is not None:
-                _order(table, names, where)
+            _order(table, names, where)
         return replace(self, names=names)
 
     @property
@@ -122,7 +124,7 @@ class Source:
 
 
 def _existing(source: str | os.PathLike[str]) -> Path:
-    path = Path(source)
+    path = Path(source).expanduser()
     if path.is_dir():
         raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
     if not path.is_file():

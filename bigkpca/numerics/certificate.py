@@ -388,11 +388,12 @@ def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
 
 
 def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:
-    """The certificate of the whole Gram matrix (n, n), whose largest entry is `largest`: there is no error but
-    rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares of the
-    variance need a positive semidefinite kernel."""
+    """The certificate of the whole Gram matrix (n, n), whose entry of largest absolute value has `largest`: there is no
+    error but rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares
+    of the variance need a positive semidefinite kernel."""
     values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
-    slack = rounding_of_eigenvalues(n, error, largest, values[0])
+    # Rounding is that of the eigenvalue of largest absolute value, which may be a negative one.
+    slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
     low, high = np.maximum(values - slack, 0), values + slack
     least = max(total - 2 * slack, float(low.sum()))
     return Certificate(

@@ -62,6 +62,8 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
         if _are_exact(values, vectors, AV @ S[:, :count], entry):
             moved = _product(A, vectors, in_order)  # images that were combined many times are not taken on trust
             values = np.einsum("ij,ij->j", vectors, moved)
+            order = np.argsort(-values, kind="stable")  # those of a multiple one may come in any
+            values, vectors, moved = values[order], np.ascontiguousarray(vectors[:, order]), moved[:, order]
             if _are_exact(values, vectors, moved, entry):
                 if _are_all(A, values, vectors, entry, in_order):
                     return values, vectors

@@ -29,7 +29,7 @@ class Solution:
 
     eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound on its
     trace where landmarks of a positive semidefinite kernel give one, exact where the whole Gram matrix was seen,
-    unbiased for random features; of an indefinite kernel at least the sum of the positive eigenvalues.
+    unbiased for random features; of an indefinite kernel at least the sum of the positive eigenvalues that were found.
     negative is the most negative eigenvalue that was dropped, as a share of the largest: 0 for positive
     semidefinite kernels up to rounding. unexplained is the share of Σ k(x_i, x_i) outside the span of the
     landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks, and where W has negative eigenvalues.
@@ -317,16 +317,17 @@ def gram(
     a new row scores (k(x, X) - mean) @ components. When `components` is a number and Kc is positive semidefinite, only
     the leading part of the spectrum is computed: by Lanczos where it is few of many, else by LAPACK. `positive` says
     that the kernel is known to be so; else Cholesky tells, up to `noise`, where that is given or there are many rows.
-    `in_order` may be a parallel map. Raises DataError when kernels overflow, no eigenvalue
-    is positive, or no direction varies.
+    `in_order` may be a parallel map. Raises DataError when kernels overflow, no eigenvalue is positive, or no direction
+    varies.
     """
     entry = float(max(K.max(), -K.min()))
     check_overflow(np.array(entry), "the Gram matrix")
-    mean = K.mean(axis=0) if center else np.zeros(len(K))
-    trace = float(np.trace(K))
-    if center:
-        K -= mean
-        K -= (mean - mean.mean())[:, None]
+    trace, mean = float(np.trace(K)), np.zeros(len(K))
+    for _ in range(2 * center):  # twice, since rows that are nearly alike leave means whose errors are alike, too
+        part = K.mean(axis=0)
+        K -= part
+        K -= (part - part.mean())[:, None]
+        mean += part
     variance = float(np.trace(K))
     most = components if isinstance(components, int) else None
     few = most is not None and lanczos.are_few(most, len(K))

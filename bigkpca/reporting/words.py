@@ -11,11 +11,14 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.info import whole_gram
 from bigkpca.numerics.certificate import trustworthy
+from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.model import Model
 from bigkpca.plan import Plan
 from bigkpca.reporting.looked import Labels, Looked
+from bigkpca.spec import FitSpec
 
 _NEARLY_ALL, _MOST = 0.95, 0.5  # shares of what components hold, or of the variance
+_ROUNDED = 1e-12  # so that 50 % is not made 50.1 % by the last digit of a float
 
 
 def verdict(model: Model) -> str:
@@ -67,7 +70,9 @@ def _counts(trust: tuple[str, ...], known: str) -> str:
 
 def _held(model: Model) -> Iterator[str]:
     low = model.certificate.explained_variance_ratio_lower
-    if low is None:
+    if not _knows_total(model):
+        yield "How much of the variance they hold is not known: the kernel is not positive semidefinite here."
+    elif low is None:
         total = float(model.solution.explained_variance_ratio.sum())
         yield f"Together they hold about {total:.1%} of the variance (estimated)."
     else:
@@ -80,6 +85,8 @@ def _rest(model: Model) -> Iterator[str]:
     held = float(model.solution.explained_variance_ratio.sum())
     reach = None if exact else certificate.relative_trace_error
     beyond = 0.0 if exact or certificate.residuals is not None else reach
+    if not _knows_total(model):
+        beyond = None
     if beyond is not None:
         further = max(1 - held - beyond, 0.0)
         yield f"Further components would hold {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
@@ -91,12 +98,26 @@ def _rest(model: Model) -> Iterator[str]:
         yield _advice(model, further, beyond)
     if certificate.spectral_error_likely is not None:
         missed = certificate.spectral_error_likely
-        most = at_most(missed / (model.solution.total_variance - (certificate.trace_error or 0.0) + missed), 2)
+        most = at_most(missed / (_explained(model) + missed), 2)
         yield f"No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
     if certificate.kernel_error is not None:
         yield f"The kernel matrix is off by {certificate.kernel_error:.1%} of its norm (estimated)."
     if certificate.residuals is not None:
         yield f"The largest relative residual is {certificate.residuals.max():.2g} (proven)."
+
+
+def _knows_total(model: Model) -> bool:
+    """Whether the variance of all components is known. Of an indefinite kernel that is the sum of the positive
+    eigenvalues, of which products with the Gram matrix find the leading ones only."""
+    return model.certificate.residuals is None or model.solution.negative == 0
+
+
+def _explained(model: Model) -> float:
+    """A variance that the landmarks are proven to explain."""
+    certificate, method = model.certificate, FitSpec.of(model).method_value
+    if method == Nystroem() or certificate.eigenvalue_lower is None:
+        return model.solution.total_variance - (certificate.trace_error or 0.0)
+    return float(certificate.eigenvalue_lower.sum())  # eigenvalues of other methods may add up to more
 
 
 def _advice(model: Model, further: float, beyond: float) -> str:
@@ -107,13 +128,13 @@ def _advice(model: Model, further: float, beyond: float) -> str:
 def at_least(share: float, digits: int = 1) -> str:
     """A share in percent that is rounded down, for what is proven to be no less."""
     scale = 10 ** (digits + 2)
-    return f"{floor(round(share * scale, 6)) / scale:.{digits}%}"
+    return f"{floor(share * scale * (1 + _ROUNDED)) / scale:.{digits}%}"
 
 
 def at_most(share: float, digits: int = 1) -> str:
     """A share in percent that is rounded up, for what is proven to be no more."""
     scale = 10 ** (digits + 2)
-    return f"{ceil(round(share * scale, 6)) / scale:.{digits}%}"
+    return f"{ceil(share * scale * (1 - _ROUNDED)) / scale:.{digits}%}"
 
 
 def findings(model: Model, looked: Looked) -> str:
