@@ -97,7 +97,9 @@ _PRINTED = "printed.txt"
 
 
 def _below(held: dict[str, bytes | None], name: str) -> dict[str, bytes | None]:
-    return {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
+    """What is at a path, but for the mark by which the next run knows that it replaced something."""
+    below = {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
+    return {path: value for path, value in below.items() if not path.endswith("/replacing")}
 
 
 def _difference(left: dict[str, bytes | None], wanted: dict[str, bytes | None]) -> str:
