@@ -27,22 +27,20 @@ from bigkpca.store_model import model_digest
 Array = np.ndarray[Any, Any]
 
 
-def misaligned(X: Array) -> Array:
-    """Equal to X, at the address that distributed was seen to put arrays at: 19 modulo 64."""
+def at_offset(X: Array, offset: int) -> Array:
+    """Equal to X, at an address that is `offset` bytes after a multiple of 64."""
     buffer = np.empty(X.nbytes + 128, np.uint8)
-    start = -buffer.ctypes.data % 64 + 19
-    found = np.frombuffer(buffer, X.dtype, X.size, start).reshape(X.shape)
+    found = np.frombuffer(buffer, X.dtype, X.size, -buffer.ctypes.data % 64 + offset).reshape(X.shape)
     found[...] = X
     return found
+
+
+def misaligned(X: Array) -> Array:
+    return at_offset(X, 19)  # where distributed was seen to put arrays
 
 
 def off_by_eight(X: Array) -> Array:
-    """Equal to X, aligned as NumPy sees it, but not to 16 bytes."""
-    buffer = np.empty(X.nbytes + 128, np.uint8)
-    start = -buffer.ctypes.data % 64 + 8
-    found = np.frombuffer(buffer, X.dtype, X.size, start).reshape(X.shape)
-    found[...] = X
-    return found
+    return at_offset(X, 8)  # aligned as NumPy sees it, but not to 16 bytes
 
 
 def read_only(X: Array) -> Array:
