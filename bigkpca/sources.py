@@ -445,7 +445,7 @@ def frame_dtype(frame: Any) -> np.dtype[Any]:
 
 def column_names(data: Any) -> tuple[str, ...] | None:
     """Names of the columns of a frame; None for anything else, and where some are no text, as scikit-learn has it."""
-    names = tuple(data.columns) if _is_frame(data) else ()
+    names = tuple(data.columns) if _is_frame(data) or is_dask_frame(data) else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
@@ -527,8 +527,7 @@ def _frame_rows(frame: Any) -> DaskRows:
     """Rows of a Dask frame, whose partitions are counted: one pass over its index."""
     dtype = frame_dtype(frame)
     lengths = tuple(int(length) for length in frame.index.map_partitions(len).compute())
-    values, names = frame.astype(dtype).to_dask_array(lengths=lengths), tuple(frame.columns)
-    return DaskRows(values, FRAME, names=names if all(isinstance(name, str) for name in names) else None)
+    return DaskRows(frame.astype(dtype).to_dask_array(lengths=lengths), FRAME, names=column_names(frame))
 
 
 def _zarr_name(array: zarr.Array[Any]) -> str:
