@@ -486,3 +486,12 @@ def test_matern_kernels_of_far_rows_are_zero(nu, far):
     X = np.array([[0.0], [1e3], [1e9], [1e18], [far]], far.dtype)
     K = Matern(1.0, nu)(X, X)
     assert_array_equal(K, np.eye(5))
+
+
+def test_far_rows_leave_no_trace_in_the_tiles_after_them():
+    Y, X = np.array([[0.0], [1.0]], np.float32), np.array([[0.5], [0.25], [2.0]], np.float32)
+    evaluate, far, near = Gaussian(1.0).against(Y, 3), np.full((3, 2), np.nan, np.float32), np.empty((3, 2), np.float32)
+    evaluate(np.float32([[3e19], [0.5], [-3e38]]), far)
+    assert_array_equal(far, [[0, 0], Gaussian(1.0)(X, Y)[0], [0, 0]])
+    evaluate(X, near)
+    assert_array_equal(near, Gaussian(1.0)(X, Y))

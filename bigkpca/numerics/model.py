@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.aligned import all_aligned
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
 from bigkpca.numerics.certificate import Certificate
@@ -44,6 +45,9 @@ class Model(Told):
     certificate: Certificate = field(default_factory=Certificate)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     decoder: Decoder | None = None
+
+    def __post_init__(self) -> None:
+        vars(self).update(all_aligned(vars(self)))  # as it will be after it was stored and loaded: the same bits
 
     def summary(self) -> Summary:
         """The main facts, and the eigenvalues."""

@@ -74,7 +74,10 @@ def _radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], o
             rows = left[piece, :d]
             np.multiply(X[piece], inverse, out=rows)
             np.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
+        endless = np.flatnonzero(np.isinf(left[:, d + 1]))
+        left[endless, :d], left[endless, d + 1] = 0, 0  # infinity times the zeros that pad a product would be no number
         np.matmul(left, right, out=out)
+        out[endless] = -np.inf
         if len(far):
             with np.errstate(over="ignore"):  # to -infinity, where the kernel is zero
                 out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
