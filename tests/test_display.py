@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bigkpca
 from bigkpca import KernelPCA, landmarks
 from bigkpca.comparing import Comparison
 from bigkpca.crossvalidation import CrossValidation, Setting
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.sources import ArrayRows
 
@@ -31,6 +34,30 @@ WAYS: dict[str, dict[str, Any]] = {
     "ridge": {"preimage": "ridge"},
     "function": {"kernel": lambda A, B: (1 + A @ B.T) ** 2},
 }
+
+
+@given(st.floats(-1e300, 1e300, allow_subnormal=False), st.integers(1, 9))
+def test_bounds_are_rounded_to_the_safe_side(value: float, digits: int) -> None:
+    assert at_least(value, digits) <= value <= at_most(value, digits)
+    for shown in (at_least(value, digits), at_most(value, digits)):
+        assert float(f"{shown:.{digits}g}") == shown  # printing it rounds no further
+        assert abs(shown - value) <= 10.0 ** (1 - digits) * abs(value) * 1.001
+
+
+def test_shares_are_rounded_to_the_safe_side() -> None:
+    assert [share_at_least(share, 1) for share in (0.99999, 0.4466, 0.5)] == ["99.9%", "44.6%", "50.0%"]
+    assert [share_at_most(share, 1) for share in (0.00001, 0.2312, 0.5)] == ["0.1%", "23.2%", "50.0%"]
+    assert share_at_most(0.00031) == "0.04%"
+    assert share_at_least(0.3 - 1e-17, 1) == share_at_most(0.1 + 0.2, 1) == "30.0%"  # the last digit of a float
+
+
+def test_the_bounds_of_a_certificate_are_no_nearer_in_print() -> None:
+    certificate = fitted().certificate
+    shown = certificate.summary().columns
+    assert all(shown["proven at least"] <= certificate.eigenvalue_lower)
+    assert all(shown["proven at most"] >= certificate.eigenvalue_upper)
+    text = certificate.summary().text()
+    assert float(re.search(r"unexplained +([\d.]+)%", text)[1]) / 100 >= certificate.relative_trace_error
 
 
 def fitted(**options: Any) -> Model:

@@ -27,7 +27,7 @@ from bigkpca.cli import main
 from bigkpca.engine import Silent
 from bigkpca.errors import SpecError
 from bigkpca.ingest import ingest
-from bigkpca.reporting import figures, looked, pictures, words
+from bigkpca.reporting import figures, looked, pictures, sections, words
 from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.looked import Labels, spread
 
@@ -457,10 +457,20 @@ def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any,
     assert figures.trust(exact) is None
 
 
-def test_what_is_proven_is_rounded_to_the_safe_side() -> None:
-    assert (words.at_least(0.99999), words.at_least(0.4466), words.at_least(0.5)) == ("99.9%", "44.6%", "50.0%")
-    assert (words.at_most(0.00001), words.at_most(0.2312), words.at_most(0.5)) == ("0.1%", "23.2%", "50.0%")
-    assert words.at_most(0.00031, 2) == "0.04%"
+def test_what_other_components_hold_is_not_said_of_these(digits: np.ndarray[Any, Any]) -> None:
+    own = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits[:300]).model_
+    columns = bigkpca.KernelPCA(4, size=100, method="columns", random_state=0).fit(digits[:300]).model_
+    assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", words.verdict(own))
+    assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", words.verdict(columns))
+
+
+def test_bounds_in_the_table_are_no_nearer_than_they_are(digits: np.ndarray[Any, Any]) -> None:
+    certificate = (model := bigkpca.KernelPCA(20, size=100, random_state=0).fit(digits).model_).certificate
+    table = sections.quality(model).table
+    shown = dict(zip(table.head, np.array(table.rows).T, strict=True))
+    assert (shown["proven at least"].astype(float) <= certificate.eigenvalue_lower).all()
+    assert (shown["proven at most"].astype(float) >= certificate.eigenvalue_upper).all()
+    assert (shown["at most, 95%"].astype(float) >= certificate.eigenvalue_likely_upper).all()
 
 
 def run(*arguments: Any) -> Result:

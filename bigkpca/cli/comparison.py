@@ -12,19 +12,20 @@ import click
 from bigkpca.cli.options import common, given, json_option, memory_option, overwrite_option, spec_options
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
+from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
 
 if TYPE_CHECKING:
     from bigkpca.comparing.summary import Line
 
 _COLUMNS = {
-    "seconds": ("seconds", "{:.2f}"),
-    "peak_mb": ("peak MB", "{:.0f}"),
-    "score_error": ("scores", "{:.2%}"),
-    "eigenvalue_error": ("eigenvalues", "{:.2%}"),
-    "subspace_cosine": ("cosine", "{:.4f}"),
-    "preimage_error": ("pre-images", "{:.2%}"),
-    "relative_trace_error": ("proven", "{:.2%}"),
+    "seconds": ("seconds", "{:.2f}".format),
+    "peak_mb": ("peak MB", "{:.0f}".format),
+    "score_error": ("scores", "{:.2%}".format),
+    "eigenvalue_error": ("eigenvalues", "{:.2%}".format),
+    "subspace_cosine": ("cosine", "{:.4f}".format),
+    "preimage_error": ("pre-images", "{:.2%}".format),
+    "relative_trace_error": ("proven", share_at_most),
 }
 
 
@@ -78,7 +79,7 @@ def _show_table(lines: Sequence[Line]) -> None:
     head = ["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]
     rows = [
         [line.way.method, line.way.landmarks, f"{line.size:,}"]
-        + [text.format(s.median) if (s := line.spreads[key]) else "-" for key, (_, text) in _COLUMNS.items()]
+        + [shown(s.median) if (s := line.spreads[key]) else "-" for key, (_, shown) in _COLUMNS.items()]
         for line in lines
     ]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]

@@ -100,12 +100,14 @@ _USED = {"degree": ("polynomial",), "coef0": ("polynomial", "sigmoid")}
 def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
     """Raise SpecError for a typed option that the fit would not look at, or none of fits by `varied` methods."""
     from bigkpca.numerics.kernels import kernel_class
+    from bigkpca.numerics.methods import Exact, named
 
     kernel = kernel_class(str(values.get("kernel", FitSpec().kernel))).name
     for name, kernels in _USED.items():
         if name in values and kernel not in kernels:
             raise SpecError(f"--{name} is for the {' and '.join(kernels)} kernel, not for {kernel}: leave it out")
-    stops = varied or values.get("method") == "exact" or values.get("refine", "0") != "0"
+    exact = named(str(values.get("method", FitSpec().method))) == Exact()
+    stops = varied or exact or values.get("refine", "0") != "0"
     if "residual_tol" in values and not stops:
         raise SpecError("--residual-tol is where --method exact and --refine stop: add one of them, or leave it out")
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from bigkpca.numerics.display import at_most, share_at_most
+
 
 def show(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
@@ -71,7 +73,7 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         total += shares[number]
         click.echo(
             f"{number + 1:>9}   {values[number]:>#10.5g}   {shares[number]:>16.2%}   {total:>10.2%}"
-            + "".join(f"   {bounds[number]:>#{len(title)}.5g}" for title, bounds in highest.items())
+            + "".join(f"   {at_most(bounds[number]):>#{len(title)}.5g}" for title, bounds in highest.items())
             + (f"   {trust[number]}" if trust else "")
         )
     if len(values) > rows:
@@ -82,16 +84,16 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
             f"  {rows + 1} to {len(values)}" + f"{rest:>30.2%}   {total + rest:>10.2%}{gap}   " + ", ".join(words)
         )
     if proven["residuals"] is not None:
-        click.echo(f"largest relative residual: {max(proven['residuals']):.2g} (proven: an eigenvalue lies that near)")
+        largest = at_most(max(proven["residuals"]), 2)
+        click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies that near)")
     if facts["method"] == "exact" and proven["residuals"] is None:
         click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
     elif proven["relative_trace_error"] is not None:
-        click.echo(
-            f"unexplained by the landmarks: {proven['relative_trace_error']:.2%} of the variance at most (proven)"
-        )
+        share = share_at_most(proven["relative_trace_error"])
+        click.echo(f"unexplained by the landmarks: {share} of the variance at most (proven)")
     if likely["spectral_error"] is not None:
         click.echo(
-            f"missed by the landmarks: no component with an eigenvalue above {likely['spectral_error']:.5g} "
+            f"missed by the landmarks: no component with an eigenvalue above {at_most(likely['spectral_error']):.5g} "
             f"({likely['confidence']:.0%} confidence)"
         )
     if estimated["kernel_error"] is not None:

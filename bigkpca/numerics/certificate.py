@@ -8,6 +8,7 @@ residual. What a method cannot say is None.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError, RoundingError
 from bigkpca.numerics import solvers, spectral
-from bigkpca.numerics.display import Summary, Told, counted, number
+from bigkpca.numerics.display import Summary, Told, at_least, at_most, counted, number, share_at_most
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import ALGEBRA, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
@@ -114,21 +115,23 @@ class Certificate(Told):
         if self.trust:
             facts["trust"] = counted(self.trust)
         if self.relative_trace_error is not None:
-            facts["unexplained"] = f"{self.relative_trace_error:.2%} of the variance at most (proven)"
+            facts["unexplained"] = f"{share_at_most(self.relative_trace_error)} of the variance at most (proven)"
         if self.spectral_error_likely is not None:
-            facts["missed"] = f"no component with an eigenvalue above {number(self.spectral_error_likely)} ({sure})"
+            facts["missed"] = (
+                f"no component with an eigenvalue above {number(at_most(self.spectral_error_likely))} ({sure})"
+            )
         if self.leave_one_out_residual is not None:
             facts["residual of a new row"] = f"{number(self.leave_one_out_residual)} (estimated)"
         if self.kernel_error is not None:
             facts["error of the kernel"] = f"{self.kernel_error:.2%} (estimated)"
         columns = {
-            "proven at least": self.eigenvalue_lower,
-            "proven at most": self.eigenvalue_upper,
-            f"at most, {sure}": self.eigenvalue_likely_upper,
+            "proven at least": _each(at_least, self.eigenvalue_lower),
+            "proven at most": _each(at_most, self.eigenvalue_upper),
+            f"at most, {sure}": _each(at_most, self.eigenvalue_likely_upper),
             "missed": self.missed,
             "rounding": self.rounding,
             "stability": self.stability,
-            "residual": self.residuals,
+            "residual": _each(at_most, self.residuals),
             "trust": self.trust,
         }
         told = any(values is not None for values in columns.values())
@@ -142,6 +145,10 @@ class Certificate(Told):
     def numbers(self) -> dict[str, Any]:
         """The numbers that a file must hold besides."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.type == "float | None"}
+
+
+def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | None:
+    return None if bounds is None else np.array([rounded(bound) for bound in bounds])
 
 
 def trustworthy(trust: tuple[str, ...]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from html import escape
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from bigkpca.errors import Array
 
 _SHORT = 6  # entries of an array that are shown
+_ROUNDED = 1e-12  # of a share: so that 50 % is not made 50.1 % by the last digit of a float
 _LINES, _TABLE_LINES = 3, 10  # components that are told one by one
 
 
@@ -30,6 +32,30 @@ def _shown(value: Any) -> str:
 def number(value: float) -> str:
     """Five digits of a number."""
     return f"{value:.5g}"
+
+
+def at_least(value: float, digits: int = 5) -> float:
+    """The largest number of so many digits that is not above `value`, so that a proven bound stays true in print."""
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(float(value)))
+
+
+def at_most(value: float, digits: int = 5) -> float:
+    """The smallest number of so many digits that is not below `value`."""
+    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(float(value)))
+
+
+def share_at_least(share: float, digits: int = 2) -> str:
+    """A share in percent, rounded down in its last digit."""
+    return f"{_percent(share * (1 + _ROUNDED), digits, ROUND_FLOOR):.{digits}%}"
+
+
+def share_at_most(share: float, digits: int = 2) -> str:
+    """A share in percent, rounded up in its last digit."""
+    return f"{_percent(share * (1 - _ROUNDED), digits, ROUND_CEILING):.{digits}%}"
+
+
+def _percent(share: float, digits: int, rounding: str) -> Decimal:
+    return Decimal(float(share)).quantize(Decimal(1).scaleb(-digits - 2), rounding)
 
 
 def counted(words: Sequence[str]) -> str:

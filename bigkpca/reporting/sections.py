@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, words
 from bigkpca.reporting.drawing import Drawing
@@ -89,16 +90,16 @@ def _spectrum_table(model: Model) -> Table:
     certificate, solution = model.certificate, model.solution
     columns: dict[str, list[str]] = {
         "component": [str(number + 1) for number in range(model.components)],
-        "eigenvalue": [f"{value:.5g}" for value in solution.eigenvalues],
+        "eigenvalue": [number(value) for value in solution.eigenvalues],
         "share": [f"{value:.2%}" for value in solution.explained_variance_ratio],
     }
     if certificate.eigenvalue_lower is not None:
-        columns["proven at least"] = [f"{value:.5g}" for value in certificate.eigenvalue_lower]
+        columns["proven at least"] = [number(at_least(value)) for value in certificate.eigenvalue_lower]
     if certificate.eigenvalue_upper is not None:
-        columns["proven at most"] = [f"{value:.5g}" for value in certificate.eigenvalue_upper]
+        columns["proven at most"] = [number(at_most(value)) for value in certificate.eigenvalue_upper]
     if certificate.eigenvalue_likely_upper is not None:
         columns[f"at most, {certificate.confidence:.0%}"] = [
-            f"{value:.5g}" for value in certificate.eigenvalue_likely_upper
+            number(at_most(value)) for value in certificate.eigenvalue_likely_upper
         ]
     if certificate.trust:
         columns["trust"] = list(certificate.trust)

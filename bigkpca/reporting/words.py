@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,14 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.info import whole_gram
 from bigkpca.numerics.certificate import trustworthy
-from bigkpca.numerics.methods import Nystroem
+from bigkpca.numerics.display import at_most, share_at_least, share_at_most
+from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
 from bigkpca.plan import Plan
 from bigkpca.reporting.looked import Labels, Looked
 from bigkpca.spec import FitSpec
 
 _NEARLY_ALL, _MOST = 0.95, 0.5  # shares of what components hold, or of the variance
-_ROUNDED = 1e-12  # so that 50 % is not made 50.1 % by the last digit of a float
 
 
 def verdict(model: Model) -> str:
@@ -48,7 +47,9 @@ def judged(trust: tuple[str, ...], shares: Array, more: str) -> str:
     count, held = int(trusted.sum()), float(shares.sum())
     of_held = float(shares[trusted].sum()) / held
     who = f"{count} of {r} components" if count < r else f"all {r} components" if r > 1 else "its only component"
-    told = f"{who} can be trusted" + ("" if count == r else f", and those hold {at_least(of_held)} of what all do")
+    told = f"{who} can be trusted" + (
+        "" if count == r else f", and those hold {share_at_least(of_held, 1)} of what all do"
+    )
     if not count:
         return f"Not good: no component can be trusted; {more} would help."
     if of_held < _MOST:
@@ -76,7 +77,8 @@ def _held(model: Model) -> Iterator[str]:
         total = float(model.solution.explained_variance_ratio.sum())
         yield f"Together they hold about {total:.1%} of the variance (estimated)."
     else:
-        yield f"Together they hold at least {at_least(float(low.sum()))} of the variance (proven)."
+        who = "Together they" if _bounds_are_its_own(model) else f"The first {len(low)} exact components"
+        yield f"{who} hold at least {share_at_least(float(low.sum()), 1)} of the variance (proven)."
 
 
 def _rest(model: Model) -> Iterator[str]:
@@ -92,24 +94,30 @@ def _rest(model: Model) -> Iterator[str]:
         yield f"Further components would hold {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
     if reach is not None:
         many = f"{model.features.size:,} landmarks"
-        share = "Less than 0.1%" if reach < 0.001 else f"At most {at_most(reach)}"
+        share = "Less than 0.1%" if reach < 0.001 else f"At most {share_at_most(reach, 1)}"
         yield f"{share} of the variance is out of reach of its {many} (proven)."
     if beyond is not None and held < _MOST:
         yield _advice(model, further, beyond)
     if certificate.spectral_error_likely is not None:
         missed = certificate.spectral_error_likely
-        most = at_most(missed / (_explained(model) + missed), 2)
+        most = share_at_most(missed / (_explained(model) + missed))
         yield f"No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
     if certificate.kernel_error is not None:
         yield f"The kernel matrix is off by {certificate.kernel_error:.1%} of its norm (estimated)."
     if certificate.residuals is not None:
-        yield f"The largest relative residual is {certificate.residuals.max():.2g} (proven)."
+        yield f"The largest relative residual is {at_most(certificate.residuals.max(), 2):.2g} (proven)."
 
 
 def _knows_total(model: Model) -> bool:
     """Whether the variance of all components is known. Of an indefinite kernel that is the sum of the positive
     eigenvalues, of which products with the Gram matrix find the leading ones only."""
     return model.certificate.residuals is None or model.solution.negative == 0
+
+
+def _bounds_are_its_own(model: Model) -> bool:
+    """Whether lower bounds of eigenvalues hold for the model's own components. Those of other methods than these are
+    not the ones that the bounds come from."""
+    return FitSpec.of(model).method_value in (Nystroem(), Exact()) or model.certificate.residuals is not None
 
 
 def _explained(model: Model) -> float:
@@ -123,18 +131,6 @@ def _explained(model: Model) -> float:
 def _advice(model: Model, further: float, beyond: float) -> str:
     longer = " or take a longer sigma" if model.features.kernel.stationary else ""
     return f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
-
-
-def at_least(share: float, digits: int = 1) -> str:
-    """A share in percent that is rounded down, for what is proven to be no less."""
-    scale = 10 ** (digits + 2)
-    return f"{floor(share * scale * (1 + _ROUNDED)) / scale:.{digits}%}"
-
-
-def at_most(share: float, digits: int = 1) -> str:
-    """A share in percent that is rounded up, for what is proven to be no more."""
-    scale = 10 ** (digits + 2)
-    return f"{ceil(share * scale * (1 - _ROUNDED)) / scale:.{digits}%}"
 
 
 def findings(model: Model, looked: Looked) -> str:
