@@ -405,7 +405,7 @@ with OwnProcesses() as own:
 
 
 @pytest.mark.usefixtures("importable")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_no_process_outlives_the_one_that_asked(how: signal.Signals, tmp_path: Path) -> None:
     asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(tmp_path / "child")])
     for _ in range(6000):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,15 +28,24 @@ def tree_bytes(root: Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of rows, their dataset, a model and scores, which tests copy."""
+    folder = tmp_path_factory.mktemp("made")
+    with contextlib.chdir(folder):
+        np.save("a.npy", X)
+        ingest(["a.npy"], "d.zarr", block_rows=32)
+        bigkpca.fit("d.zarr", "m.zarr", **FIT)
+        bigkpca.transform("m.zarr", "d.zarr", "s.zarr", block_rows=32)
+    return folder
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a file of rows, their dataset, a model, scores; the current folder, and that of the user."""
-    np.save(tmp_path / "a.npy", X)
+def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it: the current folder, and that of the user. Its scores name the first folder's dataset."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    ingest(["a.npy"], "d.zarr", block_rows=32)
-    bigkpca.fit("d.zarr", "m.zarr", **FIT)
-    bigkpca.transform("m.zarr", "d.zarr", "s.zarr", block_rows=32)
     return tmp_path
 
 
@@ -187,7 +198,7 @@ def test_folders_of_the_user_beside_an_output_stay(home: Path) -> None:
         bigkpca.transform("m2.zarr", "d.zarr", name)
     (home / "s.zarr.lock").write_text("of another program")
     before = {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")}
-    WRITES["transform"]("s.zarr")
+    WRITES["transform"]("s.zarr", overwrite=True)
     OTHERS["transform"]("s.zarr", overwrite=True)
     assert {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")} == before
 
@@ -198,6 +209,7 @@ def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
     def stop(*_: Any) -> Any:
         raise KeyboardInterrupt
 
+    WRITES["transform"]("s.zarr", overwrite=True)
     with monkeypatch.context() as patch:
         patch.setattr(store.Destination, "put_in_place", stop)
         with pytest.raises(KeyboardInterrupt):
@@ -329,14 +341,15 @@ def test_the_folder_where_a_disk_is_mounted_is_refused(write: str, home: Path, m
     assert not list(home.glob("disk.*"))
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])  # of how many sizes one is tried
 @pytest.mark.parametrize("limit", ["size", "nr_inodes"])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(
-    write: str, limit: str, home: Path, mounted: Callable[[str], Path]
+    write: str, limit: str, every: int, home: Path, mounted: Callable[[str], Path]
 ) -> None:
     WRITES[write]("wanted.zarr")
     wanted, messages = tree_bytes(home / "wanted.zarr"), []
-    for many in range(2, 80, 7 if write == "fit" else 1):
+    for many in range(2, 100, every):
         amount = f"{4 * many}k" if limit == "size" else str(many)
         disk = mounted(f"{limit}={amount}")
         try:
@@ -349,5 +362,5 @@ def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(
         WRITES[write](disk / "o.zarr")
         assert tree_bytes(disk / "o.zarr") == wanted
         assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
-    assert len(messages) >= 3
+    assert messages
     assert all("the disk is full while writing" in message for message in messages)
