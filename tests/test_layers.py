@@ -175,6 +175,7 @@ PURE = {
     "dataclasses",
     "functools",
     "hashlib",
+    "decimal",
     "html",
     "itertools",
     "math",
