@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenvalues, mnist, some_rows, table
+from bigkpca.data.opening import open_rows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import Array
 from bigkpca.fitting import fit_rows
-from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
 from bigkpca.choose import Room, choose
+from bigkpca.data.opening import open_rows
 from bigkpca.eigenproblem import Checks, solve
 from bigkpca.engine import Engine, Silent, single_threaded_blas
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50

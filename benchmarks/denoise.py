@@ -30,9 +30,9 @@ from benchmarks.common import (
 )
 from bigkpca import KernelPCA, preimages
 from bigkpca.crossvalidation import Setting, cross_validate
+from bigkpca.data.memory import ArrayRows
 from bigkpca.engine import Engine
 from bigkpca.errors import NarrowKernelWarning
-from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 
 TRAINING_ROWS = 7291

@@ -18,9 +18,9 @@ from benchmarks.common import (
     some_rows,
     table,
 )
+from bigkpca.data.opening import open_rows
 from bigkpca.engine import Engine, Silent
 from bigkpca.fitting import fit_rows
-from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50

@@ -15,10 +15,10 @@ from numpy._core._multiarray_umath import __cpu_features__ as features
 from threadpoolctl import threadpool_info
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, table
+from bigkpca.data.memory import ArrayRows
 from bigkpca.engine import Engine, Silent
 from bigkpca.fitting import fit_rows
 from bigkpca.passes import score_rows
-from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 
 CORE_TYPES = ("Haswell", "SkylakeX", "Zen", "Prescott")

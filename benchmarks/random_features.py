@@ -20,10 +20,10 @@ from benchmarks.common import (
     usps,
 )
 from bigkpca import KernelPCA, arrays, kernels, methods
+from bigkpca.data.opening import open_rows
 from bigkpca.engine import Engine
 from bigkpca.errors import Array
 from bigkpca.plan import plan_fit
-from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS, GRAM_ROWS = 50, 2000

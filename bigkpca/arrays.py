@@ -13,12 +13,14 @@ import dask.array as da
 import numpy as np
 from dask.base import optimize
 
-from bigkpca.aligned import aligned
-from bigkpca.blocks import Block, fit_block_rows, split
 from bigkpca.choose import VIEW_FREQUENCIES, VIEW_START, random_stream
+from bigkpca.data.blocks import Block, fit_block_rows, split
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import lazy, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import measures, sketch
+from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
 from bigkpca.numerics.frequencies import draw_frequencies
 from bigkpca.numerics.kernels import Kernel
@@ -35,7 +37,6 @@ from bigkpca.passes import (
     expansion_of,
 )
 from bigkpca.pipeline import open_scores
-from bigkpca.sources import Rows, open_rows
 from bigkpca.store_model import AnyModel, model_of
 
 

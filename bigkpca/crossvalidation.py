@@ -9,8 +9,10 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from bigkpca.blocks import Block, sample_rows, split, tile_rows
 from bigkpca.choose import FOLDS, draw_sample, random_stream, sample_lengths
+from bigkpca.data.blocks import Block, sample_rows, split, tile_rows
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.rows import Rows
 from bigkpca.decoding import learned, with_decoder
 from bigkpca.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
@@ -20,7 +22,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
 from bigkpca.plan import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.scoring import preimage_error
-from bigkpca.sources import ArrayRows, Rows
 from bigkpca.spec import FitSpec
 
 MOST_ROWS = 6000

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.blocks import sample_rows
 from bigkpca.choose import REFERENCES, TRAINING, random_stream
+from bigkpca.data.blocks import sample_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.features import FeatureMap, KernelRows
@@ -17,7 +18,6 @@ from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.preimages.distances import DistancesDecoder
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import sums_for
-from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
 
 

@@ -30,9 +30,9 @@ from distributed import Client, LocalCluster, Nanny, get_worker
 from distributed.protocol import pickle
 from threadpoolctl import ThreadpoolController
 
-from bigkpca.aligned import all_aligned
+from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UnlikeWorkersWarning
-from bigkpca.sources import ArrayRows
+from bigkpca.numerics.aligned import all_aligned
 
 _TOPIC = "bigkpca-blocks"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigkpca.blocks import sample_rows, tile_rows
 from bigkpca.choose import PROBES, random_stream
+from bigkpca.data.blocks import sample_rows, tile_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import evaluation
@@ -15,7 +16,6 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.passes import check_columns, read_rows, sums_with
 from bigkpca.plan import plan_evaluate
-from bigkpca.sources import Rows
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"

@@ -11,6 +11,7 @@ import numpy as np
 
 from bigkpca import refining
 from bigkpca.choose import PROBES, SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream, unseen_numbers
+from bigkpca.data.rows import Rows, anonymous
 from bigkpca.decoding import check_extensible, extended, with_decoder
 from bigkpca.eigenproblem import Checks, solve
 from bigkpca.engine import Engine, Progress, single_threaded_blas
@@ -37,7 +38,6 @@ from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, st
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import action_of, check_columns, moments_of, read_rows
 from bigkpca.plan import largest_size_that_fits, plan_fit, smallest
-from bigkpca.sources import Rows, anonymous
 from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest

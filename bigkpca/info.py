@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bigkpca import store, store_blocks, store_model
-from bigkpca.blocks import split
+from bigkpca.data.blocks import split
+from bigkpca.data.npy import NpyRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
-from bigkpca.sources import NpyRows, ZarrRows, open_rows
 from bigkpca.spec import FitSpec
 
 _TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")

@@ -20,11 +20,12 @@ import numpy as np
 import zarr
 
 from bigkpca import store
-from bigkpca.blocks import power_of_two
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.rows import little_endian
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.engine import Progress, Silent
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.formats.concat import Source, kind_of
-from bigkpca.sources import ATTRIBUTE, ZarrRows, little_endian
 
 _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
 

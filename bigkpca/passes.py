@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.aligned import aligned, all_aligned
-from bigkpca.blocks import Block, fit_block_rows, split, tile_rows
+from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
+from bigkpca.data.matrix_tiles import Part, pieces
+from bigkpca.data.reading import take, tiles
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
+from bigkpca.numerics.aligned import aligned, all_aligned
 from bigkpca.numerics.cholesky import Factor
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.exact import add_strip
@@ -24,8 +27,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
 from bigkpca.numerics.preimages import Expansion, Preimages, Regression, Training, joined
 from bigkpca.numerics.sketch import Action, block_action
-from bigkpca.pieces import Part, pieces
-from bigkpca.sources import Rows, take, tiles
 
 
 def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:

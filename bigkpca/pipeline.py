@@ -11,7 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from bigkpca import store, store_blocks, store_model
-from bigkpca.blocks import Block, split
+from bigkpca.data.blocks import Block, split
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import (
     Engine,
     Progress,
@@ -37,7 +39,6 @@ from bigkpca.passes import (
     expansion_of,
 )
 from bigkpca.plan import Plan, plan_reconstruct, plan_transform
-from bigkpca.sources import Rows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_blocks import Stored
 from bigkpca.store_model import AnyModel

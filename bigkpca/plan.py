@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Any
 
-from bigkpca.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
+from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.matrix_tiles import PART_BYTES, check_square, parts, read_bytes, upper_share
+from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.growth import JUDGING_ROWS
@@ -16,8 +19,6 @@ from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.pieces import PART_BYTES, check_square, parts, read_bytes, upper_share
-from bigkpca.sources import DaskRows, Rows
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
 # Resident bytes of a process that has imported everything and computed nothing: 232 MB on Linux where pandas and

@@ -11,6 +11,9 @@ import numpy as np
 
 from bigkpca import similarities
 from bigkpca.choose import PROBES, SKETCH, choices_info, random_stream
+from bigkpca.data.matrix_tiles import check_square
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.rows import Rows
 from bigkpca.eigenproblem import chosen_components
 from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array
@@ -24,8 +27,6 @@ from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.numerics.solvers import Solution
 from bigkpca.passes import gather, gram_product, read_rows, score_rows
-from bigkpca.pieces import check_square
-from bigkpca.sources import ArrayRows, Rows
 from bigkpca.spec import FitSpec
 
 _MOST_PRODUCTS = 20

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigkpca.blocks import Block, tile_rows
 from bigkpca.choose import SCORING
+from bigkpca.data.blocks import Block, tile_rows
+from bigkpca.data.reading import tiles
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Progress, Task, shared
 from bigkpca.errors import Array
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Noise
 from bigkpca.passes import fit_blocks
-from bigkpca.sources import Rows, tiles
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from bigkpca.blocks import sample_rows
+from bigkpca.data.blocks import sample_rows
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods, preimages, spectral
 from bigkpca.numerics.features import KernelRows

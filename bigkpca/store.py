@@ -26,9 +26,9 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigkpca.blocks import power_of_two
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.zarr import ATTRIBUTE, SCRATCH
 from bigkpca.errors import IncompleteError, LockedError, SpecError
-from bigkpca.sources import ATTRIBUTE, SCRATCH
 
 try:
     import fcntl
@@ -41,9 +41,10 @@ FORMAT_VERSION = 1
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 CHUNK_BYTES = 2**20  # one read
-# Beside an output, besides SCRATCH: a successor that is filled block by block, what it replaced, what is being removed,
-# and the lock; names that nobody gives to anything else.
-_SUCCESSOR, _OLD, _TRASH, _LOCK = ".bigkpca-next", ".bigkpca-old", ".bigkpca-trash", ".bigkpca-lock"
+# Beside an output, besides SCRATCH and the lock: a successor that is filled block by block, what it replaced, what is
+# being removed; names that nobody gives to anything else.
+_SUCCESSOR, _OLD, _TRASH = ".bigkpca-next", ".bigkpca-old", ".bigkpca-trash"
+_LOCK = ".bigkpca-lock"
 _EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
 _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
 

@@ -17,9 +17,9 @@ import numpy as np
 import zarr
 
 from bigkpca import store
-from bigkpca.blocks import Block
+from bigkpca.data.blocks import Block
+from bigkpca.data.rows import little_endian
 from bigkpca.errors import Array, CorruptionError
-from bigkpca.sources import little_endian
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]

@@ -13,17 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from bigkpca import store
-from bigkpca.aligned import all_aligned
-from bigkpca.blocks import power_of_two
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.rows import little_endian
+from bigkpca.data.zarr import ATTRIBUTE
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels, preimages
+from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
-from bigkpca.sources import ATTRIBUTE, little_endian
 
 _SHARD_BYTES = 2**24
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.blocks import fit_block_rows, output_block_rows, power_of_two, sample_rows, split, tile_rows
+from bigkpca.data.blocks import fit_block_rows, output_block_rows, power_of_two, sample_rows, split, tile_rows
 
 counts = st.integers(1, 10**8)
 

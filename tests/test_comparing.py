@@ -28,10 +28,12 @@ from bigkpca.comparing.grid import Candidate, Way, ways_named
 from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
 from bigkpca.comparing.summary import Line, Spread, advice
 from bigkpca.comparing.trial import Trial, tried
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.plan import plan_fit
-from bigkpca.sources import ArrayRows, Rows, open_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS, SIZES, FEW = (

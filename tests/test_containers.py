@@ -18,8 +18,8 @@ import xarray as xr
 
 import bigkpca
 from bigkpca import KernelPCA
+from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
-from bigkpca.sources import open_rows
 
 NAMES = list("abcdef")
 TIMES = pd.date_range("2020-01-01", periods=500, freq="h")

@@ -18,12 +18,12 @@ from bigkpca import KernelPCA, kernels, preimages
 from bigkpca.choose import FOLDS, SCORING, random_stream, sample_lengths
 from bigkpca.cli import main
 from bigkpca.crossvalidation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
+from bigkpca.data.memory import ArrayRows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise
 from bigkpca.scoring import preimage_error
-from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 
 ONE = Engine(threads=1)

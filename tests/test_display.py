@@ -14,10 +14,10 @@ import bigkpca
 from bigkpca import KernelPCA, landmarks
 from bigkpca.comparing import Comparison
 from bigkpca.crossvalidation import CrossValidation, Setting
+from bigkpca.data.memory import ArrayRows
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 from bigkpca.numerics.model import Model
-from bigkpca.sources import ArrayRows
 
 X = np.random.default_rng(0).normal(size=(300, 8))
 WAYS: dict[str, dict[str, Any]] = {

@@ -22,6 +22,9 @@ import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.choose import PROBES, random_stream
 from bigkpca.cli import main
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, SpecError
 from bigkpca.fitting import fit_rows
@@ -30,7 +33,6 @@ from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.passes import score_rows, sums_with
-from bigkpca.sources import ArrayRows, ZarrRows, open_rows
 from bigkpca.spec import FitSpec
 
 R = 4

@@ -19,6 +19,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bigkpca
 from bigkpca import KernelPCA, kernels, methods, passes
 from bigkpca.cli import main
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
 from bigkpca.fitting import fit_rows
@@ -26,7 +29,6 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.plan import plan_fit
-from bigkpca.sources import ArrayRows, Rows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, save_model
 

@@ -25,10 +25,10 @@ from hypothesis.extra import numpy as hnp
 
 from bigkpca import ingest as ingest_module
 from bigkpca import store
+from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, LockedError, SpecError
 from bigkpca.formats import binary, columnar, table, text
 from bigkpca.ingest import Ingested, ingest, shard_rows
-from bigkpca.sources import open_rows
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RNG = np.random.default_rng(7)

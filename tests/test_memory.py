@@ -12,8 +12,8 @@ import pytest
 from conftest import peak_bytes
 
 from bigkpca import landmarks
+from bigkpca.data.opening import open_rows
 from bigkpca.plan import plan_evaluate, plan_fit, plan_transform, sample_bytes
-from bigkpca.sources import open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model
 

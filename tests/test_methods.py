@@ -13,6 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
+from bigkpca.data.memory import ArrayRows
 from bigkpca.eigenproblem import Checks, solve
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
@@ -21,7 +22,6 @@ from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.passes import moments_of, score_rows
-from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, model_digest, save_model
 

@@ -19,10 +19,10 @@ from click.testing import CliRunner
 import bigkpca
 from bigkpca import KernelPCA, pipeline, store_model
 from bigkpca.cli import main
+from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.info import info
 from bigkpca.ingest import ingest
-from bigkpca.sources import open_rows
 
 X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 10, 100]
 FRAME = pd.DataFrame(X, columns=list("abc"))

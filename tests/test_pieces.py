@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca import pieces as module
-from bigkpca import sources
+from bigkpca.data import matrix_tiles as module
+from bigkpca.data import npy
+from bigkpca.data.matrix_tiles import Part, halves, parts, piece_shape, pieces, read_bytes, upper_share
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError
 from bigkpca.numerics.exact import add_tile
-from bigkpca.pieces import Part, halves, parts, piece_shape, pieces, read_bytes, upper_share
-from bigkpca.sources import ArrayRows, open_rows
 
 N = 83
 K = np.random.default_rng(0).normal(size=(N, N))
@@ -56,7 +57,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TALL", 5)
     monkeypatch.setattr(module, "PIECE_BYTES", 1500)
     monkeypatch.setattr(module, "PART_BYTES", 3000)
-    monkeypatch.setattr(sources, "_RUN_BYTES", 64)
+    monkeypatch.setattr(npy, "_RUN_BYTES", 64)
 
 
 def loaded(rows: Any, part: Part) -> Any:
@@ -126,14 +127,14 @@ def test_any_grid_gives_the_product(n: int, height: int, width: int, upper: bool
 def test_each_chunk_is_decoded_once(kind: str, upper: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = open_rows(KINDS[kind](tmp_path))
     upper = upper and halves(rows)
-    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), sources.ZarrRows.block
+    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), zarr.ZarrRows.block
 
     def counting(self: Any, start: int, stop: int, columns: slice) -> Any:
         (height, width) = self.grid
         decoded[start // height : -(-stop // height), columns.start // width : -(-columns.stop // width)] += 1
         return block(self, start, stop, columns)
 
-    monkeypatch.setattr(sources.ZarrRows, "block", counting)
+    monkeypatch.setattr(zarr.ZarrRows, "block", counting)
     for part in parts(rows, None, upper=upper):
         for _ in pieces(rows, part, upper=upper):
             pass

@@ -18,8 +18,10 @@ from conftest import shared_file
 
 import bigkpca
 from bigkpca import kernels, store_blocks
-from bigkpca.blocks import split
 from bigkpca.choose import sample_lengths
+from bigkpca.data.blocks import split
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import (
     CorruptionError,
@@ -32,7 +34,6 @@ from bigkpca.errors import (
 )
 from bigkpca.fitting import extend, fit_rows, fit_within
 from bigkpca.passes import score_rows
-from bigkpca.sources import ArrayRows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store import lock
 from bigkpca.store_model import load_model, model_digest, save_model
@@ -148,7 +149,7 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(
         read.append((start, stop))
         return block(self, start, stop)
 
-    monkeypatch.setattr("bigkpca.sources.ZarrRows.block", counting)
+    monkeypatch.setattr("bigkpca.data.zarr.ZarrRows.block", counting)
     fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(threads=1), Silent())
     chunks = np.zeros(18, int)
     for start, stop in read:

@@ -24,8 +24,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, arrays, kernels, methods, pieces, similarities, sources
+from bigkpca import KernelPCA, arrays, kernels, methods, similarities
 from bigkpca.cli import main
+from bigkpca.data import matrix_tiles, npy
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import (
     CorruptionError,
@@ -39,7 +42,6 @@ from bigkpca.info import info
 from bigkpca.numerics.model import Model
 from bigkpca.passes import score_rows
 from bigkpca.plan import plan_fit, plan_transform
-from bigkpca.sources import ArrayRows, open_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, save_model
 
@@ -57,11 +59,11 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No matrix of more than 100 rows is held, and pieces are small enough for there to be many."""
     for module in ("spec", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
-    monkeypatch.setattr(pieces, "_STRIP_ROWS", 64)
-    monkeypatch.setattr(pieces, "_TALL", 32)
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 2**14)
-    monkeypatch.setattr(pieces, "PART_BYTES", 2**15)
-    monkeypatch.setattr(sources, "_RUN_BYTES", 2**8)
+    monkeypatch.setattr(matrix_tiles, "_STRIP_ROWS", 64)
+    monkeypatch.setattr(matrix_tiles, "_TALL", 32)
+    monkeypatch.setattr(matrix_tiles, "PIECE_BYTES", 2**14)
+    monkeypatch.setattr(matrix_tiles, "PART_BYTES", 2**15)
+    monkeypatch.setattr(npy, "_RUN_BYTES", 2**8)
 
 
 @pytest.fixture(params=["held", "read in pieces"])
@@ -269,8 +271,8 @@ def test_models_and_scores_are_the_same_bytes_everywhere(
 ) -> None:
     """With pieces as they come, since workers do not see the small constants; parts are cut here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "_TALL", 512)
-        patch.setattr(pieces, "PIECE_BYTES", 2**23)
+        patch.setattr(matrix_tiles, "_TALL", 512)
+        patch.setattr(matrix_tiles, "PIECE_BYTES", 2**23)
         source = SOURCES[kind](tmp_path, K.astype(dtype))
         one, other = (fitted(source, runs, residual_tol=1e-3) for runs in (None, engine))
         assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")
@@ -307,14 +309,14 @@ def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_prod
 ) -> None:
     rows = open_rows(SOURCES[kind](tmp_path, K))
     height, width = rows.grid
-    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), sources.ZarrRows.block
+    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), zarr.ZarrRows.block
 
-    def counting(self: Any, start: int, stop: int, columns: slice = sources.EVERY) -> Any:
+    def counting(self: Any, start: int, stop: int, columns: slice = rows.EVERY) -> Any:
         left, right, _ = columns.indices(N)
         decoded[start // height : -(-stop // height), left // width : -(-right // width)] += 1
         return block(self, start, stop, columns)
 
-    monkeypatch.setattr(sources.ZarrRows, "block", counting)
+    monkeypatch.setattr(zarr.ZarrRows, "block", counting)
     products = fitted(rows).provenance["products"]
     lower = np.tril(np.ones(decoded.shape, bool), -1) if kind == "zarr" else np.zeros(decoded.shape, bool)
     assert_array_equal(decoded, np.where(lower, 1, 1 + products))
@@ -811,7 +813,7 @@ def test_a_plan_of_dask_counts_what_travels_to_tasks() -> None:
         return plan_fit(open_rows(data), FitSpec.checked(components=20, **OPTIONS), 2)
 
     zeros = da.zeros((20_000, 20_000), chunks=(1000, 1000), dtype=np.float32)
-    assert plan(zeros).peak_bytes > planned(20_000, (1000, 1000)).peak_bytes + 2 * pieces.PART_BYTES
+    assert plan(zeros).peak_bytes > planned(20_000, (1000, 1000)).peak_bytes + 2 * matrix_tiles.PART_BYTES
 
 
 def test_a_plan_of_a_transform_counts_pieces() -> None:

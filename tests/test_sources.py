@@ -18,8 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca import KernelPCA
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.npy import NpyRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.reading import take, tiles
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.sources import ArrayRows, NpyRows, ZarrRows, open_rows, take, tiles
 
 X = np.random.default_rng(0).normal(size=(103, 7))
 
@@ -94,7 +98,7 @@ def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int
 
 
 def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigkpca.sources.READ_BYTES", 30 * 7 * 8)
+    monkeypatch.setattr("bigkpca.data.opening.READ_BYTES", 30 * 7 * 8)
     stored = tiles(open_rows(as_zarr(tmp_path)), 10, 103, 16)
     for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
         np.testing.assert_array_equal(ours, plain)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bigkpca.data.memory import ArrayRows
 from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics import kernels, landmarks, methods
-from bigkpca.sources import ArrayRows
 from bigkpca.spec import FitSpec
 
 

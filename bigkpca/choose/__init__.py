@@ -30,6 +30,7 @@ from bigkpca.choose.sample import (
     unseen_numbers,
 )
 from bigkpca.choose.sizes import PAIRED_ROWS, Grown, Room, grow
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array
 from bigkpca.numerics import growth, rounding, solvers
@@ -38,7 +39,6 @@ from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.passes import mean_features
-from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
 
 __all__ = [

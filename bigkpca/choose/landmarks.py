@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigkpca.blocks import sample_rows
 from bigkpca.choose.sample import LANDMARKS, PROPOSALS, Prepared, random_stream
+from bigkpca.data.blocks import sample_rows
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import landmarks
@@ -13,7 +14,6 @@ from bigkpca.numerics.cholesky import Factor, Proposals, check_diagonal, grown
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.passes import draws_by_residual, fit_blocks
-from bigkpca.sources import Rows
 from bigkpca.spec import FitSpec
 
 

@@ -40,9 +40,9 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.choose import sample_lengths
+    from bigkpca.data.opening import open_rows
     from bigkpca.engine import open_engine
     from bigkpca.plan import check_peak, sample_bytes
-    from bigkpca.sources import open_rows
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
     if options["cv"]:
@@ -66,8 +66,8 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]) -> None:
     """The error of each setting, a mark at the best, and the command that uses it."""
     from bigkpca.crossvalidation import cross_validate
+    from bigkpca.data.opening import open_rows
     from bigkpca.engine import open_engine
-    from bigkpca.sources import open_rows
 
     way = options["preimage"] or "ridge"
     spec = FitSpec.checked(**fields, preimage=way, noise=options["noise"], size=options["size"] or "auto")

@@ -21,10 +21,10 @@ from bigkpca.spec import FitSpec
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Tell what a fit of DATA would cost, without running it, and whether it fits --memory and the workers."""
+    from bigkpca.data.opening import open_rows
     from bigkpca.engine import open_engine
     from bigkpca.fitting import check_fits
     from bigkpca.plan import plan_fit
-    from bigkpca.sources import open_rows
 
     rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
     with open_engine(options["scheduler"], options["workers"]) as engine:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.formats.table import (
     Batches,
@@ -29,7 +30,6 @@ from bigkpca.formats.table import (
     refuse_member,
     row_shape,
 )
-from bigkpca.sources import NpyRows, read_npy_header
 
 GZIP = b"\x1f\x8b"
 _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.blocks import READ_BYTES
+from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, check_numeric, unknown_name
 from bigkpca.formats.table import (
     TEXT,

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.blocks import READ_BYTES
+from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.rows import check_shape
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
-from bigkpca.sources import check_shape
 
 TEXT = np.dtype("U")
 Batches = Iterator[tuple[Array, Array | None]]

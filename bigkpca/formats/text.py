@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bigkpca.blocks import READ_BYTES
+from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, unknown_name
 from bigkpca.formats.table import TEXT, Batches, Column, Table, check_single, decoding, refuse_member
 

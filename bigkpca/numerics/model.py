@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.aligned import all_aligned
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
+from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import Summary, Told, counted
 from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows

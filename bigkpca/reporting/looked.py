@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from bigkpca import store, store_blocks
-from bigkpca.blocks import tile_rows
+from bigkpca.data.blocks import tile_rows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.reading import take
+from bigkpca.data.rows import Rows
 from bigkpca.engine import Progress, single_threaded_blas
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import feature_store, open_scores
 from bigkpca.reporting.pictures import image_shape, is_picture
-from bigkpca.sources import Rows, open_rows, take
 from bigkpca.store_model import model_digest
 
 _MOST_SCORES = 65_536

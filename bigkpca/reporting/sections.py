@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bigkpca.data.reading import take
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
@@ -14,7 +15,6 @@ from bigkpca.reporting import figures, words
 from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.looked import Looked
 from bigkpca.reporting.pictures import Frame
-from bigkpca.sources import take
 
 _COMPONENTS = 6  # whose rows and walks are shown
 _EXTREMES = 6  # rows at either end

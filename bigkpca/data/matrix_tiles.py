@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.blocks import fit_block_rows, split
+from bigkpca.data.blocks import fit_block_rows, split
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.rows import Rows, little_endian
 from bigkpca.errors import Array, SpecError, check_finite
-from bigkpca.sources import DaskRows, Rows, little_endian
 
 PIECE_BYTES = 2**23  # one read, beside which the matrix product counts for little
 PART_BYTES = 2**26  # what travels to a task, where it cannot read by itself

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.frames import FRAME, frame_dtype
+from bigkpca.data.memory import ArrayRows
 from bigkpca.engine import Carried, shared
 from bigkpca.errors import Array
 from bigkpca.numerics.model import Model
-from bigkpca.sources import FRAME, ArrayRows, frame_dtype
 
 View = Callable[[Model, Any], Any]  # of `arrays`: lazy values (n, c) or (n,) of rows, which refuse what does not fit
 

@@ -1,0 +1,1 @@
+"""Rows, wherever they come from: memory, data frames, Dask, Zarr, .npy files."""

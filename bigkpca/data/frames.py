@@ -1,0 +1,99 @@
+"""Data frames of pandas, polars and Dask, and DataArrays of xarray: what they are, their columns and values."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+
+from bigkpca.data.rows import check_shape
+from bigkpca.errors import (
+    Array,
+    DataError,
+    SpecError,
+    check_numeric,
+)
+
+FRAME = "the dask dataframe"
+
+
+def is_data_array(data: Any) -> bool:
+    """Whether `data` is a DataArray of xarray, which who has one has imported."""
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(data, xarray.DataArray)
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether `data` is a DataFrame of Dask, or a Series."""
+    return is_dask_collection(data) and hasattr(data, "to_dask_array")
+
+
+def frame_dtype(frame: Any) -> np.dtype[Any]:
+    """The dtype of all columns of a Dask frame together. Raises DataError naming a column that holds no numbers."""
+    if frame.ndim != 2:
+        raise DataError(f"{FRAME} is a Series, one column: rows must be two-dimensional; give a frame, as df[['x']]")
+    check_shape((1, len(frame.columns)), FRAME)
+    found = []
+    for name, dtype in frame.dtypes.items():
+        own = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable and of Arrow's numbers
+        if not isinstance(own, np.dtype):  # of categories and dates with zones, whose kinds NumPy does not have
+            own = np.dtype(object)
+        check_numeric(own, f"column {name!r}")
+        found.append(own if isinstance(dtype, np.dtype) or own.kind == "f" else np.dtype(np.float64))  # missing is NaN
+    return np.result_type(*found)
+
+
+def column_names(data: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a frame; None for anything else, and where some are no text, as scikit-learn has it."""
+    names = tuple(data.columns) if is_frame(data) or is_dask_frame(data) else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_frame(data: Any) -> None:
+    """Raise DataError naming the first column of a frame that cannot be numbers, SpecError for a lazy frame; nothing
+    for what is no frame. Numbers kept as objects, text or categories pass, as with scikit-learn; dates do not."""
+    if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # asked for its columns, it would warn
+        raise SpecError(
+            "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
+            "write it with sink_parquet(FILE.parquet) and make a dataset of that with bigkpca ingest"
+        )
+    if not is_frame(data):
+        return
+    for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
+        if not _is_number(dtype) and not _converts(data, number):
+            raise DataError(
+                f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
+                "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
+            )
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is a frame of pandas or polars, or one like them."""
+    return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
+
+
+def _is_number(dtype: Any) -> bool:
+    """Whether a dtype of pandas, which has a kind, or of polars is one of real numbers."""
+    return dtype.kind in "buif" if hasattr(dtype, "kind") else dtype.is_numeric() or str(dtype) == "Boolean"
+
+
+def _converts(frame: Any, number: int) -> bool:
+    """Whether the values of a column that is not of numbers are numbers all the same."""
+    values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
+    if values.dtype.kind in "mMc":  # of which NumPy makes numbers that say something else
+        return False
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def frame_values(frame: Any) -> Array:
+    values: Array = frame.to_numpy()
+    if values.dtype.kind in "buif":
+        return values
+    # Columns of several types, and those of pandas that hold missing values, come as objects.
+    return frame.astype(np.float64).to_numpy() if hasattr(frame, "astype") else values.astype(np.float64)

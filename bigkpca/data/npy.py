@@ -1,0 +1,117 @@
+"""Rows of .npy files, read where they lie."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.errors import (
+    Array,
+    CorruptionError,
+    DataError,
+    check_numeric,
+)
+
+_RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory.
+
+    Trailing axes are flattened; row_shape keeps them.
+    """
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    row_shape: tuple[int, ...]
+    fortran: bool
+    data_start: int  # bytes
+    name: None = None
+    names: None = None
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def grain(self) -> int:
+        return power_of_two(2**16 // (self.shape[1] * self.dtype.itemsize))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return (_RUN_BYTES // self.dtype.itemsize, 1) if self.fortran else (1, 1)
+
+    @classmethod
+    def open(cls, path: Path) -> NpyRows:
+        """Read the header; raises DataError for dtypes and shapes that cannot be rows."""
+        with path.open("rb") as file:
+            shape, fortran, dtype = read_npy_header(file, str(path))
+            start = file.tell()
+            needed = start + math.prod(shape) * dtype.itemsize
+            if os.fstat(file.fileno()).st_size < needed:
+                raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")
+        check_numeric(dtype, str(path))
+        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, str(path))
+        return cls(path, rows, dtype, tuple(shape[1:]), fortran, start)
+
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
+        return self
+
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        d = self.shape[1]
+        left, right, _ = columns.indices(d)
+        with self.path.open("rb") as file:
+            if self.fortran:
+                return self._block_by_columns(file, start, stop, left, right)
+            found = np.empty((stop - start, right - left), self.dtype)
+            if right - left == d:
+                self._read(file, start * d, found.reshape(-1))
+            else:
+                for i in range(start, stop):
+                    self._read(file, i * d + left, found[i - start])
+            return found
+
+    def _block_by_columns(self, file: IO[bytes], start: int, stop: int, left: int, right: int) -> Array:
+        n, d = self.shape
+        flattened = len(self.row_shape) > 1  # so that columns are numbered in another order than they are stored
+        first, last = (0, d) if flattened else (left, right)
+        columns = np.empty((last - first, stop - start), self.dtype)
+        for j in range(first, last):
+            self._read(file, j * n + start, columns[j - first])
+        if flattened:  # Fortran order holds the first trailing axis fastest
+            columns = (
+                columns.reshape(*self.row_shape[::-1], -1)
+                .transpose(*range(len(self.row_shape) - 1, -1, -1), len(self.row_shape))
+                .reshape(d, -1)
+            )
+        return np.ascontiguousarray(columns[left - first : right - first].T)
+
+    def _read(self, file: IO[bytes], first: int, values: Array) -> None:
+        """Fill the vector `values` with what the file holds from value `first` on."""
+        file.seek(self.data_start + first * self.dtype.itemsize)
+        if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
+            raise CorruptionError(f"{self.path} ended early: was it truncated while it was read?")
+
+    def fingerprint(self) -> dict[str, Any]:
+        status = self.path.stat()
+        stamp = f"{status.st_size} {status.st_mtime_ns}"
+        return anonymous(self) | {"path": os.path.abspath(self.path), "stamp": stamp}
+
+
+def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """(shape, Fortran order, dtype) of a .npy stream, which is left at its first value."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return read(file)
+    except ValueError as error:
+        raise DataError(f"{where} is not a .npy file: {error}") from error

@@ -1,0 +1,102 @@
+"""Rows of whatever a user passes: an array, a frame, a Dask array, a Zarr array or a path."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+from dask.base import optimize
+
+from bigkpca.data.dask import DaskRows, frame_rows
+from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask_frame, is_data_array, is_frame
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.npy import NpyRows
+from bigkpca.data.rows import Rows, check_shape
+from bigkpca.data.zarr import SCRATCH, ZarrRows, group_rows, zarr_name
+from bigkpca.errors import (
+    IncompleteError,
+    SpecError,
+    check_numeric,
+)
+
+
+def open_rows(data: Any, array: str | None = None) -> Rows:
+    """Rows of whatever a user passes: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
+
+    A Dask frame does not know how many rows its partitions have, so they are counted: one pass over its index. `array`
+    names the array inside a Zarr group. Raises SpecError for what is not there or not a table, DataError for dtypes and
+    shapes that cannot be rows, and columns of a frame that are no numbers, IncompleteError for a half-ingested dataset.
+    """
+    rows = _opened(data, array)
+    check_numeric(rows.dtype, rows.where)
+    check_shape(rows.shape, rows.where)
+    if isinstance(rows, ZarrRows):
+        rows.check_whole()
+    return rows
+
+
+def is_lazy(data: Any) -> bool:
+    """Whether `data` is a path, an array of Dask or Zarr, a Dask frame, or a DataArray over Dask: its rows need not be
+    in memory."""
+    held = data.data if is_data_array(data) else data
+    return isinstance(held, str | os.PathLike | da.Array | zarr.Array) or is_dask_frame(held)
+
+
+def _opened(data: Any, array: str | None) -> Rows:
+    if isinstance(data, str | os.PathLike):
+        return _path_rows(os.path.expanduser(os.fspath(data)), array)
+    if is_data_array(data):
+        return _opened(data.data, array)
+    if is_dask_frame(data):
+        return frame_rows(data)
+    if isinstance(data, da.Array):
+        check_shape(data.shape, "the dask array")
+        if any(math.isnan(length) for length in data.shape):
+            raise SpecError("the dask array has unknown chunk sizes: call compute_chunk_sizes() on it first")
+        return DaskRows(*optimize(data))
+    if isinstance(data, zarr.Array):
+        check_shape(data.shape, f"the zarr array {data.path}")
+        return ZarrRows(data, zarr_name(data), data.shape[0])
+    if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows):
+        return data
+    check_frame(data)
+    if is_frame(data):
+        values = frame_values(data)
+    else:
+        values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
+    check_shape(values.shape, "the array")
+    return ArrayRows(values, names=column_names(data))
+
+
+def _path_rows(path: str, array: str | None) -> Rows:
+    if "://" in path:
+        raise SpecError(f"{path}: only local paths can be read so far")
+    if not os.path.exists(path):
+        if os.path.exists(os.path.normpath(path) + SCRATCH):
+            raise IncompleteError(f"{path} is not finished: run the command that makes it again")
+        raise SpecError(f"{path} does not exist")
+    if path.endswith(".npy"):
+        _check_unnamed(path, array)
+        return NpyRows.open(Path(path).absolute())  # workers may run in another folder
+    if os.path.isfile(path):
+        raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
+    try:
+        node = zarr.open(os.path.abspath(path), mode="r")
+    except Exception as error:  # zarr raises several kinds for folders that hold no node
+        raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
+    if isinstance(node, zarr.Array):
+        _check_unnamed(path, array)
+        check_shape(node.shape, path)
+        return ZarrRows(node, path, node.shape[0])
+    return group_rows(path, node, array)
+
+
+def _check_unnamed(path: str, array: str | None) -> None:
+    """Raise SpecError where a name is given for the array at `path`, which is the only one there."""
+    if array is not None:
+        raise SpecError(f"{path} is one array, not a group that holds {array!r}: leave --array out (array= in Python)")

@@ -1,0 +1,61 @@
+"""Rows in tiles one after the other, and rows of given numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import READ_BYTES, power_of_two
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.rows import Rows, little_endian
+from bigkpca.errors import (
+    Array,
+    check_finite,
+)
+from bigkpca.numerics.aligned import aligned
+
+
+def take(rows: Rows, numbers: Array) -> Array:
+    """Rows of the given ascending numbers, (m, d): reads each storage chunk that holds one of them once.
+
+    Raises DataError naming the first row that holds NaN or infinity.
+    """
+    if isinstance(rows, ArrayRows):
+        found = aligned(rows.values[numbers - rows.first])
+    else:
+        # One read for neighbouring chunks that all hold some of the rows, as long as it stays within 4 MB.
+        chunks = numbers // rows.grain
+        pieces = chunks // max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * rows.grain))
+        apart = (np.diff(chunks) > 1) | (np.diff(pieces) > 0)
+        groups = np.split(numbers, np.flatnonzero(apart) + 1)
+        found = np.concatenate([rows.block(int(g[0]), int(g[-1]) + 1)[g - g[0]] for g in groups])
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        for number, row in zip(numbers, found, strict=True):
+            check_finite(row[None], int(number), rows.where, names=rows.names)
+    return found
+
+
+def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
+    """Rows start..stop in tiles of `tile_rows`, counted from `start`; the last one is shorter.
+
+    Reads pieces of whole storage chunks of at most 4 MB (or of one chunk, where that is larger), each chunk
+    once; `start` is a multiple of `rows.grain`. Checks every row for NaN and infinity, and adds
+    the little-endian values to `digest`.
+    """
+    row_bytes = rows.shape[1] * rows.dtype.itemsize
+    # A power of two of rows, so that pieces of datasets of our own end where tiles end.
+    step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
+    rest: Array | None = None
+    for a in range(start, stop, step):
+        X = rows.block(a, min(a + step, stop))
+        check_finite(X, a, rows.where, names=rows.names)
+        if digest is not None:
+            digest.update(little_endian(X))
+        if rest is not None:
+            X = np.concatenate([rest, X])
+        whole = len(X) if a + step >= stop else len(X) // tile_rows * tile_rows
+        for b in range(0, whole, tile_rows):
+            yield X[b : min(b + tile_rows, whole)]
+        rest = X[whole:] if whole < len(X) else None

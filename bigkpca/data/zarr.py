@@ -1,0 +1,175 @@
+"""Rows of Zarr arrays: read chunk by chunk, with missing chunks found and versions told apart."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.storage import LocalStore
+
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.data.version_marks import version_marks
+from bigkpca.errors import (
+    Array,
+    CorruptionError,
+    IncompleteError,
+    SpecError,
+)
+from bigkpca.numerics.aligned import aligned
+
+ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
+SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
+
+
+@dataclass(frozen=True)
+class ZarrRows:
+    """Rows of a Zarr array (v2 or v3).
+
+    `count` rows are trusted: all of a foreign array, and what a dataset's own attribute vouches for.
+    `whole` says that every chunk was written, so that a missing one is a loss and not the fill value.
+    """
+
+    array: zarr.Array[Any]
+    where: str
+    count: int
+    name: str | None = None
+    whole: bool = False
+    names: tuple[str, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.count, self.array.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.array.dtype)
+
+    @property
+    def grain(self) -> int:
+        return self.grid[0]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        rows, columns = (min(pair) for pair in zip(self.array.chunks, self.array.shape, strict=True))
+        return rows, columns
+
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
+        return self
+
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        try:
+            found = self.array[start:stop] if columns == EVERY else self.array[start:stop, columns]  # labels are (n,)
+            return aligned(np.asarray(found))
+        except MemoryError:
+            raise
+        except Exception as error:  # each codec raises its own kind when bytes do not decode
+            raise CorruptionError(
+                f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
+                "restore this file or ingest the data again"
+            ) from error
+
+    @cached_property
+    def _stored(self) -> dict[str, os.stat_result]:
+        """Each stored chunk or shard with its file status; empty where the store is not a local folder."""
+        if not isinstance(self.array.store, LocalStore):
+            return {}
+        root = Path(self.array.store.root) / self.array.path
+        keys = {str(root / key): key for key in self._expected_keys()}
+        found = {}
+        for folder in {os.path.dirname(path) for path in keys}:
+            if os.path.isdir(folder):
+                for entry in os.scandir(folder):
+                    if entry.path in keys:
+                        found[keys[entry.path]] = entry.stat()
+        return found
+
+    def _expected_keys(self) -> list[str]:
+        rows, columns = self.array.shards or self.array.chunks
+        grid = math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
+        return [self.array.metadata.encode_chunk_key(index) for index in np.ndindex(*grid)]
+
+    def missing(self) -> list[int]:
+        """First row of every stored chunk that should exist and does not; empty where stores cannot be listed."""
+        if not isinstance(self.array.store, LocalStore):
+            return []
+        rows = (self.array.shards or self.array.chunks)[0]
+        per_row = len(self._expected_keys()) // math.ceil(self.count / rows)
+        return [i // per_row * rows for i, key in enumerate(self._expected_keys()) if key not in self._stored]
+
+    def unstored(self, row: int, column: int) -> tuple[slice, slice] | None:
+        """Rows and columns of the chunk or shard that holds an entry, if the store has none; None where it is there, or
+        the store cannot be listed."""
+        height, width = self.array.shards or self.array.chunks
+        at = row // height, column // width
+        if not isinstance(self.array.store, LocalStore) or self.array.metadata.encode_chunk_key(at) in self._stored:
+            return None
+        rows, columns = (
+            slice(number * size, min(number * size + size, end))
+            for number, size, end in zip(at, (height, width), self.shape, strict=True)
+        )
+        return rows, columns
+
+    def check_whole(self) -> None:
+        """Raise CorruptionError when a chunk is gone that was written, or whose fill value is NaN."""
+        fill = self.array.fill_value
+        if not self.whole and not (isinstance(fill, float | np.floating) and np.isnan(fill)):
+            return
+        if missing := self.missing():
+            raise CorruptionError(
+                f"{self.where}: {len(missing)} stored chunks are gone, the first holds row {missing[0]}; "
+                "restore them or ingest the data again"
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        if not isinstance(self.array.store, LocalStore):
+            marks = version_marks(self.array)
+            if marks is None:
+                return ArrayRows(self.block(0, self.count)).fingerprint()
+            digest.update("\n".join(marks).encode())
+            return anonymous(self) | {"stamp": digest.hexdigest()}
+        for key, status in sorted(self._stored.items()):
+            digest.update(f"{key} {status.st_size} {status.st_mtime_ns}\n".encode())
+        return anonymous(self) | {"path": os.path.abspath(self.where), "stamp": digest.hexdigest()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What travels with every task: none needs the names, of which there may be thousands.
+        return {key: value for key, value in self.__dict__.items() if key not in ("_stored", "names")}
+
+
+def zarr_name(array: zarr.Array[Any]) -> str:
+    root = getattr(array.store, "root", None)
+    return str(Path(root) / array.path) if root else f"the zarr array {array.path!r}"
+
+
+def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
+    about: Any = group.attrs.get(ATTRIBUTE, {})
+    kind = about.get("format")
+    if kind == "dataset":
+        name = name or "x"
+        if "rows" not in about:
+            raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
+    elif kind == "features":
+        name = name or "scores"
+    elif kind == "reconstruction":
+        name = name or "x"
+    node = group.get(name or "x")
+    if node is None and name is None:
+        arrays = dict(group.arrays())
+        if len(arrays) != 1:
+            raise SpecError(f"{path} holds the arrays {sorted(arrays)}: name one with --array (array= in Python)")
+        ((name, node),) = arrays.items()
+    if not isinstance(node, zarr.Array):
+        raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
+    check_shape(node.shape, f"{path}/{name}")
+    ours = kind == "dataset" and name == "x"
+    names = tuple(about["column_names"]) if ours and "column_names" in about else None
+    return ZarrRows(node, path, about["rows"] if ours else node.shape[0], name, whole=ours, names=names)
