@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenvalues, mnist, some_rows, table
 from bigkpca.data.opening import open_rows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine, Silent
 from bigkpca.fitting import fit_rows
 from bigkpca.spec import FitSpec
 

@@ -10,7 +10,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ra
 from bigkpca.choose import Room, choose
 from bigkpca.data.opening import open_rows
 from bigkpca.eigenproblem import Checks, solve
-from bigkpca.engine import Engine, Silent, single_threaded_blas
+from bigkpca.execution.engine import Engine, Silent, single_threaded_blas
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.spec import FitSpec

@@ -31,8 +31,8 @@ from benchmarks.common import (
 from bigkpca import KernelPCA, preimages
 from bigkpca.crossvalidation import Setting, cross_validate
 from bigkpca.data.memory import ArrayRows
-from bigkpca.engine import Engine
 from bigkpca.errors import NarrowKernelWarning
+from bigkpca.execution.engine import Engine
 from bigkpca.spec import FitSpec
 
 TRAINING_ROWS = 7291

@@ -19,7 +19,7 @@ from benchmarks.common import (
     table,
 )
 from bigkpca.data.opening import open_rows
-from bigkpca.engine import Engine, Silent
+from bigkpca.execution.engine import Engine, Silent
 from bigkpca.fitting import fit_rows
 from bigkpca.spec import FitSpec
 

@@ -12,8 +12,8 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ra
 from bigkpca.choose import Room, choose
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
-from bigkpca.engine import Engine, Silent, open_engine, single_threaded_blas
-from bigkpca.passes import moments_of
+from bigkpca.execution.engine import Engine, Silent, open_engine, single_threaded_blas
+from bigkpca.execution.passes import moments_of
 from bigkpca.spec import FitSpec
 
 

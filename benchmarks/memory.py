@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, table
 from bigkpca.data.opening import open_rows
-from bigkpca.plan import plan_fit, plan_transform
+from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model
 

@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_info
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, table
 from bigkpca.data.memory import ArrayRows
-from bigkpca.engine import Engine, Silent
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import score_rows
 from bigkpca.fitting import fit_rows
-from bigkpca.passes import score_rows
 from bigkpca.spec import FitSpec
 
 CORE_TYPES = ("Haswell", "SkylakeX", "Zen", "Prescott")

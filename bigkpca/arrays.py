@@ -17,17 +17,9 @@ from bigkpca.choose import VIEW_FREQUENCIES, VIEW_START, random_stream
 from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import lazy, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics import measures, sketch
-from bigkpca.numerics.aligned import aligned
-from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
-from bigkpca.numerics.frequencies import draw_frequencies
-from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.methods import Form, RandomFeatures
-from bigkpca.numerics.model import Model
-from bigkpca.passes import (
+from bigkpca.execution.engine import lazy, shared, single_threaded_blas
+from bigkpca.execution.passes import (
     block_denoised,
     block_preimages,
     block_residuals,
@@ -36,6 +28,14 @@ from bigkpca.passes import (
     check_columns,
     expansion_of,
 )
+from bigkpca.numerics import measures, sketch
+from bigkpca.numerics.aligned import aligned
+from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
+from bigkpca.numerics.frequencies import draw_frequencies
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.methods import Form, RandomFeatures
+from bigkpca.numerics.model import Model
 from bigkpca.pipeline import open_scores
 from bigkpca.store_model import AnyModel, model_of
 

@@ -14,13 +14,13 @@ from bigkpca.data.blocks import Block, sample_rows, split, tile_rows
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.decoding import learned, with_decoder
-from bigkpca.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
+from bigkpca.execution.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
+from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
-from bigkpca.plan import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 

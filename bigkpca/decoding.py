@@ -10,14 +10,14 @@ import numpy as np
 from bigkpca.choose import REFERENCES, TRAINING, random_stream
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array, SpecError
+from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
+from bigkpca.execution.passes import sums_for
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.preimages.distances import DistancesDecoder
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import sums_for
 from bigkpca.spec import FitSpec
 
 

@@ -13,8 +13,8 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
 from bigkpca import pipeline
-from bigkpca.engine import Progress
 from bigkpca.errors import Array
+from bigkpca.execution.engine import Progress
 from bigkpca.ingest import ingest
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import installed, report

@@ -13,14 +13,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, fitting, passes, pipeline, scoring, store_model
-from bigkpca.data import in_kind
+from bigkpca import arrays, fitting, pipeline, scoring, store_model
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress, Silent, open_engine, parse_bytes
 from bigkpca.errors import Array, SpecError
+from bigkpca.execution import containers, passes
+from bigkpca.execution.engine import Engine, Progress, Silent, open_engine, parse_bytes
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -268,11 +268,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if out is not None:
             return pipeline.transform(self.model_, X, out)
         if is_dask_frame(X):
-            return in_kind.in_frame(self._checked(X), arrays.scores, self.model_, self.get_feature_names_out())
+            return containers.in_frame(self._checked(X), arrays.scores, self.model_, self.get_feature_names_out())
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
         scores = self._made(rows, arrays.scores, passes.score_rows)
-        return in_kind.in_data_array(X, scores, "scores") if is_data_array(X) else scores
+        return containers.in_data_array(X, scores, "scores") if is_data_array(X) else scores
 
     def inverse_transform(self, Y: Any, out: str | os.PathLike[str] | None = None) -> Any:
         """Rows (n, d) that scores Y (n, r) stand for: NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
@@ -287,9 +287,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             columns = range(self.model_.columns) if names is None else names
-            return in_kind.in_frame(Y, arrays.preimages, self.model_, columns)
+            return containers.in_frame(Y, arrays.preimages, self.model_, columns)
         rows = self._made(pipeline.open_scores(self.model_, Y), arrays.preimages, _preimages)
-        return in_kind.in_data_array(Y, rows, "rows", "feature", names) if is_data_array(Y) else rows
+        return containers.in_data_array(Y, rows, "rows", "feature", names) if is_data_array(Y) else rows
 
     def denoise(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
         """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.
@@ -301,7 +301,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if out is not None:
             return pipeline.denoise(self.model_, X, out)
         if is_dask_frame(X):
-            return in_kind.in_frame(self._checked(X), arrays.denoised, self.model_, X.columns)
+            return containers.in_frame(self._checked(X), arrays.denoised, self.model_, X.columns)
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
         found = self._made(rows, arrays.denoised, _denoised)
@@ -327,11 +327,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         if is_dask_frame(X):
-            return in_kind.in_frame(self._checked(X), arrays.residuals, self.model_, ["residual"])["residual"]
+            return containers.in_frame(self._checked(X), arrays.residuals, self.model_, ["residual"])["residual"]
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
         found = self._made(rows, arrays.residuals, passes.residual_rows)
-        return in_kind.in_data_array(X, found, "residual") if is_data_array(X) else found
+        return containers.in_data_array(X, found, "residual") if is_data_array(X) else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""
@@ -357,7 +357,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 values["dtype"] = np.dtype(self.dtype).name
         return FitSpec.checked(**values)
 
-    def _made(self, rows: Rows, lazy: in_kind.View, now: Callable[..., Any]) -> Any:
+    def _made(self, rows: Rows, lazy: containers.View, now: Callable[..., Any]) -> Any:
         """What is made of each row: at once for rows in memory, else a lazy view."""
         if not isinstance(rows, ArrayRows):
             return lazy(self.model_, rows)
@@ -366,7 +366,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _checked(self, X: Any, *, reset: bool = False) -> Any:
         """A Dask frame whose columns scikit-learn has seen, as it sees those of a frame in memory."""
-        validate_data(self, in_kind.header(X), reset=reset, skip_check_array=True)
+        validate_data(self, containers.header(X), reset=reset, skip_check_array=True)
         return X
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:

@@ -7,15 +7,15 @@ import numpy as np
 from bigkpca.choose import PROBES, random_stream
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array, SpecError
+from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
+from bigkpca.execution.passes import check_columns, read_rows, sums_with
+from bigkpca.execution.planning import plan_evaluate
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.passes import check_columns, read_rows, sums_with
-from bigkpca.plan import plan_evaluate
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"

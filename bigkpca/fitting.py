@@ -14,7 +14,6 @@ from bigkpca.choose import PROBES, SKETCH, Choice, Chosen, Room, choices_info, c
 from bigkpca.data.rows import Rows, anonymous
 from bigkpca.decoding import check_extensible, extended, with_decoder
 from bigkpca.eigenproblem import Checks, solve
-from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import (
     Array,
     IndefiniteKernelWarning,
@@ -27,6 +26,9 @@ from bigkpca.errors import (
     UniformLandmarksWarning,
     UnseenClusterWarning,
 )
+from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
+from bigkpca.execution.passes import action_of, check_columns, moments_of, read_rows
+from bigkpca.execution.planning import largest_size_that_fits, plan_fit, smallest
 from bigkpca.numerics import rounding, solvers, spectral
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
@@ -36,8 +38,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import action_of, check_columns, moments_of, read_rows
-from bigkpca.plan import largest_size_that_fits, plan_fit, smallest
 from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest

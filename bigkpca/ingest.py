@@ -23,8 +23,8 @@ from bigkpca import store
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
-from bigkpca.engine import Progress, Silent
 from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.execution.engine import Progress, Silent
 from bigkpca.formats.concat import Source, kind_of
 
 _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536

@@ -14,23 +14,10 @@ from bigkpca import store, store_blocks, store_model
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import (
-    Engine,
-    Progress,
-    Silent,
-    Task,
-    open_engine,
-    parse_bytes,
-    parse_seconds,
-    shared,
-)
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.evaluating import evaluate_rows
-from bigkpca.fitting import fit_within
-from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Expansion, Preimages, check_width
-from bigkpca.passes import (
+from bigkpca.execution.engine import Engine, Progress, Silent, Task, open_engine, parse_bytes, parse_seconds, shared
+from bigkpca.execution.passes import (
     block_denoised,
     block_preimages,
     block_scores,
@@ -38,7 +25,11 @@ from bigkpca.passes import (
     check_columns,
     expansion_of,
 )
-from bigkpca.plan import Plan, plan_reconstruct, plan_transform
+from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
+from bigkpca.fitting import fit_within
+from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import Expansion, Preimages, check_width
 from bigkpca.spec import FitSpec
 from bigkpca.store_blocks import Stored
 from bigkpca.store_model import AnyModel

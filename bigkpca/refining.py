@@ -15,8 +15,9 @@ from bigkpca.data.matrix_tiles import check_square
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.eigenproblem import chosen_components
-from bigkpca.engine import Engine, Progress, single_threaded_blas
 from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
+from bigkpca.execution.passes import gather, gram_product, read_rows, score_rows
 from bigkpca.numerics import certificate, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
@@ -26,7 +27,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import gather, gram_product, read_rows, score_rows
 from bigkpca.spec import FitSpec
 
 _MOST_PRODUCTS = 20

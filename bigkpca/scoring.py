@@ -10,11 +10,11 @@ from bigkpca.choose import SCORING
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress, Task, shared
 from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine, Progress, Task, shared
+from bigkpca.execution.passes import fit_blocks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Noise
-from bigkpca.passes import fit_blocks
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from bigkpca.data.matrix_tiles import Part, halves, parts, pieces
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.engine import Engine, Progress, Task, shared
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
+from bigkpca.execution.engine import Engine, Progress, Task, shared
+from bigkpca.execution.passes import moments_of, score_rows
 from bigkpca.numerics import solvers
 from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
@@ -23,7 +24,6 @@ from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.solvers import Solution
-from bigkpca.passes import moments_of, score_rows
 from bigkpca.spec import FitSpec
 
 _ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes

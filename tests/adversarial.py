@@ -32,8 +32,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import gamma, kv
 
 from bigkpca import KernelPCA, kernels, landmarks
-from bigkpca.engine import single_threaded_blas
 from bigkpca.errors import Array, BigKPCAError
+from bigkpca.execution.engine import single_threaded_blas
 from bigkpca.numerics import spectral
 from bigkpca.numerics.certificate import Certificate
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from bigkpca.engine import Engine, open_engine
+from bigkpca.execution.engine import Engine, open_engine
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

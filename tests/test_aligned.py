@@ -19,11 +19,11 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Carried, Engine, Silent, Task, shared
+from bigkpca.execution.engine import Carried, Engine, Silent, Task, shared
+from bigkpca.execution.passes import block_denoised, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.aligned import aligned, all_aligned
 from bigkpca.numerics.model import Model
-from bigkpca.passes import block_denoised, reconstruct_rows, residual_rows, score_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import model_digest
 

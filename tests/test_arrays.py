@@ -16,12 +16,12 @@ import zarr
 from bigkpca import KernelPCA, arrays, choose, kernels, methods
 from bigkpca.choose import random_stream, sample
 from bigkpca.data.memory import ArrayRows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import score_rows
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
-from bigkpca.passes import score_rows
 from bigkpca.spec import FitSpec
 
 GAUSSIAN = kernels.Gaussian(25.0)

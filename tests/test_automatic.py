@@ -17,12 +17,12 @@ from bigkpca.choose import sizes
 from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
 from bigkpca.eigenproblem import chosen_components
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import fit_rows, fit_within
 from bigkpca.numerics import certificate, growth
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.plan import plan_fit
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, model_digest
 

@@ -17,11 +17,11 @@ from bigkpca.crossvalidation import cross_validate
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Silent
 from bigkpca.evaluating import evaluate_rows
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting import extend, fit_rows
 from bigkpca.numerics.model import Model
-from bigkpca.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
 from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import model_digest

@@ -13,10 +13,10 @@ import zarr
 from bigkpca import arrays, landmarks, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.engine import Engine, Silent
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import score_rows
+from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import extend, fit_rows
-from bigkpca.passes import score_rows
-from bigkpca.plan import plan_fit
 from bigkpca.spec import FitSpec
 
 OPTIONS: dict[str, Any] = {"components": 5, "size": 80, "seed": 3}

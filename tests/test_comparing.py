@@ -31,9 +31,9 @@ from bigkpca.comparing.trial import Trial, tried
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.plan import plan_fit
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
 
 COMPONENTS, SIZES, FEW = (

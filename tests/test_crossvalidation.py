@@ -19,8 +19,8 @@ from bigkpca.choose import FOLDS, SCORING, random_stream, sample_lengths
 from bigkpca.cli import main
 from bigkpca.crossvalidation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.data.memory import ArrayRows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, SpecError
+from bigkpca.execution.engine import Engine, Silent
 from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise
 from bigkpca.scoring import preimage_error

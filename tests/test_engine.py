@@ -15,7 +15,8 @@ import pytest
 from distributed import Client, Nanny, Scheduler, SpecCluster
 from threadpoolctl import threadpool_info
 
-from bigkpca.engine import (
+from bigkpca.errors import DataError, MemoryLimitError, SpecError, UnlikeWorkersWarning
+from bigkpca.execution.engine import (
     Engine,
     Task,
     blas_core_types,
@@ -25,7 +26,6 @@ from bigkpca.engine import (
     shared,
     single_threaded_blas,
 )
-from bigkpca.errors import DataError, MemoryLimitError, SpecError, UnlikeWorkersWarning
 
 
 @dataclass
@@ -155,7 +155,7 @@ def test_threads_have_no_worker_limits() -> None:
 
 
 _SCRIPT = """
-from bigkpca.engine import Silent, Task, open_engine
+from bigkpca.execution.engine import Silent, Task, open_engine
 
 print("the script runs", flush=True)
 

@@ -20,8 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
-from bigkpca.engine import Engine
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
+from bigkpca.execution.engine import Engine
 
 
 @pytest.fixture

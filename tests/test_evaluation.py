@@ -25,14 +25,14 @@ from bigkpca.cli import main
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, SpecError
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import score_rows, sums_with
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.passes import score_rows, sums_with
 from bigkpca.spec import FitSpec
 
 R = 4

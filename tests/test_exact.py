@@ -17,18 +17,19 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
-from bigkpca import KernelPCA, kernels, methods, passes
+from bigkpca import KernelPCA, kernels, methods
 from bigkpca.cli import main
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import SpecError
+from bigkpca.execution import passes
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
-from bigkpca.plan import plan_fit
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, save_model
 

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 from bigkpca import KernelPCA, kernels, methods
-from bigkpca.engine import Engine
 from bigkpca.errors import (
     IndefiniteKernelWarning,
     RoundingError,
@@ -19,6 +18,7 @@ from bigkpca.errors import (
     UniformLandmarksWarning,
     UnseenClusterWarning,
 )
+from bigkpca.execution.engine import Engine
 from bigkpca.numerics import certificate, solvers, spectral
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Linear, Sigmoid

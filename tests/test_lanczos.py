@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.engine import single_threaded_blas
 from bigkpca.errors import DataError, IndefiniteKernelWarning
+from bigkpca.execution.engine import single_threaded_blas
 from bigkpca.numerics import lanczos, solvers
 from bigkpca.numerics.linalg import is_positive
 from bigkpca.numerics.sketch import starting_block

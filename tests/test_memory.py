@@ -13,7 +13,7 @@ from conftest import peak_bytes
 
 from bigkpca import landmarks
 from bigkpca.data.opening import open_rows
-from bigkpca.plan import plan_evaluate, plan_fit, plan_transform, sample_bytes
+from bigkpca.execution.planning import plan_evaluate, plan_fit, plan_transform, sample_bytes
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model
 

@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.data.memory import ArrayRows
 from bigkpca.eigenproblem import Checks, solve
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import moments_of, score_rows
 from bigkpca.fitting import extend, fit_rows
 from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
-from bigkpca.passes import moments_of, score_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, model_digest, save_model
 

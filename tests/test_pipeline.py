@@ -22,7 +22,6 @@ from bigkpca.choose import sample_lengths
 from bigkpca.data.blocks import split
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import (
     CorruptionError,
     DataError,
@@ -32,8 +31,9 @@ from bigkpca.errors import (
     MemoryLimitError,
     SpecError,
 )
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import score_rows
 from bigkpca.fitting import extend, fit_rows, fit_within
-from bigkpca.passes import score_rows
 from bigkpca.spec import FitSpec
 from bigkpca.store import lock
 from bigkpca.store_model import load_model, model_digest, save_model

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.execution.planning import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
 from bigkpca.numerics import landmarks, methods, solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.plan import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 

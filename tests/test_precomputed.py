@@ -29,7 +29,6 @@ from bigkpca.cli import main
 from bigkpca.data import matrix_tiles, npy
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import (
     CorruptionError,
     DataError,
@@ -37,11 +36,12 @@ from bigkpca.errors import (
     MemoryLimitError,
     SpecError,
 )
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import score_rows
+from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.fitting import fit_rows
 from bigkpca.info import info
 from bigkpca.numerics.model import Model
-from bigkpca.passes import score_rows
-from bigkpca.plan import plan_fit, plan_transform
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, save_model
 

@@ -32,11 +32,11 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, MemoryLimitError, SpecError
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows
+from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
 from bigkpca.fitting import extend, fit_rows
-from bigkpca.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows
-from bigkpca.plan import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
 from bigkpca.spec import FitSpec
 from bigkpca.store_model import load_model, model_digest, save_model
 

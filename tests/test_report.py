@@ -24,8 +24,8 @@ from sklearn.datasets import load_digits
 import bigkpca
 from bigkpca import reporting
 from bigkpca.cli import main
-from bigkpca.engine import Silent
 from bigkpca.errors import SpecError
+from bigkpca.execution.engine import Silent
 from bigkpca.ingest import ingest
 from bigkpca.reporting import figures, looked, pictures, sections, words
 from bigkpca.reporting.drawing import Drawing

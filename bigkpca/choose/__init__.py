@@ -31,14 +31,14 @@ from bigkpca.choose.sample import (
 )
 from bigkpca.choose.sizes import PAIRED_ROWS, Grown, Room, grow
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine, Progress
+from bigkpca.execution.passes import mean_features
 from bigkpca.numerics import growth, rounding, solvers
 from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.passes import mean_features
 from bigkpca.spec import FitSpec
 
 __all__ = [

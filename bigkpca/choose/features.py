@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bigkpca.choose.landmarks import choose_landmarks
 from bigkpca.choose.random_features import principal_axes, principal_features, random_features
 from bigkpca.choose.sample import Prepared
-from bigkpca.engine import Engine, Progress
+from bigkpca.execution.engine import Engine, Progress
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.spec import FitSpec

@@ -7,13 +7,13 @@ import numpy as np
 from bigkpca.choose.sample import LANDMARKS, PROPOSALS, Prepared, random_stream
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.execution.engine import Engine, Progress
+from bigkpca.execution.passes import draws_by_residual, fit_blocks
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.cholesky import Factor, Proposals, check_diagonal, grown
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.passes import draws_by_residual, fit_blocks
 from bigkpca.spec import FitSpec
 
 

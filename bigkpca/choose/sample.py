@@ -8,14 +8,14 @@ import numpy as np
 
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress
 from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.execution.engine import Engine, Progress
+from bigkpca.execution.passes import columns_of, read_rows
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
-from bigkpca.passes import columns_of, read_rows
 from bigkpca.spec import FitSpec
 
 # What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.

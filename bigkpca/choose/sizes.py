@@ -8,8 +8,8 @@ from time import monotonic
 
 from bigkpca.choose.features import FeatureMaps
 from bigkpca.choose.sample import Prepared
-from bigkpca.engine import Engine, Progress
 from bigkpca.errors import SpecError
+from bigkpca.execution.engine import Engine, Progress
 from bigkpca.numerics import growth
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.growth import Estimate, Stratum, Trial

@@ -41,8 +41,8 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.choose import sample_lengths
     from bigkpca.data.opening import open_rows
-    from bigkpca.engine import open_engine
-    from bigkpca.plan import check_peak, sample_bytes
+    from bigkpca.execution.engine import open_engine
+    from bigkpca.execution.planning import check_peak, sample_bytes
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
     if options["cv"]:
@@ -67,7 +67,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     """The error of each setting, a mark at the best, and the command that uses it."""
     from bigkpca.crossvalidation import cross_validate
     from bigkpca.data.opening import open_rows
-    from bigkpca.engine import open_engine
+    from bigkpca.execution.engine import open_engine
 
     way = options["preimage"] or "ridge"
     spec = FitSpec.checked(**fields, preimage=way, noise=options["noise"], size=options["size"] or "auto")

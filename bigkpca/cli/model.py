@@ -22,9 +22,9 @@ from bigkpca.spec import FitSpec
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Tell what a fit of DATA would cost, without running it, and whether it fits --memory and the workers."""
     from bigkpca.data.opening import open_rows
-    from bigkpca.engine import open_engine
+    from bigkpca.execution.engine import open_engine
+    from bigkpca.execution.planning import plan_fit
     from bigkpca.fitting import check_fits
-    from bigkpca.plan import plan_fit
 
     rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
     with open_engine(options["scheduler"], options["workers"]) as engine:

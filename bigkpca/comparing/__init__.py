@@ -30,11 +30,11 @@ from bigkpca.comparing.summary import Line, advice, lines
 from bigkpca.comparing.trial import Trial, tried
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
 from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.execution.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
+from bigkpca.execution.planning import plan_fit
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
-from bigkpca.plan import plan_fit
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
 

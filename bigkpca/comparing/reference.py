@@ -11,13 +11,13 @@ from bigkpca.choose import PROBES, random_stream, sample_lengths
 from bigkpca.comparing.process import peak_mb
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Silent
 from bigkpca.errors import Array
 from bigkpca.evaluating import evaluate_rows
+from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.passes import read_rows
+from bigkpca.execution.planning import largest_size_that_fits, plan_fit
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics.model import Model
-from bigkpca.passes import read_rows
-from bigkpca.plan import largest_size_that_fits, plan_fit
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 COMPARED_ROWS = 4096

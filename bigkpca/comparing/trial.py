@@ -12,8 +12,8 @@ from bigkpca.comparing.grid import Candidate
 from bigkpca.comparing.process import peak_mb
 from bigkpca.comparing.reference import Reference, scores_of
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Silent, single_threaded_blas
 from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine, Silent, single_threaded_blas
 from bigkpca.fitting import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from bigkpca import store
-from bigkpca.engine import Engine, Progress, Silent
 from bigkpca.errors import SpecError
+from bigkpca.execution.engine import Engine, Progress, Silent
+from bigkpca.execution.planning import plan_fit
 from bigkpca.info import model_info
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import Path as AnyPath
-from bigkpca.plan import plan_fit
 from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, drawn_from, look
 from bigkpca.reporting.page import MARK, render, request_mark

@@ -18,8 +18,8 @@ from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Progress, single_threaded_blas
 from bigkpca.errors import Array, BigKPCAError, SpecError
+from bigkpca.execution.engine import Progress, single_threaded_blas
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import feature_store, open_scores
 from bigkpca.reporting.pictures import image_shape, is_picture

@@ -16,8 +16,8 @@ from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.data.matrix_tiles import Part, pieces
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
-from bigkpca.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
+from bigkpca.execution.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.numerics.aligned import aligned, all_aligned
 from bigkpca.numerics.cholesky import Factor
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
