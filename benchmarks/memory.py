@@ -10,7 +10,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_datase
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model
+from bigkpca.storage.models import load_model
 
 _COMMAND = "import sys; from bigkpca.cli import main; main(sys.argv[1:], standalone_mode=False)"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
     from bigkpca.pipeline import denoise, evaluate, fit, reconstruct, transform
     from bigkpca.reporting import report
-    from bigkpca.store_model import load_model as load
+    from bigkpca.storage.models import load_model as load
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
@@ -38,7 +38,7 @@ _PUBLIC = {
     "methods": ("bigkpca.numerics.methods", None),
     "preimages": ("bigkpca.numerics.preimages", None),
     "reconstruct": ("bigkpca.pipeline", "reconstruct"),
-    "load": ("bigkpca.store_model", "load_model"),
+    "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
     "transform": ("bigkpca.pipeline", "transform"),
 }

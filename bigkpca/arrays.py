@@ -37,7 +37,7 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import open_scores
-from bigkpca.store_model import AnyModel, model_of
+from bigkpca.storage.models import AnyModel, model_of
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:

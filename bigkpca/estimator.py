@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, fitting, pipeline, scoring, store_model
+from bigkpca import arrays, fitting, pipeline, scoring
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
@@ -27,6 +27,7 @@ from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
+from bigkpca.storage import models
 
 # Parameters of the face, and the fields of FitSpec that they set.
 _FIELDS = {
@@ -341,7 +342,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The estimator of a saved model, with the parameters it was fitted with."""
-        model = store_model.load_model(os.fspath(path))
+        model = models.load_model(os.fspath(path))
         spec = FitSpec.of(model)
         parameters = {name: getattr(spec, field) for name, field in _FIELDS.items()}
         loaded = cls(**parameters)

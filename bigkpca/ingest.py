@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 import zarr
 
-from bigkpca import store
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.engine import Progress, Silent
 from bigkpca.formats.concat import Source, kind_of
+from bigkpca.storage import durable, groups, locks, paths
+from bigkpca.storage.destination import open_destination
 
 _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
 
@@ -71,13 +72,13 @@ def ingest(
     LockedError, and IncompleteError for a full disk.
     """
     source = Source.open(sources, member, labels, dtype)
-    path = os.path.abspath(store.group_path(destination, *(each["path"] for each in source.identity["sources"])))
+    path = os.path.abspath(paths.group_path(destination, *(each["path"] for each in source.identity["sources"])))
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
     record = {"format": "dataset", **source.identity, "block_rows": block_rows}
     if append and overwrite:
         raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
-    with store.lock(path), store.room_on_disk(path):
+    with locks.lock(path), durable.room_on_disk(path):
         done = _append(source, path, record, progress) if append else _create(source, path, record, overwrite, progress)
     return _ingested(path, already_done=done)
 
@@ -90,9 +91,9 @@ def shard_rows(row_bytes: int, given: int | None = None) -> int:
 def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
     """Make a new dataset, from its first row, as text and gzip have no middle to go on from; True if it was there
     already."""
-    target = store.destination(path, record, overwrite=overwrite, whole=True)
+    target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.state == "done":
-        if source.names is not None and "column_names" not in (store.describe(path) or {}):
+        if source.names is not None and "column_names" not in (groups.describe(path) or {}):
             progress.note(
                 f"{path} was made before names of columns were kept, so that it may hold the index of a frame, or "
                 "columns of files in different orders: remove it and run this again to be sure"
@@ -100,7 +101,7 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
         return True
     _tell(source, progress)
     with target.made() as scratch:
-        group = store.create_group(scratch, record)
+        group = groups.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
         shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
         names = {} if source.names is None else {"column_names": list(source.names)}
@@ -116,15 +117,15 @@ def _tell(source: Source, progress: Progress) -> None:
 
 def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
     rows = shard_rows(source.columns * source.dtype.itemsize, block_rows)
-    store.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
+    groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
     if source.label_dtype is not None:
         kind = np.int32 if source.label_dtype.kind == "U" else source.label_dtype.newbyteorder("=")
-        store.create_array(group, "y", (0,), kind, rows, ("row",))
+        groups.create_array(group, "y", (0,), kind, rows, ("row",))
 
 
 def _append(source: Source, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
     """Add rows to a finished dataset; True if they are the ones that were added last."""
-    group = store.open_group(path, "dataset", "r+")
+    group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     if "rows" not in about:
         raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
@@ -250,18 +251,18 @@ def _codes(labels: Array, categories: dict[str, int]) -> Array:
 
 def _publish(path: str, values: Mapping[str, Any]) -> None:
     """Force the rows to disk, and only then the attribute that vouches for them."""
-    store.remove_partials(path)
-    store.sync_tree(Path(path))
-    group = store.open_group(path, "dataset", "r+")
+    durable.remove_partials(path)
+    durable.sync_tree(Path(path))
+    group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     group.attrs[ATTRIBUTE] = {**about, **values}
     with (Path(path) / "zarr.json").open("rb") as file:
         os.fsync(file.fileno())
-    store.sync_folder(Path(path))
+    durable.sync_folder(Path(path))
 
 
 def _ingested(path: str, *, already_done: bool) -> Ingested:
-    group = store.open_group(path, "dataset")
+    group = groups.open_group(path, "dataset")
     about: Any = group.attrs[ATTRIBUTE]
     return Ingested(
         path=path,

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bigkpca import store, store_blocks, store_model
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -31,8 +30,9 @@ from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, check_width
 from bigkpca.spec import FitSpec
-from bigkpca.store_blocks import Stored
-from bigkpca.store_model import AnyModel
+from bigkpca.storage import block_arrays, destination, durable, groups, locks, models, paths
+from bigkpca.storage.block_arrays import Stored
+from bigkpca.storage.models import AnyModel
 
 Path = str | os.PathLike[str]
 
@@ -76,18 +76,18 @@ def fit(
     if deadline is not None and spec.tol is None:
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
-        store_model.check_savable(spec.kernel)
+        models.check_savable(spec.kernel)
     rows = open_rows(data, array)
     fingerprint = rows.fingerprint()
-    out = store.group_path(out, fingerprint["path"])
+    out = paths.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
-    with store.lock(out), store.room_on_disk(out):
-        if rows.names is not None and "column_names" in (store.describe(out) or {}):  # models of before have none
+    with locks.lock(out), durable.room_on_disk(out):
+        if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # models of before have none
             record["column_names"] = list(rows.names)
-        place = store.destination(out, record, overwrite=overwrite, whole=True)
+        place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
         if place.state == "done":
             progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")
-            there = store_model.load_model(out)
+            there = models.load_model(out)
             if rows.names is not None and there.names is None:
                 progress.note(f"{out} knows no names of columns: remove it and fit again to have later rows compared")
             return there
@@ -101,14 +101,14 @@ def fit(
 
 def save(model: Model, path: Path) -> None:
     """Save a model at a new path; SpecError if something is there, or the kernel is a function."""
-    out = store.group_path(path)
-    with store.lock(out), store.room_on_disk(out):
-        _save(model, store.destination(out, {"format": "model", "digest": ""}, overwrite=False, whole=True))
+    out = paths.group_path(path)
+    with locks.lock(out), durable.room_on_disk(out):
+        _save(model, destination.open_destination(out, {"format": "model", "digest": ""}, overwrite=False, whole=True))
 
 
-def _save(model: Model, place: store.Destination) -> None:
+def _save(model: Model, place: destination.Destination) -> None:
     with place.made() as scratch:
-        store_model.save_model(model, scratch)
+        models.save_model(model, scratch)
     place.put_in_place()
 
 
@@ -225,7 +225,7 @@ def _back(
     function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
     work = _Work("reconstruction", rows, model, arrays, plan, function, title, model_path)
     x = _written(work, out, {"given": given}, scheduler, workers, memory, overwrite, progress)
-    if lost := int(np.count_nonzero(store_blocks.values(store.group_path(out), "far"))):
+    if lost := int(np.count_nonzero(block_arrays.values(paths.group_path(out), "far"))):
         progress.note(f"{lost:,} of {x.shape[0]:,} rows are far from all data: they became the mean, see far")
     return x
 
@@ -244,10 +244,10 @@ def _check_maker(model: Model, scores: Any) -> None:
     path = feature_store(scores)
     if path is None:
         return
-    manifest = store_blocks.read_manifest(path)
+    manifest = block_arrays.read_manifest(path)
     if manifest is None:
         raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
-    own = store_model.model_digest(model)
+    own = models.model_digest(model)
     if manifest["model"] != own:
         raise SpecError(
             f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
@@ -266,7 +266,7 @@ def feature_store(scores: Any) -> str | None:
         return None
     place = os.path.realpath(os.path.expanduser(place))
     places = place, os.path.dirname(place)
-    return next((place for place in places if (store.describe(place) or {}).get("format") == "features"), None)
+    return next((place for place in places if (groups.describe(place) or {}).get("format") == "features"), None)
 
 
 def _path_of(model: AnyModel) -> str | None:
@@ -274,14 +274,14 @@ def _path_of(model: AnyModel) -> str | None:
 
 
 def _loaded(model: AnyModel) -> Model:
-    return store_model.model_of(model)
+    return models.model_of(model)
 
 
 @dataclass(frozen=True)
 class _Work:
     """What is written block by block: arrays of the model's making, from rows."""
 
-    kind: store_blocks.Kind
+    kind: block_arrays.Kind
     rows: Rows
     model: Model
     arrays: Mapping[str, tuple[tuple[int, ...], Any]]
@@ -304,32 +304,32 @@ def _written(
 ) -> Stored:
     """Write the blocks that are missing, publish the manifest, and open what is there."""
     fingerprint = work.rows.fingerprint()
-    out = store.group_path(out, fingerprint["path"], work.model_path)
-    with store.lock(out), store.room_on_disk(out), open_engine(scheduler, workers) as engine:
+    out = paths.group_path(out, fingerprint["path"], work.model_path)
+    with locks.lock(out), durable.room_on_disk(out), open_engine(scheduler, workers) as engine:
         plan = work.plan(engine.threads)
         limit = None if memory is None else parse_bytes(memory)
         plan.check(limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
         record = {
             "format": work.kind,
-            "model": store_model.model_digest(work.model),
+            "model": models.model_digest(work.model),
             "input": fingerprint,
             "block_rows": plan.block_rows,
             **options,
         }
-        place = store.destination(out, record, overwrite=overwrite)
+        place = destination.open_destination(out, record, overwrite=overwrite)
         if place.state == "done":
             progress.note(f"{out} is there already, from the same model and rows: nothing to do")
-            return store_blocks.open_main(out, work.kind)
+            return block_arrays.open_main(out, work.kind)
         blocks = split(work.rows.shape[0], plan.block_rows)
         if place.state == "new":
             with place.made() as scratch:
-                store_blocks.create(scratch, record, work.rows.shape[0], work.arrays)
+                block_arrays.create(scratch, record, work.rows.shape[0], work.arrays)
         digests = _write_missing(work, os.path.abspath(place.work), blocks, engine, progress)
         _check_unchanged(work.rows, fingerprint)
-        store_blocks.publish(place.work, record, blocks, digests)
+        block_arrays.publish(place.work, record, blocks, digests)
         place.put_in_place()
-    return store_blocks.open_main(out, work.kind)
+    return block_arrays.open_main(out, work.kind)
 
 
 def evaluate(
@@ -360,8 +360,8 @@ def _write_missing(
     work: _Work, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
 ) -> list[dict[str, str]]:
     """Write the blocks that are not stored whole; the digests of all, in order."""
-    stored = store_blocks.stored_blocks(path, blocks)
-    checks = [Task(store_blocks.block_digests, (path, block), len(block)) for block in stored]
+    stored = block_arrays.stored_blocks(path, blocks)
+    checks = [Task(block_arrays.block_digests, (path, block), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
     missing = [block for block in blocks if block.number not in digests]
@@ -379,7 +379,7 @@ def _write_missing(
 def _write(
     function: Callable[..., dict[str, Array]], path: str, rows: Rows, block: Block, *given: Any
 ) -> dict[str, str]:
-    return store_blocks.write_block(path, block, function(rows, block, *given))
+    return block_arrays.write_block(path, block, function(rows, block, *given))
 
 
 def _scores(rows: Rows, block: Block, model: Model) -> dict[str, Array]:

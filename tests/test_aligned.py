@@ -25,7 +25,7 @@ from bigkpca.fitting import fit_rows
 from bigkpca.numerics.aligned import aligned, all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import model_digest
+from bigkpca.storage.models import model_digest
 
 Array = np.ndarray[Any, Any]
 

@@ -24,7 +24,7 @@ from bigkpca.fitting import fit_rows, fit_within
 from bigkpca.numerics import certificate, growth
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model, model_digest
+from bigkpca.storage.models import load_model, model_digest
 
 OPTIONS: dict[str, Any] = {"components": 5, "seed": 3}
 

@@ -24,7 +24,7 @@ from bigkpca.fitting import extend, fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import model_digest
+from bigkpca.storage.models import model_digest
 
 pytestmark = [pytest.mark.bits, pytest.mark.cluster]
 

@@ -31,7 +31,7 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model, save_model
+from bigkpca.storage.models import load_model, save_model
 
 KERNELS = [
     kernels.Gaussian(2.0),

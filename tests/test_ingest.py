@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bigkpca import ingest as ingest_module
-from bigkpca import store
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, LockedError, SpecError
 from bigkpca.formats import binary, columnar, table, text
 from bigkpca.ingest import Ingested, ingest, shard_rows
+from bigkpca.storage import destination, durable, groups, locks
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RNG = np.random.default_rng(7)
@@ -65,7 +65,7 @@ def labels_of(path):
 
 
 def about(path):
-    return store.describe(str(path))
+    return groups.describe(str(path))
 
 
 def sha256(values):
@@ -606,7 +606,11 @@ def stop_at(monkeypatch, module, name, call=1):
     monkeypatch.setattr(module, name, stopping)
 
 
-MOMENTS = [(ingest_module, "_codes", 1), (store, "sync_tree", 1), (zarr.core.attributes.Attributes, "__setitem__", 1)]
+MOMENTS = [
+    (ingest_module, "_codes", 1),
+    (destination, "sync_tree", 1),
+    (zarr.core.attributes.Attributes, "__setitem__", 1),
+]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -624,7 +628,7 @@ def test_a_stopped_ingest_starts_over_and_ends_the_same(tmp_path, moment):
     assert snapshot(tmp_path / "out.zarr") == snapshot(tmp_path / "whole.zarr")
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, (store.Destination, "put_in_place", 1)])
+@pytest.mark.parametrize("moment", [*MOMENTS, (destination.Destination, "put_in_place", 1)])
 def test_a_stopped_overwrite_leaves_the_old_dataset(tmp_path, moment):
     old = npy(tmp_path / "old.npy", X * 2)
     ingest([old], tmp_path / "out.zarr")
@@ -654,7 +658,7 @@ def test_refused_rows_leave_the_old_dataset(tmp_path, options):
 
 def test_two_at_once_are_refused(tmp_path):
     a = npy(tmp_path / "a.npy", X)
-    with store.lock(str(tmp_path / "out.zarr")), pytest.raises(LockedError, match="another run"):
+    with locks.lock(str(tmp_path / "out.zarr")), pytest.raises(LockedError, match="another run"):
         ingest([a], tmp_path / "out.zarr")
 
 
@@ -833,7 +837,7 @@ def test_only_a_full_disk_is_told_as_one(tmp_path, monkeypatch):
         def failing(path, code=code):
             raise OSError(code, os.strerror(code))
 
-        monkeypatch.setattr(store, "sync_tree", failing)
+        monkeypatch.setattr(durable, "sync_tree", failing)
         with pytest.raises(error, match="disk is full" if error is IncompleteError else "Input/output"):
             ingest([a], tmp_path / "out.zarr")
 

@@ -23,7 +23,7 @@ from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model, model_digest, save_model
+from bigkpca.storage.models import load_model, model_digest, save_model
 
 OPTIONS: dict[str, Any] = {"components": 6, "size": 60, "seed": 3}
 OWN_ROWS = np.random.default_rng(5).integers(0, 17, (40, 64)) + 0.5

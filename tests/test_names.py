@@ -17,12 +17,13 @@ import zarr
 from click.testing import CliRunner
 
 import bigkpca
-from bigkpca import KernelPCA, pipeline, store_model
+from bigkpca import KernelPCA, pipeline
 from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.info import info
 from bigkpca.ingest import ingest
+from bigkpca.storage import models
+from bigkpca.storage.describe import info
 
 X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 10, 100]
 FRAME = pd.DataFrame(X, columns=list("abc"))
@@ -307,8 +308,8 @@ def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path
         lambda: pipeline.transform(model, data, out),
         lambda: pipeline.denoise(model, data, out),
         lambda: pipeline.evaluate(model, data, sample=20),
-        lambda: bigkpca.arrays.scores(store_model.load_model(str(model)), data),
-        lambda: bigkpca.arrays.residuals(store_model.load_model(str(model)), data),
+        lambda: bigkpca.arrays.scores(models.load_model(str(model)), data),
+        lambda: bigkpca.arrays.residuals(models.load_model(str(model)), data),
     ):
         with pytest.raises(SpecError, match=TURNED_MESSAGE):
             run()

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca import store
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingest import ingest
+from bigkpca.storage import destination, durable
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4))
@@ -211,18 +211,18 @@ def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
 
     WRITES["transform"]("s.zarr", overwrite=True)
     with monkeypatch.context() as patch:
-        patch.setattr(store.Destination, "put_in_place", stop)
+        patch.setattr(destination.Destination, "put_in_place", stop)
         with pytest.raises(KeyboardInterrupt):
             OTHERS["transform"]("s.zarr", overwrite=True)
     WRITES["transform"]("s.zarr")  # which is there, and has nothing to do
-    monkeypatch.setattr("bigkpca.store_blocks.write_block", lambda *_: pytest.fail("a block was written again"))
+    monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", lambda *_: pytest.fail("a block was written again"))
     OTHERS["transform"]("s.zarr", overwrite=True)
 
 
 def test_what_was_replaced_goes_also_where_it_was_not_finished(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "s.zarr" / "scores" / "manifest.json").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_settle", lambda *_: None)  # killed right after the exchange
+        patch.setattr(destination, "_settle", lambda *_: None)  # killed right after the exchange
         OTHERS["transform"]("s.zarr", overwrite=True)
     assert (home / "s.zarr.bigkpca-next").exists()
     OTHERS["transform"]("s.zarr", overwrite=True)
@@ -274,7 +274,7 @@ def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
     wanted = tree_bytes(home / "wanted.zarr")
     with pytest.MonkeyPatch.context() as patch:
         if not can:
-            patch.setattr(store, "exchanged", lambda *_: False)
+            patch.setattr(durable, "exchanged", lambda *_: False)
         rename, calls = os.rename, []
 
         def stopping(*paths: Any) -> None:
@@ -298,14 +298,14 @@ def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    assert store.exchanged(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert durable.exchanged(str(tmp_path / "a"), str(tmp_path / "b"))
     assert [entry.name for entry in (tmp_path / "a").iterdir()] == ["b"]
     with pytest.raises(FileNotFoundError, match="No such file"):
-        store.exchanged(str(tmp_path / "a"), str(tmp_path / "c"))
+        durable.exchanged(str(tmp_path / "a"), str(tmp_path / "c"))
 
 
 def test_a_system_without_locks_is_told_so() -> None:
-    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.store"
+    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.storage.destination"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert (

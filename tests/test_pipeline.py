@@ -17,7 +17,7 @@ import zarr
 from conftest import shared_file
 
 import bigkpca
-from bigkpca import kernels, store_blocks
+from bigkpca import kernels
 from bigkpca.choose import sample_lengths
 from bigkpca.data.blocks import split
 from bigkpca.data.memory import ArrayRows
@@ -35,8 +35,9 @@ from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
 from bigkpca.fitting import extend, fit_rows, fit_within
 from bigkpca.spec import FitSpec
-from bigkpca.store import lock
-from bigkpca.store_model import load_model, model_digest, save_model
+from bigkpca.storage import block_arrays
+from bigkpca.storage.locks import lock
+from bigkpca.storage.models import load_model, model_digest, save_model
 
 OPTIONS: dict[str, Any] = {"components": 10, "size": 100, "seed": 3}
 
@@ -106,7 +107,7 @@ def test_workers_in_another_folder_find_what_was_named_from_here(
         bigkpca.transform("model.zarr", "few.npy", "scores.zarr")
     assert two_processes.client.submit(os.getcwd).result() != str(tmp_path)
     scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine(), Silent())
-    np.testing.assert_array_equal(store_blocks.open_main("scores.zarr", "features")[:], scores)
+    np.testing.assert_array_equal(block_arrays.open_main("scores.zarr", "features")[:], scores)
 
 
 def test_in_memory_rows_and_stored_rows_give_the_same_scores(
@@ -271,7 +272,7 @@ def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-    if store_blocks.read_manifest(str(out)) is not None:
+    if block_arrays.read_manifest(str(out)) is not None:
         pytest.skip("the run was too quick to be stopped")
     if how != signal.SIGKILL:
         assert process.returncode == 6
@@ -312,16 +313,16 @@ def test_unfinished_blocks_of_another_input_are_refused(
 def test_input_that_changes_under_a_run_is_not_published(
     dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = store_blocks.write_block
+    write = block_arrays.write_block
 
     def meddle(*arguments: Any) -> str:
         zarr.open_array(dataset, mode="r+")[0, 0] = 7
         return write(*arguments)
 
-    monkeypatch.setattr("bigkpca.store_blocks.write_block", meddle)
+    monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", meddle)
     with pytest.raises(SpecError, match="changed while it was read"):
         bigkpca.transform(model, dataset, tmp_path / "scores.zarr")
-    assert store_blocks.read_manifest(str(tmp_path / "scores.zarr")) is None
+    assert block_arrays.read_manifest(str(tmp_path / "scores.zarr")) is None
 
 
 @pytest.fixture
@@ -463,7 +464,7 @@ def test_an_exact_model_whose_rows_are_gone_says_so(digits: np.ndarray[Any, Any]
 def test_large_arrays_of_a_model_are_stored_in_pieces(
     digits: np.ndarray[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.store_model._SHARD_BYTES", 4096)
+    monkeypatch.setattr("bigkpca.storage.models._SHARD_BYTES", 4096)
     fitted = bigkpca.fit(digits[:50], tmp_path / "model.zarr", method="exact", components=3)
     assert len(list((tmp_path / "model.zarr" / "landmarks" / "c").iterdir())) == 4
     np.testing.assert_array_equal(bigkpca.load(tmp_path / "model.zarr").features.landmarks, fitted.features.landmarks)
@@ -497,11 +498,11 @@ def test_features_open_in_xarray_and_the_manifest_names_them(dataset: str, model
     opened = xarray.open_zarr(out, consolidated=False)["scores"]
     assert opened.dims == ("row", "component")
     np.testing.assert_array_equal(opened.values, scores[:])
-    manifest = store_blocks.read_manifest(str(out))
+    manifest = block_arrays.read_manifest(str(out))
     assert manifest is not None
     assert manifest["model"] == model_digest(load_model(model))
     assert manifest["rows"] == 1797
-    digests = [(store_blocks.block_digests(str(out), block) or {})["scores"] for block in split(1797, 200)]
+    digests = [(block_arrays.block_digests(str(out), block) or {})["scores"] for block in split(1797, 200)]
     assert [block["sha256"] for block in manifest["blocks"]] == digests
 
 

@@ -40,10 +40,10 @@ from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
 from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.fitting import fit_rows
-from bigkpca.info import info
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model, save_model
+from bigkpca.storage.describe import info
+from bigkpca.storage.models import load_model, save_model
 
 N, NEW, R = 330, 40, 6
 X = np.random.default_rng(0).normal(size=(N + NEW, 5)) * [3, 1, 2, 1, 0.5]

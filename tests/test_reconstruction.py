@@ -26,7 +26,7 @@ from conftest import peak_bytes
 from sklearn.decomposition import PCA
 
 import bigkpca
-from bigkpca import KernelPCA, arrays, kernels, methods, preimages, store_blocks
+from bigkpca import KernelPCA, arrays, kernels, methods, preimages
 from bigkpca.cli import main
 from bigkpca.data.blocks import Block
 from bigkpca.data.memory import ArrayRows
@@ -38,7 +38,8 @@ from bigkpca.execution.passes import block_denoised, block_preimages, reconstruc
 from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
 from bigkpca.fitting import extend, fit_rows
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import load_model, model_digest, save_model
+from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model, model_digest, save_model
 
 N, CHUNK = 500, 100
 OPTIONS: dict[str, Any] = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
@@ -171,7 +172,7 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(
     found = reconstruct_rows(ArrayRows(Y), kpca.model_, block_preimages, Engine(threads=1), Silent())  # type: ignore[arg-type]
     np.testing.assert_array_equal(found.rows, expected)
     for name in ARRAYS[1:]:
-        np.testing.assert_array_equal(store_blocks.values(str(back), name), getattr(found, name))
+        np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))
     assert found.iterations.max() > 0
 
 
@@ -248,7 +249,7 @@ def sha256(values: Any) -> str:
 
 
 def test_the_manifest_names_the_model_the_input_and_every_array(model: str, scores: str, back: Path) -> None:
-    manifest = store_blocks.read_manifest(str(back))
+    manifest = block_arrays.read_manifest(str(back))
     assert manifest is not None
     assert manifest["model"] == model_digest(load_model(model))
     assert manifest["input"] == open_rows(scores).fingerprint()
@@ -302,7 +303,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out, notes, write, begun = tmp_path / "out.zarr", Notes(), store_blocks.write_block, []
+    out, notes, write, begun = tmp_path / "out.zarr", Notes(), block_arrays.write_block, []
     command, data, clean = (
         (bigkpca.reconstruct, scores, back) if given == "scores" else (bigkpca.denoise, dataset, denoised)
     )
@@ -315,13 +316,13 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
         return write(path, block, values)
 
     monkeypatch.setattr("bigkpca.pipeline.open_engine", one_thread)
-    monkeypatch.setattr(store_blocks, "write_block", failing)
+    monkeypatch.setattr(block_arrays, "write_block", failing)
     with pytest.raises(OSError, match="the cable fell out"):
         command(model, data, out, block_rows=CHUNK)
-    assert store_blocks.read_manifest(str(out)) is None
+    assert block_arrays.read_manifest(str(out)) is None
     with pytest.raises(SpecError, match=r"input\.stamp is"):
         command(model, zarr.open_array(dataset)[:] if given == "rows" else np.ones((N, 8)), out, block_rows=CHUNK)
-    monkeypatch.setattr(store_blocks, "write_block", write)
+    monkeypatch.setattr(block_arrays, "write_block", write)
     command(model, data, out, block_rows=CHUNK, progress=notes)
     assert notes.notes == ["going on: 3 of 5 blocks were written before"]  # type: ignore[attr-defined]
     assert tree_bytes(out) == tree_bytes(clean)
@@ -369,7 +370,7 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
         process.wait(60)
     finally:
         process.kill()
-    assert store_blocks.read_manifest(str(out)) is None
+    assert block_arrays.read_manifest(str(out)) is None
     facts = json.loads(run("info", out, "--json").stdout)
     assert facts["finished"] is False
     assert len(facts["missing_blocks"]) == 3
@@ -482,7 +483,7 @@ def test_scores_that_are_not_finite_are_named(
     result = run("reconstruct", model, tmp_path / "scores.npy", tmp_path / "again.zarr")
     assert result.exit_code == 3
     assert f"row 234, column 5 is {word}" in result.stderr
-    assert store_blocks.read_manifest(str(tmp_path / "again.zarr")) is None
+    assert block_arrays.read_manifest(str(tmp_path / "again.zarr")) is None
 
 
 def test_a_kernel_without_a_way_back_says_what_works(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
@@ -568,7 +569,7 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model: str, X: np.ndar
     given, fitted_model, notes = X.copy(), load_model(model), Notes()
     given[[3, 250]] += 1e4
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
-    np.testing.assert_array_equal(np.flatnonzero(store_blocks.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
+    np.testing.assert_array_equal(np.flatnonzero(block_arrays.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
     assert notes.notes == ["2 of 500 rows are far from all data: they became the mean, see far"]  # type: ignore[attr-defined]
     mean = fitted_model.decoder.mean_row + fitted_model.features.offset  # type: ignore[union-attr]
     np.testing.assert_allclose(stored[[3, 250]], np.tile(mean, (2, 1)), rtol=1e-6)
@@ -588,10 +589,10 @@ def test_rows_that_did_not_converge_are_counted(X: np.ndarray[Any, Any], tmp_pat
     save_model(fitted_model, str(tmp_path / "model.zarr"))
     np.save(tmp_path / "rows.npy", X[:40])
     shown = run("denoise", tmp_path / "model.zarr", tmp_path / "rows.npy", tmp_path / "out.zarr", "-q")
-    count = 40 - int(store_blocks.values(str(tmp_path / "out.zarr"), "converged").sum())
+    count = 40 - int(block_arrays.values(str(tmp_path / "out.zarr"), "converged").sum())
     assert count > 0
     assert re.search(rf"^not converged +{count}$", shown.stdout, re.M)
-    assert store_blocks.values(str(tmp_path / "out.zarr"), "iterations").max() == 1
+    assert block_arrays.values(str(tmp_path / "out.zarr"), "iterations").max() == 1
 
 
 def test_rows_whose_kernel_values_overflow_are_refused(X: np.ndarray[Any, Any]) -> None:
@@ -945,7 +946,7 @@ def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(
         assert isinstance(view, da.Array)
         np.testing.assert_array_equal(view.compute(scheduler="threads"), expected)  # type: ignore[arg-type]
     np.testing.assert_allclose(load_model(model).residual(X), expected, rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
-    manifest = store_blocks.read_manifest(str(out))
+    manifest = block_arrays.read_manifest(str(out))
     assert manifest is not None
     assert manifest["blocks"][2]["residual_sha256"] == sha256(expected[200:300])  # type: ignore[index]
     with pytest.raises(SpecError, match="residual is True there and False here"):

@@ -24,8 +24,8 @@ from bigkpca.cli.shown import SPECTRUM, show, show_choices, show_spectrum
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
     """Make a dataset DST (chunked Zarr) of files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
-    from bigkpca.info import info as look
     from bigkpca.ingest import ingest as run
+    from bigkpca.storage.describe import info as look
 
     report = Report(quiet)
     done = run(sources, destination, progress=report, **options)
@@ -42,7 +42,7 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
 @verbose_option
 def info(path: str, array: str | None, as_json: bool) -> None:
     """Tell what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
-    from bigkpca.info import info as look
+    from bigkpca.storage.describe import info as look
 
     facts = look(path, array)
     if as_json or facts["kind"] != "model":

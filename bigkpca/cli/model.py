@@ -42,7 +42,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     """Fit kernel PCA to DATA and save it as MODEL."""
     from bigkpca import pipeline
-    from bigkpca.info import model_info
+    from bigkpca.storage.describe import model_info
 
     run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite", "time_budget")}
     fitted = pipeline.fit(data, model, progress=Report(quiet), **run, **given(options))

@@ -44,8 +44,8 @@ def _shape(text: str) -> tuple[int, ...]:
 def demo(folder: str, quiet: bool) -> None:
     """Run ingest, fit, transform and report on 1797 real digits, and write all that they make to DIR."""
     from bigkpca.demo import demonstrate
-    from bigkpca.info import model_info
     from bigkpca.reporting import INSTALL
+    from bigkpca.storage.describe import model_info
 
     shown = demonstrate(Path(folder), Report(quiet))
     facts = model_info(shown.model, shown.paths["model"])

@@ -29,10 +29,10 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
 
 def _show_rows(out: str, x: Any) -> None:
     """Where pre-images are, and what is known of them."""
-    from bigkpca import store_blocks
+    from bigkpca.storage import block_arrays
 
-    far = int(store_blocks.values(out, "far").sum())
-    stopped = x.shape[0] - int(store_blocks.values(out, "converged").sum()) - far
+    far = int(block_arrays.values(out, "far").sum())
+    stopped = x.shape[0] - int(block_arrays.values(out, "converged").sum()) - far
     facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
     show(facts, False)
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca import store
 from bigkpca.comparing import figure
 from bigkpca.comparing.folder import FIGURE, Folder
 from bigkpca.comparing.grid import Candidate, Way, candidates, default_sizes, ways, ways_named
@@ -37,6 +36,7 @@ from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
+from bigkpca.storage import durable, locks, paths
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,10 +94,10 @@ def compare(
     sizes = _checked(sizes, seeds) or default_sizes(spec, *rows.shape)
     limit = None if memory is None else parse_bytes(memory)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
-    out = store.output_path(out, record["input"]["path"])
+    out = paths.output_path(out, record["input"]["path"])
     folder = Folder(File(out))
     grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
-    with store.lock(out), store.room_on_disk(out), OwnProcesses() as processes:
+    with locks.lock(out), durable.room_on_disk(out), OwnProcesses() as processes:
         folder.claim(record, overwrite=overwrite)
         if not figure.drawable():
             progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")

@@ -14,10 +14,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from bigkpca import store
 from bigkpca.comparing.reference import Reference
 from bigkpca.comparing.trial import Trial
 from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.storage import durable
+from bigkpca.storage.destination import difference
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
 _FORMAT = {"format": "comparison", "format_version": 1}
@@ -46,13 +47,13 @@ class Folder:
         if there is not None and there != wanted:
             if not overwrite:
                 raise SpecError(
-                    f"{self.path} is in the way: {store.difference(there, wanted)}; choose another folder, or replace "
-                    "it with --overwrite (overwrite=True in Python)"
+                    f"{self.path} is in the way: {difference(there, wanted)}; choose another folder, or replace it "
+                    "with --overwrite (overwrite=True in Python)"
                 )
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record last: without it nobody would know the folder
                 (self.path / name).unlink(missing_ok=True)
         self.path.mkdir(parents=True, exist_ok=True)
-        store.publish_json(self.path / _RECORD, wanted)
+        durable.publish_json(self.path / _RECORD, wanted)
 
     def _is_empty(self) -> bool:
         """Whether it holds nothing, or only a record that was never finished."""
@@ -82,7 +83,7 @@ class Folder:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(Trial)])
         writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
-        store.publish_text(self.path / _TRIALS, text.getvalue())
+        durable.publish_text(self.path / _TRIALS, text.getvalue())
 
     def reference(self) -> Reference | None:
         """The reference that was written, if it was."""
@@ -116,7 +117,7 @@ class Folder:
 
     def write_figure(self, svg: str) -> None:
         """compare.svg."""
-        store.publish_text(self.path / FIGURE, svg)
+        durable.publish_text(self.path / FIGURE, svg)
 
 
 def _trial(line: Mapping[str, str]) -> Trial:

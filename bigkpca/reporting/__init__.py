@@ -19,18 +19,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bigkpca import store
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, Progress, Silent
 from bigkpca.execution.planning import plan_fit
-from bigkpca.info import model_info
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import Path as AnyPath
 from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, drawn_from, look
 from bigkpca.reporting.page import MARK, render, request_mark
 from bigkpca.spec import FitSpec
-from bigkpca.store_model import AnyModel, model_of
+from bigkpca.storage import durable, groups, locks, paths
+from bigkpca.storage.describe import model_info
+from bigkpca.storage.models import AnyModel, model_of
 
 INSTALL = "pip install 'bigkpca[report]'"
 
@@ -60,10 +60,10 @@ def report(
     check_installed()
     fitted, path = model_of(model), os.fspath(model) if isinstance(model, str | os.PathLike) else ""
     given = os.fspath(scores) if isinstance(scores, str | os.PathLike) else None
-    out = store.output_path(out, path, fitted.provenance["identity"]["path"], given)
+    out = paths.output_path(out, path, fitted.provenance["identity"]["path"], given)
     _check_place(out)
     mark = request_mark(drawn_from(fitted, scores, labels, image_shape, array))
-    with store.lock(out), store.room_on_disk(out):
+    with locks.lock(out), durable.room_on_disk(out):
         if os.path.exists(out) and mark.encode() in _head(out):
             progress.note(f"{out} is there already, of the same model and rows: nothing to do")
             return out
@@ -73,7 +73,7 @@ def report(
                 "--overwrite (overwrite=True in Python)"
             )
         looked = look(fitted, scores, labels, image_shape, array, progress)
-        store.publish_text(Path(out), _page(fitted, path, looked, mark))
+        durable.publish_text(Path(out), _page(fitted, path, looked, mark))
     return out
 
 
@@ -111,7 +111,7 @@ def _page(model: Model, path: str, looked: Looked, mark: str) -> str:
     told = (sections.maps, sections.components, sections.preimages, sections.novelty)
     found = [sections.quality(model), *(tell(model, looked) for tell in told)]
     source = model.provenance["identity"]["path"]
-    written_by = (store.describe(path) or {}).get("bigkpca", version("bigkpca"))
+    written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))
     plan = None if looked.rows is None else plan_fit(looked.rows, FitSpec.of(model), Engine().threads)
     return render(
         request=mark,

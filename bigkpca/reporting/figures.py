@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.info import whole_gram
 from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import (
@@ -23,6 +22,7 @@ from bigkpca.reporting.drawing import (
     whole_ticks,
 )
 from bigkpca.reporting.looked import Labels
+from bigkpca.storage.describe import whole_gram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

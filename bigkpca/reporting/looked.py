@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca import store, store_blocks
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take
@@ -23,7 +22,8 @@ from bigkpca.execution.engine import Progress, single_threaded_blas
 from bigkpca.numerics.model import Model
 from bigkpca.pipeline import feature_store, open_scores
 from bigkpca.reporting.pictures import image_shape, is_picture
-from bigkpca.store_model import model_digest
+from bigkpca.storage import block_arrays, groups
+from bigkpca.storage.models import model_digest
 
 _MOST_SCORES = 65_536
 _MOST_PROJECTED = 20_000
@@ -141,7 +141,7 @@ def _source(model: Model, scores: Any) -> Mapping[str, Any]:
 
 
 def _manifest(path: str) -> Mapping[str, Any]:
-    manifest = store_blocks.read_manifest(path)
+    manifest = block_arrays.read_manifest(path)
     assert manifest is not None  # open_scores refused what is not finished
     return manifest
 
@@ -185,7 +185,7 @@ def _values(array: Any, numbers: Array) -> Array:
 def _residual(place: str | None, numbers: Array) -> Array | None:
     if place is None or not _manifest(place).get("residual"):
         return None
-    return _values(store.open_values(place, "residual"), numbers).astype(np.float64)
+    return _values(groups.open_values(place, "residual"), numbers).astype(np.float64)
 
 
 def _row_shape(path: str | None, columns: int) -> tuple[int, ...] | None:
@@ -195,7 +195,7 @@ def _row_shape(path: str | None, columns: int) -> tuple[int, ...] | None:
 
 
 def _dataset(path: str | None) -> Mapping[str, Any] | None:
-    about = None if path is None else store.describe(path)
+    about = None if path is None else groups.describe(path)
     return about if about and about["format"] == "dataset" else None
 
 
@@ -205,7 +205,7 @@ def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int
         if source is None or _dataset(source) is None or not os.path.isdir(os.path.join(source, "y")):
             return None
         # Rows may have been added since: those of before keep their places.
-        return _named(_values(store.open_values(source, "y"), numbers), source)
+        return _named(_values(groups.open_values(source, "y"), numbers), source)
     values, where = _open_labels(os.fspath(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
@@ -234,13 +234,13 @@ def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
         except ValueError as error:
             raise SpecError(f"labels cannot be read from {given}: {error}") from error
     if os.path.isdir(given):
-        return store.open_values(given, "y"), given
+        return groups.open_values(given, "y"), given
     if source is None or os.sep in given or not os.path.isdir(source):
         raise SpecError(
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
             "beside the rows"
         )
-    return store.open_values(source, given), source
+    return groups.open_values(source, given), source
 
 
 def _named(values: Array, where: str) -> Labels:

@@ -9,13 +9,13 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan
-from bigkpca.info import whole_gram
 from bigkpca.numerics.certificate import trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.looked import Labels, Looked
 from bigkpca.spec import FitSpec
+from bigkpca.storage.describe import whole_gram
 
 _NEARLY_ALL, _MOST = 0.95, 0.5  # shares of what components hold, or of the variance
 

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 
-from bigkpca import store
 from bigkpca.data.blocks import Block
 from bigkpca.data.rows import little_endian
 from bigkpca.errors import Array, CorruptionError
+from bigkpca.storage import durable, groups
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
@@ -29,16 +29,16 @@ _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
     """An empty store for n rows of arrays name -> (shape of a row, dtype); `record` names format, model, input and the
     rows of a block."""
-    group = store.create_group(path, record)
+    group = groups.create_group(path, record)
     for name, (row, dtype) in arrays.items():
         shape = (n, *row)
         names = _NAMES[record["format"]][: len(shape)]
-        store.create_array(group, name, shape, dtype, record["block_rows"], names, compress=False)
+        groups.create_array(group, name, shape, dtype, record["block_rows"], names, compress=False)
 
 
 def open_main(path: str, kind: Kind) -> Stored:
     """The array that a store is for: scores (n, r), or x (n, d)."""
-    array = store.open_group(path, kind)[store.MAIN[kind]]
+    array = groups.open_group(path, kind)[groups.MAIN[kind]]
     assert isinstance(array, zarr.Array)
     return array
 
@@ -93,18 +93,18 @@ def publish(
     path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
 ) -> None:
     """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
-    store.remove_partials(path)
-    store.sync_tree(Path(path))
+    durable.remove_partials(path)
+    durable.sync_tree(Path(path))
     manifest = {
         **record,
-        "format_version": store.FORMAT_VERSION,
+        "format_version": groups.FORMAT_VERSION,
         "rows": blocks[-1].stop,
         "blocks": [
-            {"start": block.start, "stop": block.stop, **_named(digest, store.MAIN[record["format"]])}
+            {"start": block.start, "stop": block.stop, **_named(digest, groups.MAIN[record["format"]])}
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }
-    store.publish_json(store.manifest_path(path), manifest)
+    durable.publish_json(groups.manifest_path(path), manifest)
 
 
 def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
 
 def read_manifest(path: str) -> dict[str, Any] | None:
     """The manifest of a published store, None before it is published."""
-    name = store.manifest_path(path)
+    name = groups.manifest_path(path)
     if not name.exists():
         return None
     try:

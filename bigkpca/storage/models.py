@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bigkpca import store
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.zarr import ATTRIBUTE
@@ -25,6 +24,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Solution
+from bigkpca.storage import durable, groups
 
 _SHARD_BYTES = 2**24
 
@@ -38,15 +38,15 @@ def save_model(model: Model, path: str) -> str:
     check_savable(model.features.kernel)
     about, arrays = _parts(model)
     about["digest"] = _digest(about, arrays)
-    group = store.create_group(path, about)
+    group = groups.create_group(path, about)
     for name, values in sorted(arrays.items()):
         shape = values.shape
         names = ["row", "column"][: len(shape)]
         most = power_of_two(_SHARD_BYTES // max(1, values[:1].nbytes))  # a shard is encoded whole in memory
         rows = max(1, min(shape[0], most))
-        stored = store.create_array(group, name, shape, values.dtype, rows, names, compress=False)
+        stored = groups.create_array(group, name, shape, values.dtype, rows, names, compress=False)
         stored[...] = values
-    store.sync_tree(Path(path))
+    durable.sync_tree(Path(path))
     return str(about["digest"])
 
 
@@ -90,7 +90,7 @@ def model_of(given: AnyModel) -> Model:
 def load_model(path: str) -> Model:
     """The model stored at `path`. Raises SpecError if there is none, CorruptionError if its digest differs."""
     path = os.path.expanduser(path)
-    group = store.open_group(path, "model")
+    group = groups.open_group(path, "model")
     about: Any = dict(group.attrs)[ATTRIBUTE]
     try:
         arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}

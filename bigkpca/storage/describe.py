@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bigkpca import store, store_blocks, store_model
 from bigkpca.data.blocks import split
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
@@ -16,6 +15,7 @@ from bigkpca.numerics import preimages
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
+from bigkpca.storage import block_arrays, groups, models
 
 _TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
 
@@ -25,14 +25,14 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
 
     Raises SpecError if nothing readable is there, CorruptionError for a damaged model.
     """
-    about = store.describe(path)
+    about = groups.describe(path)
     if about is None:
         return _rows_info(path, array)
     if array is not None:
-        raise SpecError(f"{path} is a bigkpca {store.named(about['format'])}, told of as a whole: leave --array out")
+        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, told of as a whole: leave --array out")
     if about["format"] == "model":
-        return model_info(store_model.load_model(path), path)
-    if about["format"] in store.MAIN:
+        return model_info(models.load_model(path), path)
+    if about["format"] in groups.MAIN:
         return _blocks_info(path, about)
     return _dataset_info(path, about)
 
@@ -64,7 +64,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
         "certificate": certificate_info(model.certificate),
-        "digest": store_model.model_digest(model),
+        "digest": models.model_digest(model),
         "bytes": _stored_bytes(path),
     }
 
@@ -131,10 +131,10 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    main = store_blocks.open_main(path, about["format"])
-    manifest = store_blocks.read_manifest(path)
+    main = block_arrays.open_main(path, about["format"])
+    manifest = block_arrays.read_manifest(path)
     blocks = split(main.shape[0], about["block_rows"])
-    stored = {block.number for block in store_blocks.stored_blocks(path, blocks)}
+    stored = {block.number for block in block_arrays.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]
     return {
         "kind": about["format"],

@@ -1,0 +1,168 @@
+"""Where a run writes: what is there, what may be replaced, and how finished work takes its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bigkpca.data.zarr import SCRATCH
+from bigkpca.errors import SpecError
+from bigkpca.storage.durable import exchanged, sync_folder, sync_tree
+from bigkpca.storage.groups import MAIN, describe, is_finished, manifest_path, named
+
+# Beside an output, besides SCRATCH and the lock: a successor that is filled block by block, what it replaced, what is
+# being removed; names that nobody gives to anything else.
+_SUCCESSOR, _OLD, _TRASH = ".bigkpca-next", ".bigkpca-old", ".bigkpca-trash"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a run writes, and what it finds there: nothing ("new"), its own unfinished work, or all of it.
+
+    `path` never holds half an output: what is written block by block appears with all its arrays, still empty, and
+    anything else appears finished.
+    """
+
+    path: str
+    work: str  # path itself, or a folder beside it that takes its place at the end
+    state: Literal["new", "resume", "done"]
+
+    @contextmanager
+    def made(self) -> Iterator[str]:
+        """A folder in which to make what then appears at `work`, by one rename; nothing stays of it after an error."""
+        scratch = self.path + SCRATCH
+        try:
+            yield scratch
+            if self.work != scratch:
+                sync_tree(Path(scratch))
+                os.rename(scratch, self.work)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        sync_folder(Path(self.work).absolute().parent)
+
+    def put_in_place(self) -> None:
+        """Let finished work take the place of what was at `path`, which is there until it is replaced."""
+        if self.work == self.path:
+            return
+        folder = Path(self.path).absolute().parent
+        if not os.path.exists(self.path):
+            os.rename(self.work, self.path)
+            sync_folder(folder)
+            return
+        if self.work == self.path + _SUCCESSOR:
+            _mark(self.work).touch()  # so that `open_destination` can tell what it replaced from work that is to come
+            sync_folder(_mark(self.work).parent)
+        if not exchanged(self.work, self.path):  # `open_destination` takes up again what stops between the two renames
+            os.rename(self.path, self.path + _OLD)
+            os.rename(self.work, self.path)
+        sync_folder(folder)
+        _settle(self.path, self.work)
+
+
+def _mark(path: str) -> Path:
+    """The file in what is written block by block that says that it replaces something."""
+    return manifest_path(path).with_name("replacing")
+
+
+def _settle(path: str, work: str) -> None:
+    """Remove what was replaced at `path`, which lies where its successor was made, or aside."""
+    for replaced in (work, path + _OLD):
+        _discard(replaced, path)
+    if work == path + _SUCCESSOR:
+        _mark(path).unlink(missing_ok=True)
+
+
+def _discard(folder: str, path: str) -> None:
+    """Remove a folder beside `path`, if it is there, so that no half of it can stay under its name."""
+    if os.path.exists(folder):
+        os.rename(folder, path + _TRASH)
+        shutil.rmtree(path + _TRASH, ignore_errors=True)
+
+
+def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
+    """Decide what to do about what is at `path`, given the record that identifies this run's work.
+
+    Nothing there: new. Our own work with the same record: resume it, or it is done. Anything else: SpecError
+    naming what differs; with `overwrite`, work of ours of the same kind (never anything else) is replaced, but only
+    once its successor is finished. With `whole` the work appears at `path` only when it is finished. What a killed run
+    left beside the path is removed, or put back.
+    """
+    if os.path.exists(path + _OLD) and not os.path.exists(path):
+        os.rename(path + _OLD, path)  # it was killed between the two renames of put_in_place
+    if (describe(path) or {}).get("format") in MAIN and _mark(path).exists():
+        _settle(path, path + _SUCCESSOR)
+    for left in (SCRATCH, _OLD, _TRASH):
+        shutil.rmtree(path + left, ignore_errors=True)
+    state, successor = _state(path, record), path + _SUCCESSOR
+    if state == "foreign":
+        raise SpecError(
+            f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "
+            "or move it away yourself"
+        )
+    if state == "other":
+        _check_replaceable(path, record, overwrite=overwrite)
+    if state == "done" or (state == "resume" and not whole):
+        return Destination(path, path, state)
+    if whole:
+        return Destination(path, path + SCRATCH, "new")
+    if state == "new":
+        return Destination(path, path, "new")
+    beside = _state(successor, record)
+    if beside == "foreign":
+        raise SpecError(f"{successor} is in the way and was not made by bigkpca: move it away")
+    if beside == "other":
+        _discard(successor, path)
+    return Destination(path, successor, "resume" if beside in ("resume", "done") else "new")
+
+
+def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Raise SpecError unless what is at `path` is of the kind that is to be written, and may be replaced."""
+    about = describe(path) or {}
+    if overwrite and about.get("format") != record["format"]:
+        raise SpecError(
+            f"{path} is a bigkpca {named(str(about.get('format')))}, which a {named(record['format'])} never replaces: "
+            "choose another output path, or remove it yourself"
+        )
+    if not overwrite:
+        raise SpecError(
+            f"{path} is in the way: {difference(about, record)}; choose another output path, or replace it "
+            "with --overwrite (overwrite=True in Python)"
+        )
+
+
+def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "done", "other", "foreign"]:
+    if not os.path.exists(path) or (os.path.isdir(path) and not os.listdir(path)):
+        return "new"
+    about = describe(path)
+    if about is None:
+        return "foreign"
+    if any(about.get(key) != value for key, value in record.items()):
+        return "other"
+    return "done" if is_finished(path) else "resume"
+
+
+def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """In words, how the record of what is in the way differs from the one of what is asked for."""
+    if there.get("format") != record["format"]:
+        return f"it is a bigkpca {named(str(there.get('format')))}"
+    here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
+    differing = [
+        f"{key} is {held.get(key)!r} there and {here.get(key)!r} here"
+        for key in {**here, **held}
+        if here.get(key) != held.get(key)
+    ]
+    return "it was made from other input or options (" + ", ".join(differing[:3]) + ")"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

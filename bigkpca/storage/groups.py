@@ -1,0 +1,139 @@
+"""Zarr groups of our own, and the arrays in them.
+
+Four kinds of Zarr v3 groups are ours, told apart by the attribute `bigkpca` of the group:
+
+    dataset    x (n, d), optionally y (n,)      finished when the attribute holds `rows`
+    model      eigenvalues, components, ...     appears whole, by one rename
+    features   scores (n, r), ...               finished when scores/manifest.json exists
+    reconstruction   x (n, d), ...              finished when x/manifest.json exists
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from bigkpca.data.blocks import power_of_two
+from bigkpca.data.zarr import ATTRIBUTE
+from bigkpca.errors import SpecError
+
+FORMAT_VERSION = 1
+MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
+_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
+CHUNK_BYTES = 2**20  # one read
+
+
+def create_array(
+    group: zarr.Group,
+    name: str,
+    shape: Sequence[int],
+    dtype: Any,
+    shard_rows: int,
+    names: Sequence[str],
+    *,
+    compress: bool = True,
+) -> zarr.Array[Any]:
+    """An array of rows whose shards hold `shard_rows` rows in checksummed chunks of about 1 MB.
+
+    Without `compress` chunks carry a checksum only: the digits of scores and models look random to a compressor.
+    Every chunk is stored even if all its values equal the fill value, so that a missing one is a loss;
+    floats are filled with NaN, so that a hole shows.
+    """
+    dtype = np.dtype(dtype)
+    row_bytes = dtype.itemsize * int(np.prod(shape[1:], initial=1))
+    chunk_rows = min(shard_rows, power_of_two(CHUNK_BYTES // max(1, row_bytes)))
+    while shard_rows % chunk_rows:
+        chunk_rows //= 2
+    return group.create_array(
+        name,
+        shape=tuple(shape),
+        dtype=dtype,
+        chunks=(chunk_rows, *shape[1:]),
+        shards=(shard_rows, *shape[1:]),
+        compressors=ZstdCodec(level=1, checksum=True) if compress else Crc32cCodec(),
+        fill_value=np.nan if dtype.kind == "f" else 0,
+        dimension_names=tuple(names),
+        config={"write_empty_chunks": True},
+    )
+
+
+def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
+    """A new group of our own kind at a path where nothing is."""
+    stamped = {**about, "format_version": FORMAT_VERSION}
+    return zarr.create_group(os.path.abspath(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
+
+
+def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
+    """Our group of the given kind; SpecError says what is there instead."""
+    about = describe(path)
+    if about is None:
+        there = "exists, but is not a bigkpca" if os.path.exists(path) else "does not exist: no"
+        raise SpecError(f"{path} {there} {named(kind)}")
+    if about["format"] != kind:
+        raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not a {named(kind)}")
+    if about["format_version"] != FORMAT_VERSION:
+        raise SpecError(
+            f"{path} has {named(kind)} format version {about['format_version']}; this bigkpca reads version "
+            f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
+        )
+    return zarr.open_group(os.path.abspath(path), mode=mode)
+
+
+def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
+    """The array of one value a row at `path`, or of that name in the group there, unread.
+
+    Raises SpecError where there is none.
+    """
+    try:
+        node = zarr.open(os.path.abspath(path), mode="r")
+    except Exception as error:  # zarr raises several kinds for folders that hold no node
+        raise SpecError(f"{path} is not a Zarr array or group") from error
+    if isinstance(node, zarr.Group):
+        held = sorted(key for key, _ in node.arrays())
+        if name not in held:
+            raise SpecError(f"{path} holds no array {name!r}, but {held}")
+        node = node[name]
+    assert isinstance(node, zarr.Array)
+    if len(node.shape) != 1:
+        raise SpecError(f"{node.path or path} has shape {node.shape}: one value for each row is needed")
+    return node
+
+
+def named(kind: str) -> str:
+    """What messages call a group of this format."""
+    return _NAMES.get(kind, kind)
+
+
+def describe(path: str) -> dict[str, Any] | None:
+    """The `bigkpca` attribute of the group at `path`, None if there is no such group."""
+    try:
+        metadata = json.loads((Path(path) / "zarr.json").read_text())
+    except (OSError, ValueError):
+        return None
+    attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
+    about = attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
+    return about if isinstance(about, dict) and "format" in about else None
+
+
+def is_finished(path: str) -> bool:
+    """Whether our group at `path` was completed; readers must trust nothing else."""
+    about = describe(path)
+    if about is None:
+        return False
+    if about["format"] == "dataset":
+        return "rows" in about
+    return about["format"] == "model" or manifest_path(path).exists()
+
+
+def manifest_path(path: str) -> Path:
+    """The manifest of what is written block by block: inside the array's folder, where Zarr does not trip over it."""
+    about = describe(path)
+    assert about is not None  # callers know that it is ours
+    return Path(path) / MAIN[about["format"]] / "manifest.json"
