@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.kernels import Gaussian
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

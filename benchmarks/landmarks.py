@@ -28,7 +28,7 @@ from benchmarks.common import (
 )
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 
 COMPONENTS = 20
 DATA: dict[str, tuple[Callable[[], Array], float, bool]] = {  # rows, sigma = median distance, standardize

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from bigkpca import pipeline
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Progress
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import installed, report
 

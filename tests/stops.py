@@ -203,7 +203,7 @@ def main() -> None:
     import bigkpca.cli
     import bigkpca.comparing
     import bigkpca.demo
-    import bigkpca.ingest
+    import bigkpca.ingesting.streaming
     import bigkpca.reporting  # noqa: F401
 
     found = swept(Sweep(**json.load(sys.stdin)), Path(sys.argv[1]).resolve())

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.cli import main
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.kernels import Gaussian
 
 ROOT = Path(__file__).resolve().parents[1]

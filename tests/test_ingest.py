@@ -23,11 +23,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bigkpca import ingest as ingest_module
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, LockedError, SpecError
-from bigkpca.formats import binary, columnar, table, text
-from bigkpca.ingest import Ingested, ingest, shard_rows
+from bigkpca.ingesting import streaming as ingest_module
+from bigkpca.ingesting.formats import binary, columnar, table, text
+from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
 from bigkpca.storage import destination, durable, groups, locks
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -21,7 +21,7 @@ from bigkpca import KernelPCA, pipeline
 from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import models
 from bigkpca.storage.describe import info
 

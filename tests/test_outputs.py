@@ -16,7 +16,7 @@ import pytest
 
 import bigkpca
 from bigkpca.errors import IncompleteError, SpecError
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination, durable
 
 RNG = np.random.default_rng(0)

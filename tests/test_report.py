@@ -26,7 +26,7 @@ from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Silent
-from bigkpca.ingest import ingest
+from bigkpca.ingesting.streaming import ingest
 from bigkpca.reporting import figures, looked, pictures, sections, words
 from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.looked import Labels, spread

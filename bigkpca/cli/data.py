@@ -24,7 +24,7 @@ from bigkpca.cli.shown import SPECTRUM, show, show_choices, show_spectrum
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
     """Make a dataset DST (chunked Zarr) of files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
-    from bigkpca.ingest import ingest as run
+    from bigkpca.ingesting.streaming import ingest as run
     from bigkpca.storage.describe import info as look
 
     report = Report(quiet)

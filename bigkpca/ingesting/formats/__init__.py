@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric
-from bigkpca.formats import binary, columnar, text
-from bigkpca.formats.table import TEXT, Column, Table, decoding
+from bigkpca.ingesting.formats import binary, columnar, text
+from bigkpca.ingesting.formats.table import TEXT, Column, Table, decoding
 
 __all__ = ["TEXT", "Column", "Table", "open_column", "open_table"]
 

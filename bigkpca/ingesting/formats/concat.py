@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, names_apart
-from bigkpca.formats import Column, Table, open_column, open_table
+from bigkpca.ingesting.formats import Column, Table, open_column, open_table
 
 _BY_ORDER = "has no names of its columns, which are taken to be in the order of those that have some"
 
