@@ -11,7 +11,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenvalues, mni
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine, Silent
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
-from bigkpca.choose import Room, choose
 from bigkpca.data.opening import open_rows
-from bigkpca.eigenproblem import Checks, solve
 from bigkpca.execution.engine import Engine, Silent, single_threaded_blas
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.choices import choose
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.spec import FitSpec
 

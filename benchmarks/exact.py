@@ -20,7 +20,7 @@ from benchmarks.common import (
 )
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine, Silent
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50

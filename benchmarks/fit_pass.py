@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
-from bigkpca.choose import Room, choose
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine, Silent, open_engine, single_threaded_blas
 from bigkpca.execution.passes import moments_of
+from bigkpca.fitting.choices import choose
+from bigkpca.fitting.size_search import Room
 from bigkpca.spec import FitSpec
 
 

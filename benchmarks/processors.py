@@ -18,7 +18,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, tabl
 from bigkpca.data.memory import ArrayRows
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
 CORE_TYPES = ("Haswell", "SkylakeX", "Zen", "Prescott")

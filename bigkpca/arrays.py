@@ -13,7 +13,6 @@ import dask.array as da
 import numpy as np
 from dask.base import optimize
 
-from bigkpca.choose import VIEW_FREQUENCIES, VIEW_START, random_stream
 from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -36,6 +35,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, VIEW_START, random_stream
 from bigkpca.pipeline import open_scores
 from bigkpca.storage.models import AnyModel, model_of
 

@@ -9,18 +9,19 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from bigkpca.choose import FOLDS, draw_sample, random_stream, sample_lengths
 from bigkpca.data.blocks import Block, sample_rows, split, tile_rows
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
-from bigkpca.decoding import learned, with_decoder
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.execution.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
 from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.preimage import learned, with_decoder
+from bigkpca.fitting.sample import draw_sample, sample_lengths
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
+from bigkpca.numerics.random_streams import FOLDS, random_stream
 from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 

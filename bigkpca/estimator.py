@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, fitting, pipeline, scoring
+from bigkpca import arrays, pipeline, scoring
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
@@ -21,6 +21,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution import containers, passes
 from bigkpca.execution.engine import Engine, Progress, Silent, open_engine, parse_bytes
+from bigkpca.fitting import fit
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -81,7 +82,7 @@ def _takes_more_rows(estimator: Any) -> bool:
     """Whether rows can be added after the fit: where not, the SpecError says why."""
     spec = _known(estimator)
     if spec is not None:
-        fitting.check_takes_more_rows(spec)
+        fit.check_takes_more_rows(spec)
     return True
 
 
@@ -232,7 +233,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = self._rows(X, reset=True)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            self.model_ = fitting.fit_within(rows, self._spec(), engine, limit, Silent())
+            self.model_ = fit.fit_within(rows, self._spec(), engine, limit, Silent())
         return self
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
@@ -254,8 +255,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         spec = self._spec() if fixed else self._spec(FitSpec.of(self.model_).seed)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            fitting.check_fits(rows, spec, engine, limit)
-            self.model_ = fitting.extend(self.model_, rows, spec, engine, Silent())
+            fit.check_fits(rows, spec, engine, limit)
+            self.model_ = fit.extend(self.model_, rows, spec, engine, Silent())
         return self
 
     def transform(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigkpca.choose import PROBES, random_stream
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
@@ -16,6 +15,7 @@ from bigkpca.numerics.evaluation import Evaluation, Pool
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"

@@ -25,7 +25,7 @@ from bigkpca.execution.passes import (
     expansion_of,
 )
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
-from bigkpca.fitting import fit_within
+from bigkpca.fitting.fit import fit_within
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, check_width

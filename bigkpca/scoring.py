@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigkpca.choose import SCORING
 from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
@@ -15,6 +14,7 @@ from bigkpca.execution.engine import Engine, Progress, Task, shared
 from bigkpca.execution.passes import fit_blocks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Noise
+from bigkpca.numerics.random_streams import SCORING
 
 
 @dataclass(frozen=True)

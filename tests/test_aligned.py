@@ -21,7 +21,7 @@ from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Carried, Engine, Silent, Task, shared
 from bigkpca.execution.passes import block_denoised, reconstruct_rows, residual_rows, score_rows
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.aligned import aligned, all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec

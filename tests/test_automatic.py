@@ -13,14 +13,14 @@ from click.testing import CliRunner
 
 import bigkpca
 from bigkpca import KernelPCA, landmarks, methods
-from bigkpca.choose import sizes
 from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
-from bigkpca.eigenproblem import chosen_components
 from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting import fit_rows, fit_within
+from bigkpca.fitting import size_search
+from bigkpca.fitting.fit import fit_rows, fit_within
+from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import certificate, growth
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.spec import FitSpec
@@ -93,7 +93,7 @@ def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule: str, tol:
 
 
 def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigkpca.choose.sample.sample_rows", lambda n, d, size: 400)
+    monkeypatch.setattr("bigkpca.fitting.sample.sample_rows", lambda n, d, size: 400)
     monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 400)
     seen = []
     judge = growth.trace_error
@@ -138,7 +138,7 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
     method: str, digits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bigkpca.spec._MOST_GROWN", 150)
-    monkeypatch.setattr("bigkpca.fitting.moments_of", None)
+    monkeypatch.setattr("bigkpca.fitting.fit.moments_of", None)
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
     expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
     with pytest.raises(SpecError, match=expected):
@@ -188,9 +188,9 @@ def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
     digits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 1.0, 1.0, 9.0, 9.0])  # the second trial takes eight seconds
-    monkeypatch.setattr(sizes, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(size_search, "monotonic", lambda: next(clock))
     rows, spec = open_rows(digits), FitSpec.checked(**OPTIONS, tol=0.05)
-    room = sizes.Room(1000, deadline=10.0)
+    room = size_search.Room(1000, deadline=10.0)
     with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100,"):
         fit_rows(rows, spec, Engine(threads=1), Silent(), room=room)
 

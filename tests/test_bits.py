@@ -20,7 +20,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.evaluating import evaluate_rows
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
-from bigkpca.fitting import extend, fit_rows
+from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec

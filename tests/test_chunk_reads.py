@@ -16,7 +16,7 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
 from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting import extend, fit_rows
+from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.spec import FitSpec
 
 OPTIONS: dict[str, Any] = {"components": 5, "size": 80, "seed": 3}
@@ -113,7 +113,7 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
 def test_landmarks_by_number_are_read_with_the_sample(
     dataset: str, reads: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.choose.sample.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
+    monkeypatch.setattr("bigkpca.fitting.sample.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
     monkeypatch.setattr(FitSpec, "unseen_count", lambda spec, n, d: 0)
     fit(dataset, kernel="linear", landmarks="uniform", size=3)
     without = reads - 1

@@ -15,14 +15,15 @@ from click.testing import CliRunner, Result
 from sklearn.model_selection import GridSearchCV, KFold
 
 from bigkpca import KernelPCA, kernels, preimages
-from bigkpca.choose import FOLDS, SCORING, random_stream, sample_lengths
 from bigkpca.cli import main
 from bigkpca.crossvalidation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine, Silent
+from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise
+from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
 from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 

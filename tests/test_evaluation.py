@@ -20,7 +20,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.choose import PROBES, random_stream
 from bigkpca.cli import main
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
@@ -28,11 +27,12 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows, sums_with
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import FitSpec
 
 R = 4

@@ -26,7 +26,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING

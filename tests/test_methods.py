@@ -14,11 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.data.memory import ArrayRows
-from bigkpca.eigenproblem import Checks, solve
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import moments_of, score_rows
-from bigkpca.fitting import extend, fit_rows
+from bigkpca.fitting.fit import extend, fit_rows
+from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING

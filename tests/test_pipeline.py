@@ -18,7 +18,6 @@ from conftest import shared_file
 
 import bigkpca
 from bigkpca import kernels
-from bigkpca.choose import sample_lengths
 from bigkpca.data.blocks import split
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
@@ -33,7 +32,8 @@ from bigkpca.errors import (
 )
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
-from bigkpca.fitting import extend, fit_rows, fit_within
+from bigkpca.fitting.fit import extend, fit_rows, fit_within
+from bigkpca.fitting.sample import sample_lengths
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.locks import lock

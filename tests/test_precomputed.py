@@ -24,7 +24,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, arrays, kernels, methods, similarities
+from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.cli import main
 from bigkpca.data import matrix_tiles, npy
 from bigkpca.data.memory import ArrayRows
@@ -39,7 +39,8 @@ from bigkpca.errors import (
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
 from bigkpca.execution.planning import plan_fit, plan_transform
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting import precomputed
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
@@ -235,7 +236,7 @@ def test_parts_that_nothing_ties_to_the_rest_are_found(large: None) -> None:
             return rng.standard_normal(shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(similarities, "random_stream", lambda *_: OnlyTheFirst())
+        patch.setattr(precomputed, "random_stream", lambda *_: OnlyTheFirst())
         model = fitted(apart, components=2, center=False)
     true = np.linalg.eigvalsh(apart)[::-1][:2]
     assert_allclose(model.solution.eigenvalues, true, rtol=1e-8)
@@ -610,7 +611,7 @@ def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(
             return np.random.default_rng(0).standard_normal(shape)
 
     spectrum = np.linalg.eigvalsh(oracles.centred(given))
-    monkeypatch.setattr(similarities, "random_stream", lambda *_: OnlyTheFirst())
+    monkeypatch.setattr(precomputed, "random_stream", lambda *_: OnlyTheFirst())
     with pytest.warns(IndefiniteKernelWarning):
         model = fitted(given, components=3)
     assert_allclose(model.solution.eigenvalues, spectrum[::-1][:3], rtol=1e-9)

@@ -36,7 +36,7 @@ from bigkpca.errors import CorruptionError, DataError, IncompleteError, MemoryLi
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
-from bigkpca.fitting import extend, fit_rows
+from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model

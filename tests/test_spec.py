@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, Silent
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.spec import FitSpec
 

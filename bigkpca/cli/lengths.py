@@ -39,10 +39,10 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
-    from bigkpca.choose import sample_lengths
     from bigkpca.data.opening import open_rows
     from bigkpca.execution.engine import open_engine
     from bigkpca.execution.planning import check_peak, sample_bytes
+    from bigkpca.fitting.sample import sample_lengths
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
     if options["cv"]:

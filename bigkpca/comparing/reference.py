@@ -7,7 +7,6 @@ from time import perf_counter
 
 import numpy as np
 
-from bigkpca.choose import PROBES, random_stream, sample_lengths
 from bigkpca.comparing.process import peak_mb
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
@@ -16,8 +15,10 @@ from bigkpca.evaluating import evaluate_rows
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 COMPARED_ROWS = 4096

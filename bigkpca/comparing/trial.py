@@ -14,7 +14,7 @@ from bigkpca.comparing.reference import Reference, scores_of
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine, Silent, single_threaded_blas
-from bigkpca.fitting import fit_rows
+from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec

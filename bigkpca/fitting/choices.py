@@ -11,56 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.choose.features import feature_maps
-from bigkpca.choose.sample import (
-    FOLDS,
-    KRYLOV,
-    PROBES,
-    REFERENCES,
-    SCORING,
-    SKETCH,
-    TRAINING,
-    VIEW_FREQUENCIES,
-    VIEW_START,
-    Prepared,
-    draw_sample,
-    prepare,
-    random_stream,
-    sample_lengths,
-    unseen_numbers,
-)
-from bigkpca.choose.sizes import PAIRED_ROWS, Grown, Room, grow
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine, Progress
 from bigkpca.execution.passes import mean_features
+from bigkpca.fitting.features import feature_maps
+from bigkpca.fitting.sample import Prepared, prepare
+from bigkpca.fitting.size_search import PAIRED_ROWS, Grown, Room, grow
 from bigkpca.numerics import growth, rounding, solvers
 from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.spec import FitSpec
-
-__all__ = [
-    "FOLDS",
-    "KRYLOV",
-    "PROBES",
-    "REFERENCES",
-    "SCORING",
-    "SKETCH",
-    "TRAINING",
-    "VIEW_FREQUENCIES",
-    "VIEW_START",
-    "Choice",
-    "Chosen",
-    "Room",
-    "choices_info",
-    "choose",
-    "draw_sample",
-    "random_stream",
-    "sample_lengths",
-    "unseen_numbers",
-]
 
 
 @dataclass(frozen=True)

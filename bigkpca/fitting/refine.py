@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca import similarities
-from bigkpca.choose import PROBES, SKETCH, choices_info, random_stream
 from bigkpca.data.matrix_tiles import check_square
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
-from bigkpca.eigenproblem import chosen_components
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
 from bigkpca.execution.passes import gather, gram_product, read_rows, score_rows
+from bigkpca.fitting import precomputed
+from bigkpca.fitting.choices import choices_info
+from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import certificate, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.numerics.solvers import Solution
@@ -87,16 +88,16 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
     n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     if not spec.matrix_free(n):
-        K, digest = similarities.whole(rows, spec, engine, progress)
+        K, digest = precomputed.whole(rows, spec, engine, progress)
         with engine.small_work() as in_order:
             solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
-        start = similarities.started(rows, spec, engine, progress)
-    product = partial(similarities.product, rows, spec, engine, progress)
-    noise = similarities.rounding(start.total, n, similarities.precision(rows, spec))
+        start = precomputed.started(rows, spec, engine, progress)
+    product = partial(precomputed.product, rows, spec, engine, progress)
+    noise = precomputed.rounding(start.total, n, precomputed.precision(rows, spec))
     solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
-    lowest = min(start.negative, similarities.noticed(found.lowest, found.values[0], noise))
+    lowest = min(start.negative, precomputed.noticed(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
     error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)
@@ -106,7 +107,7 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
 def _solved(rows: Rows, K: Array, spec: FitSpec, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
     held = K.copy() if spec.components == "auto" else K  # which is solved twice
     largest = float(max(K.max(), -K.min()))
-    solution = similarities.solved(rows, held, spec, components, in_order)
+    solution = precomputed.solved(rows, held, spec, components, in_order)
     narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
     eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)
     error = eps * largest if narrowed else 0.0

@@ -9,11 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca import refining
-from bigkpca.choose import PROBES, SKETCH, Choice, Chosen, Room, choices_info, choose, random_stream, unseen_numbers
 from bigkpca.data.rows import Rows, anonymous
-from bigkpca.decoding import check_extensible, extended, with_decoder
-from bigkpca.eigenproblem import Checks, solve
 from bigkpca.errors import (
     Array,
     IndefiniteKernelWarning,
@@ -29,6 +25,12 @@ from bigkpca.errors import (
 from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
 from bigkpca.execution.passes import action_of, check_columns, moments_of, read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit, smallest
+from bigkpca.fitting import refine
+from bigkpca.fitting.choices import Choice, Chosen, choices_info, choose
+from bigkpca.fitting.preimage import check_extensible, extended, with_decoder
+from bigkpca.fitting.sample import unseen_numbers
+from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics import rounding, solvers, spectral
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
@@ -36,6 +38,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
@@ -146,12 +149,12 @@ def _without_decoder(
     """The model, and sampled rows where its way back needs them."""
     if spec.precomputed:
         _note_lowered(spec, rows, progress)
-        model = refining.of_similarities(rows, spec, engine, progress)
+        model = refine.of_similarities(rows, spec, engine, progress)
         _warn_if_indefinite(model.solution)
         return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}), None
     if spec.matrix_free(rows.shape[0]):
         start, _ = _without_decoder(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
-        return refining.by_products(rows, start, spec, engine, progress), None
+        return refine.by_products(rows, start, spec, engine, progress), None
     _note_lowered(spec, rows, progress)
     room = room or Room(spec.feature_count(*rows.shape))
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow

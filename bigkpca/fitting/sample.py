@@ -16,18 +16,11 @@ from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
+from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
 from bigkpca.spec import FitSpec
 
-# What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
-_SAMPLE, _PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, _HELD_OUT, _FEW = range(10)
-TRAINING, REFERENCES, FOLDS, SCORING, _UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_START = range(10, 18)
 _HELD_OUT_ROWS = 1024
 _FLAT = 6.0  # beyond which tanh is within 1e-5 of 1 or -1
-
-
-def random_stream(seed: int, purpose: int) -> np.random.Generator:
-    """The random numbers of one purpose, the same on every machine and for every number of workers."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -
     """The bounded sample, and what else is needed of single rows, all read at once."""
     n, d = rows.shape
     m = sample_rows(n, d, spec.feature_count(n, d) if spec.method_value.landmarks else 0)
-    numbers = np.sort(random_stream(spec.seed, _SAMPLE).choice(n, m, replace=False))
+    numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
     given = _given_numbers(rows, spec)
     held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
     unseen = unseen_numbers(rows, spec)
@@ -97,20 +90,20 @@ def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -
         raise DataError(
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
-    numbers = random_stream(spec.seed, _FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
+    numbers = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
     return Sampled(sample, sample[numbers], own, rest, fresh)
 
 
 def unseen_numbers(rows: Rows, spec: FitSpec) -> Array:
     """Numbers of rows that bound what landmarks miss, in random order: drawn from all rows without replacement and
     independently of the sample, from which landmarks, sigma and sizes are chosen. Some may be in both."""
-    return random_stream(spec.seed, _UNSEEN).choice(rows.shape[0], spec.unseen_count(*rows.shape), replace=False)
+    return random_stream(spec.seed, UNSEEN).choice(rows.shape[0], spec.unseen_count(*rows.shape), replace=False)
 
 
 def _outside(numbers: Array, n: int, seed: int) -> Array:
     """Numbers of rows below n that are not among the ascending `numbers`, ascending, without a list of all n."""
     count = n - len(numbers)
-    ranks = np.sort(random_stream(seed, _HELD_OUT).choice(count, min(_HELD_OUT_ROWS, count), replace=False))
+    ranks = np.sort(random_stream(seed, HELD_OUT).choice(count, min(_HELD_OUT_ROWS, count), replace=False))
     return ranks + np.searchsorted(numbers - np.arange(len(numbers)), ranks, side="right")
 
 
@@ -133,7 +126,7 @@ def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress
 def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
     """Distances of sampled pairs, in units of the standardised columns where there are such."""
     scaled = sample if columns.scale is None else columns.shifted(sample)
-    return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, _PAIRS), engine.in_order)
+    return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
 
 
 def _shift(rows: Rows, few: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.choose import REFERENCES, TRAINING, random_stream
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
@@ -17,6 +16,7 @@ from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.preimages.distances import DistancesDecoder
+from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
 from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
 

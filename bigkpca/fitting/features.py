@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bigkpca.choose.landmarks import choose_landmarks
-from bigkpca.choose.random_features import principal_axes, principal_features, random_features
-from bigkpca.choose.sample import Prepared
 from bigkpca.execution.engine import Engine, Progress
+from bigkpca.fitting.landmarks import choose_landmarks
+from bigkpca.fitting.random_features import principal_axes, principal_features, random_features
+from bigkpca.fitting.sample import Prepared
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.spec import FitSpec

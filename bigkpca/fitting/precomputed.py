@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.choose import SKETCH, random_stream
 from bigkpca.data.matrix_tiles import Part, halves, parts, pieces
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
@@ -23,6 +22,7 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
 

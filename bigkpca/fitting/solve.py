@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.choose import KRYLOV, PROBES, Choice, random_stream
 from bigkpca.errors import Array, SpecError
+from bigkpca.fitting.choices import Choice
 from bigkpca.numerics import certificate, rounding, solvers, spectral
 from bigkpca.numerics.certificate import Certificate, Evidence
 from bigkpca.numerics.features import FeatureMap, KernelRows
@@ -17,6 +17,7 @@ from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Solution, Span
 from bigkpca.numerics.spectral import Stratum

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from bigkpca.choose.features import FeatureMaps
-from bigkpca.choose.sample import Prepared
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, Progress
+from bigkpca.fitting.features import FeatureMaps
+from bigkpca.fitting.sample import Prepared
 from bigkpca.numerics import growth
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.growth import Estimate, Stratum, Trial
