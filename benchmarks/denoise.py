@@ -29,9 +29,9 @@ from benchmarks.common import (
     usps_labels,
 )
 from bigkpca import KernelPCA, preimages
-from bigkpca.crossvalidation import Setting, cross_validate
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import NarrowKernelWarning
+from bigkpca.evaluating.cross_validation import Setting, cross_validate
 from bigkpca.execution.engine import Engine
 from bigkpca.spec import FitSpec
 

@@ -13,12 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, pipeline, scoring
+from bigkpca import arrays, pipeline
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
+from bigkpca.evaluating import preimage_error
 from bigkpca.execution import containers, passes
 from bigkpca.execution.engine import Engine, Progress, Silent, open_engine, parse_bytes
 from bigkpca.fitting import fit
@@ -319,7 +320,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = self._rows(X, reset=False)
         passes.check_columns(rows, self.model_)
         with open_engine() as engine:
-            return -scoring.preimage_error(self.model_, rows, self.noise, engine, Silent())
+            return -preimage_error.preimage_error(self.model_, rows, self.noise, engine, Silent())
 
     def residual(self, X: Any) -> Any:
         """|φ(x) - φ^(x)|² of rows X (n, d), (n,): what their scores leave out of k(x, x), large for novel rows.

@@ -14,7 +14,7 @@ from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, IncompleteError, SpecError
-from bigkpca.evaluating import evaluate_rows
+from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.execution.engine import Engine, Progress, Silent, Task, open_engine, parse_bytes, parse_seconds, shared
 from bigkpca.execution.passes import (
     block_denoised,

@@ -13,16 +13,16 @@ import pytest
 import zarr
 
 from bigkpca import landmarks, methods
-from bigkpca.crossvalidation import cross_validate
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.evaluating import evaluate_rows
+from bigkpca.evaluating.cross_validation import cross_validate
+from bigkpca.evaluating.error import evaluate_rows
+from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.numerics.model import Model
-from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 

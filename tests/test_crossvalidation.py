@@ -16,15 +16,15 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from bigkpca import KernelPCA, kernels, preimages
 from bigkpca.cli import main
-from bigkpca.crossvalidation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import DataError, SpecError
+from bigkpca.evaluating.cross_validation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
+from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
-from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 
 ONE = Engine(threads=1)
@@ -60,7 +60,9 @@ def test_the_score_is_minus_the_mean_squared_error(way: Any, X: np.ndarray[Any, 
 def test_with_noise_the_score_is_that_of_denoising(
     way: str, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.scoring.tile_rows", lambda *_: 32)  # noise is that of a row, whatever its tile
+    monkeypatch.setattr(
+        "bigkpca.evaluating.preimage_error.tile_rows", lambda *_: 32
+    )  # noise is that of a row, whatever its tile
     clean = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)
     noisy = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70, noise=3.0).fit(X)
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
@@ -258,7 +260,7 @@ def test_folds_of_different_rank_are_compared(X: np.ndarray[Any, Any]) -> None:
 
 
 def test_only_a_sample_is_looked_at(X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigkpca.crossvalidation.MOST_ROWS", 100)
+    monkeypatch.setattr("bigkpca.evaluating.cross_validation.MOST_ROWS", 100)
     assert MOST_ROWS == 6000
     spec = FitSpec.checked(preimage="linear", size=20)
     assert cross_validate(ArrayRows(X), spec, ONE, sigmas=SIGMAS[:1], components=[4]).rows == 100
@@ -328,7 +330,7 @@ def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows: Path, t
 def test_the_command_it_prints_makes_the_best_model(
     size: Any, ridge: float, tmp_path: Path, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.crossvalidation.RIDGES", (ridge,))
+    monkeypatch.setattr("bigkpca.evaluating.cross_validation.RIDGES", (ridge,))
     rows = tmp_path / "my rows.npy"
     np.save(rows, X)
     typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")

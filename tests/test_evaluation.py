@@ -443,7 +443,7 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(SpecError, match=f"a sample of {sample} rows: .* has 150"):
             bigkpca.evaluate(model, X, sample=sample)
     exact = fitted(X, method="exact")
-    monkeypatch.setattr("bigkpca.evaluating.EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr("bigkpca.evaluating.error.EXACT_MOST_ROWS", 100)
     with pytest.raises(SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"):
         bigkpca.evaluate(exact, X, sample=50)
     assert bigkpca.evaluate(model, X, sample=50).sampled == 50

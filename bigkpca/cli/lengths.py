@@ -17,7 +17,7 @@ from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 
 if TYPE_CHECKING:
-    from bigkpca.crossvalidation import CrossValidation
+    from bigkpca.evaluating.cross_validation import CrossValidation
 
 _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 
@@ -65,8 +65,8 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]) -> None:
     """The error of each setting, a mark at the best, and the command that uses it."""
-    from bigkpca.crossvalidation import cross_validate
     from bigkpca.data.opening import open_rows
+    from bigkpca.evaluating.cross_validation import cross_validate
     from bigkpca.execution.engine import open_engine
 
     way = options["preimage"] or "ridge"

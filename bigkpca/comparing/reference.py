@@ -11,7 +11,7 @@ from bigkpca.comparing.process import peak_mb
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.evaluating import evaluate_rows
+from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit

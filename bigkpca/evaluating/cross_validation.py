@@ -13,6 +13,7 @@ from bigkpca.data.blocks import Block, sample_rows, split, tile_rows
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
+from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
 from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.fitting.fit import fit_rows
@@ -22,7 +23,6 @@ from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
 from bigkpca.numerics.random_streams import FOLDS, random_stream
-from bigkpca.scoring import preimage_error
 from bigkpca.spec import FitSpec
 
 MOST_ROWS = 6000
