@@ -1,12 +1,12 @@
 """Kernel PCA for data that do not fit in memory.
 
-    rows (n, d) --sources--> block X_b --features--> v(X_b) --moments--> Moments       one pass, fixed tree
-    Moments --solvers--> mean, components, eigenvalues = Model                         small, in memory
-    rows (n, d) --> (v(X_b) - mean) @ components = scores (b, r) --store--> zarr (n, r)
+    rows (n, d) --data--> block X_b --features--> v(X_b) --moments--> Moments       one pass, in a fixed order of sums
+    Moments --solvers--> mean, components, eigenvalues = Model                      small, in memory
+    rows (n, d) --> (v(X_b) - mean) @ components = scores (b, r) --storage--> zarr (n, r)
     scores --preimages--> zarr (n, d)
 
-`KernelPCA` is the scikit-learn face; `fit`, `transform` and `load` are the pipeline, with the guarantees of the
-command line: a plan before anything runs, resume after a stop, results published whole or not at all.
+`KernelPCA` is the estimator of scikit-learn; `fit`, `transform`, `load` and others are what the command line runs, with
+its guarantees: a plan before anything runs, resume after a stop, results published whole or not at all.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ if TYPE_CHECKING:
     from bigkpca.comparing import compare
     from bigkpca.estimator import KernelPCA
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
-    from bigkpca.pipeline import denoise, evaluate, fit, reconstruct, transform
     from bigkpca.reporting import report
     from bigkpca.storage.models import load_model as load
+    from bigkpca.workflows.evaluate import evaluate
+    from bigkpca.workflows.fit import fit
+    from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
     "compare": ("bigkpca.comparing", "compare"),
-    "denoise": ("bigkpca.pipeline", "denoise"),
-    "evaluate": ("bigkpca.pipeline", "evaluate"),
-    "fit": ("bigkpca.pipeline", "fit"),
+    "denoise": ("bigkpca.workflows.transform", "denoise"),
+    "evaluate": ("bigkpca.workflows.evaluate", "evaluate"),
+    "fit": ("bigkpca.workflows.fit", "fit"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
     "methods": ("bigkpca.numerics.methods", None),
     "preimages": ("bigkpca.numerics.preimages", None),
-    "reconstruct": ("bigkpca.pipeline", "reconstruct"),
+    "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
-    "transform": ("bigkpca.pipeline", "transform"),
+    "transform": ("bigkpca.workflows.transform", "transform"),
 }
 __all__ = [
     "KernelPCA",

@@ -36,8 +36,8 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, VIEW_START, random_stream
-from bigkpca.pipeline import open_scores
 from bigkpca.storage.models import AnyModel, model_of
+from bigkpca.workflows.scores import open_scores
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
-from bigkpca import pipeline
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Progress
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import installed, report
+from bigkpca.workflows import fit, transform
 
 T = TypeVar("T")
 
@@ -59,8 +59,8 @@ def demonstrate(folder: Path, progress: Progress) -> Demonstration:
         return ingest([raw], dataset, member="pixels", labels="digit", progress=progress)
 
     timed("ingest", ingested)
-    model = timed("fit", lambda: pipeline.fit(dataset, model_path, components=20, seed=0, progress=progress))
-    scores = timed("transform", lambda: pipeline.transform(model_path, dataset, scores_path, progress=progress))
+    model = timed("fit", lambda: fit.fit(dataset, model_path, components=20, seed=0, progress=progress))
+    scores = timed("transform", lambda: transform.transform(model_path, dataset, scores_path, progress=progress))
     paths = {"dataset": dataset, "model": model_path, "scores": scores_path}
     if installed():
         page = str(folder / "report.html")

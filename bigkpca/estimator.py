@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigkpca import arrays, pipeline
+from bigkpca import arrays
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
@@ -22,7 +22,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.evaluating import preimage_error
 from bigkpca.execution import containers, passes
 from bigkpca.execution.engine import Engine, Progress, Silent, open_engine, parse_bytes
-from bigkpca.fitting import fit
+from bigkpca.fitting.fit import check_fits, check_takes_more_rows, extend, fit_within
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -30,6 +30,9 @@ from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import models
+from bigkpca.workflows.fit import save as save_model
+from bigkpca.workflows.scores import open_scores
+from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 # Parameters of the face, and the fields of FitSpec that they set.
 _FIELDS = {
@@ -83,7 +86,7 @@ def _takes_more_rows(estimator: Any) -> bool:
     """Whether rows can be added after the fit: where not, the SpecError says why."""
     spec = _known(estimator)
     if spec is not None:
-        fit.check_takes_more_rows(spec)
+        check_takes_more_rows(spec)
     return True
 
 
@@ -234,7 +237,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = self._rows(X, reset=True)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            self.model_ = fit.fit_within(rows, self._spec(), engine, limit, Silent())
+            self.model_ = fit_within(rows, self._spec(), engine, limit, Silent())
         return self
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
@@ -256,8 +259,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         spec = self._spec() if fixed else self._spec(FitSpec.of(self.model_).seed)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            fit.check_fits(rows, spec, engine, limit)
-            self.model_ = fit.extend(self.model_, rows, spec, engine, Silent())
+            check_fits(rows, spec, engine, limit)
+            self.model_ = extend(self.model_, rows, spec, engine, Silent())
         return self
 
     def transform(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
@@ -269,7 +272,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         if out is not None:
-            return pipeline.transform(self.model_, X, out)
+            return transform(self.model_, X, out)
         if is_dask_frame(X):
             return containers.in_frame(self._checked(X), arrays.scores, self.model_, self.get_feature_names_out())
         rows = self._rows(X, reset=False)
@@ -286,12 +289,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         if out is not None:
-            return pipeline.reconstruct(self.model_, Y, out)
+            return reconstruct(self.model_, Y, out)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             columns = range(self.model_.columns) if names is None else names
             return containers.in_frame(Y, arrays.preimages, self.model_, columns)
-        rows = self._made(pipeline.open_scores(self.model_, Y), arrays.preimages, _preimages)
+        rows = self._made(open_scores(self.model_, Y), arrays.preimages, _preimages)
         return containers.in_data_array(Y, rows, "rows", "feature", names) if is_data_array(Y) else rows
 
     def denoise(self, X: Any, out: str | os.PathLike[str] | None = None) -> Any:
@@ -302,7 +305,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         if out is not None:
-            return pipeline.denoise(self.model_, X, out)
+            return denoise(self.model_, X, out)
         if is_dask_frame(X):
             return containers.in_frame(self._checked(X), arrays.denoised, self.model_, X.columns)
         rows = self._rows(X, reset=False)
@@ -339,7 +342,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""
         check_is_fitted(self)
-        pipeline.save(self.model_, os.fspath(path))
+        save_model(self.model_, os.fspath(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

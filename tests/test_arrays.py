@@ -18,7 +18,7 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, Silent
 from bigkpca.execution.passes import score_rows
-from bigkpca.fitting import choices
+from bigkpca.fitting import random_features, sample
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
@@ -144,7 +144,7 @@ def test_views_draw_from_random_streams_of_their_own(X: np.ndarray[Any, Any], mo
         used.append(purpose)
         return random_stream(seed, purpose)
 
-    for module in (sample, choices.random_features, arrays):
+    for module in (sample, random_features, arrays):
         monkeypatch.setattr(module, "random_stream", recorded)
     fitted(X, method="rff")
     of_fits = set(used)

@@ -41,11 +41,11 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 @running
 def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     """Fit kernel PCA to DATA and save it as MODEL."""
-    from bigkpca import pipeline
     from bigkpca.storage.describe import model_info
+    from bigkpca.workflows import fit
 
     run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite", "time_budget")}
-    fitted = pipeline.fit(data, model, progress=Report(quiet), **run, **given(options))
+    fitted = fit.fit(data, model, progress=Report(quiet), **run, **given(options))
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
     show({key: facts[key] for key in shown if key in facts}, False)
@@ -64,9 +64,9 @@ def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
-    from bigkpca import pipeline
+    from bigkpca.workflows import evaluate
 
-    found = pipeline.evaluate(model, data, progress=Report(quiet), **options)
+    found = evaluate.evaluate(model, data, progress=Report(quiet), **options)
     if as_json:
         click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
         return

@@ -21,9 +21,9 @@ from bigkpca.cli.shown import show
 @running
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
-    from bigkpca import pipeline
+    from bigkpca.workflows import transform
 
-    scores = pipeline.transform(model, data, out, progress=Report(quiet), **options)
+    scores = transform.transform(model, data, out, progress=Report(quiet), **options)
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
 
 
@@ -46,9 +46,9 @@ def _show_rows(out: str, x: Any) -> None:
 @running
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the rows that SCORES of MODEL stand for, their pre-images, to OUT."""
-    from bigkpca import pipeline
+    from bigkpca.workflows import transform
 
-    _show_rows(out, pipeline.reconstruct(model, scores, out, progress=Report(quiet), **options))
+    _show_rows(out, transform.reconstruct(model, scores, out, progress=Report(quiet), **options))
 
 
 @click.command(short_help="Remove noise from rows.")
@@ -60,6 +60,6 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
 @running
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write what MODEL makes of the rows of DATA to OUT: transform and reconstruct in one pass."""
-    from bigkpca import pipeline
+    from bigkpca.workflows import transform
 
-    _show_rows(out, pipeline.denoise(model, data, out, progress=Report(quiet), **options))
+    _show_rows(out, transform.denoise(model, data, out, progress=Report(quiet), **options))

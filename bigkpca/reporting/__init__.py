@@ -23,7 +23,6 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, Progress, Silent
 from bigkpca.execution.planning import plan_fit
 from bigkpca.numerics.model import Model
-from bigkpca.pipeline import Path as AnyPath
 from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, drawn_from, look
 from bigkpca.reporting.page import MARK, render, request_mark
@@ -31,6 +30,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import durable, groups, locks, paths
 from bigkpca.storage.describe import model_info
 from bigkpca.storage.models import AnyModel, model_of
+from bigkpca.workflows.block_writer import Path as AnyPath
 
 INSTALL = "pip install 'bigkpca[report]'"
 

@@ -20,10 +20,10 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.execution.engine import Progress, single_threaded_blas
 from bigkpca.numerics.model import Model
-from bigkpca.pipeline import feature_store, open_scores
 from bigkpca.reporting.pictures import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups
 from bigkpca.storage.models import model_digest
+from bigkpca.workflows.scores import feature_store, open_scores
 
 _MOST_SCORES = 65_536
 _MOST_PROJECTED = 20_000

@@ -1,0 +1,1 @@
+"""Fit, transform, reconstruct, denoise and evaluate, from path to path."""

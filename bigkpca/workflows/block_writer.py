@@ -1,0 +1,108 @@
+"""Arrays filled block by block: what is missing is written, and all of it published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bigkpca.data.blocks import Block, split
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import Array, SpecError
+from bigkpca.execution.engine import Engine, Progress, Task, open_engine, parse_bytes, shared
+from bigkpca.execution.planning import Plan
+from bigkpca.numerics.model import Model
+from bigkpca.storage import block_arrays, destination, durable, locks, models, paths
+from bigkpca.storage.block_arrays import Stored
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class BlockOutput:
+    """What is written block by block: arrays of the model's making, from rows."""
+
+    kind: block_arrays.Kind
+    rows: Rows
+    model: Model
+    arrays: Mapping[str, tuple[tuple[int, ...], Any]]
+    plan: Callable[[int], Plan]  # from threads
+    function: Callable[..., dict[str, Array]]  # of rows, a block, the model, and what is prepared
+    title: str
+    model_path: str | None
+    prepared: Callable[[Model], Any] | None = None  # from the model, once for all blocks
+
+
+def written(
+    work: BlockOutput,
+    out: Path,
+    options: Mapping[str, Any],
+    scheduler: str | None,
+    workers: int | None,
+    memory: str | int | None,
+    overwrite: bool,
+    progress: Progress,
+) -> Stored:
+    """Write the blocks that are missing, publish the manifest, and open what is there."""
+    fingerprint = work.rows.fingerprint()
+    out = paths.group_path(out, fingerprint["path"], work.model_path)
+    with locks.lock(out), durable.room_on_disk(out), open_engine(scheduler, workers) as engine:
+        plan = work.plan(engine.threads)
+        limit = None if memory is None else parse_bytes(memory)
+        plan.check(limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
+        engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
+        record = {
+            "format": work.kind,
+            "model": models.model_digest(work.model),
+            "input": fingerprint,
+            "block_rows": plan.block_rows,
+            **options,
+        }
+        place = destination.open_destination(out, record, overwrite=overwrite)
+        if place.state == "done":
+            progress.note(f"{out} is there already, from the same model and rows: nothing to do")
+            return block_arrays.open_main(out, work.kind)
+        blocks = split(work.rows.shape[0], plan.block_rows)
+        if place.state == "new":
+            with place.made() as scratch:
+                block_arrays.create(scratch, record, work.rows.shape[0], work.arrays)
+        digests = _write_missing(work, os.path.abspath(place.work), blocks, engine, progress)
+        check_unchanged(work.rows, fingerprint)
+        block_arrays.publish(place.work, record, blocks, digests)
+        place.put_in_place()
+    return block_arrays.open_main(out, work.kind)
+
+
+def _write_missing(
+    work: BlockOutput, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
+) -> list[dict[str, str]]:
+    """Write the blocks that are not stored whole; the digests of all, in order."""
+    stored = block_arrays.stored_blocks(path, blocks)
+    checks = [Task(block_arrays.block_digests, (path, block), len(block)) for block in stored]
+    found = engine.each("checking finished blocks", checks, progress) if stored else []
+    digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
+    missing = [block for block in blocks if block.number not in digests]
+    if digests:
+        progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
+    given, rows = [shared(work.model)], work.rows
+    if work.prepared and missing:
+        given.append(shared(work.prepared(work.model)))
+    tasks = [Task(_write, (work.function, path, rows.part(b.start, b.stop), b, *given), len(b)) for b in missing]
+    written = engine.each(work.title, tasks, progress)
+    digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
+    return [digests[block.number] for block in blocks]
+
+
+def _write(
+    function: Callable[..., dict[str, Array]], path: str, rows: Rows, block: Block, *given: Any
+) -> dict[str, str]:
+    return block_arrays.write_block(path, block, function(rows, block, *given))
+
+
+def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
+    # Stores remember what they listed, so the rows are opened afresh.
+    path = before["path"]
+    if path is not None and open_rows(path, rows.name).fingerprint() != before:
+        raise SpecError(f"{rows.where} changed while it was read: run again once it is at rest")

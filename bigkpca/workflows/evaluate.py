@@ -1,0 +1,36 @@
+"""Evaluate a model on rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bigkpca.data.opening import open_rows
+from bigkpca.evaluating.error import evaluate_rows
+from bigkpca.execution.engine import Progress, Silent, open_engine, parse_bytes
+from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.storage import models
+from bigkpca.storage.models import AnyModel
+
+
+def evaluate(
+    model: AnyModel,
+    data: Any,
+    *,
+    sample: int = 500,
+    seed: int = 0,
+    array: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    progress: Progress = Silent(),
+) -> Evaluation:
+    """Estimate how wrong a model is on `data`, those it was fitted on or others, from exact kernels with `sample` rows.
+
+    Reads the sampled rows, and makes one pass: `sample` kernels a row. Raises SpecError for rows of the wrong width and
+    a sample larger than the data, MemoryLimitError where `memory`, or a worker, allows less than the plan needs.
+    """
+    fitted = models.model_of(model)
+    rows = open_rows(data, array)
+    limit = None if memory is None else parse_bytes(memory)
+    with open_engine(scheduler, workers) as engine:
+        return evaluate_rows(fitted, rows, sample, seed, engine, progress, limit)

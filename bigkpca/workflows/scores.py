@@ -1,0 +1,52 @@
+"""Scores that a user passes: whose they are, and where."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.preimages import check_width
+from bigkpca.storage import block_arrays, groups, models
+
+
+def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
+    """Scores of a model, wherever they are. Raises SpecError for those of another width, or of another model where a
+    feature store tells."""
+    _check_maker(model, scores)
+    rows = open_rows(scores, array)
+    check_width(rows.shape, model.components, rows.where)
+    return rows
+
+
+def _check_maker(model: Model, scores: Any) -> None:
+    """Raise SpecError for scores in a feature store of another model, IncompleteError for one that is not finished."""
+    path = feature_store(scores)
+    if path is None:
+        return
+    manifest = block_arrays.read_manifest(path)
+    if manifest is None:
+        raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")
+    own = models.model_digest(model)
+    if manifest["model"] != own:
+        raise SpecError(
+            f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
+            "scores mean nothing to another model; take the one that made them, or transform again"
+        )
+
+
+def feature_store(scores: Any) -> str | None:
+    """Where the feature store is that holds these scores, given as a path to it or to its array, or as that array."""
+    root = getattr(getattr(scores, "store", None), "root", None)
+    if isinstance(scores, str | os.PathLike):
+        place = os.fspath(scores)
+    elif root is not None:
+        place = os.path.join(root, scores.path)
+    else:
+        return None
+    place = os.path.realpath(os.path.expanduser(place))
+    places = place, os.path.dirname(place)
+    return next((place for place in places if (groups.describe(place) or {}).get("format") == "features"), None)
