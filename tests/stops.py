@@ -201,8 +201,8 @@ def _in_child(folder: Path, work: Callable[[], None]) -> int:
 def main() -> None:
     # What commands import when they run, imported once.
     import bigkpca.cli
+    import bigkpca.cli.demonstration
     import bigkpca.comparing
-    import bigkpca.demo
     import bigkpca.ingesting.streaming
     import bigkpca.reporting  # noqa: F401
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
-from bigkpca.cli.comparison import compare
-from bigkpca.cli.data import info, ingest
-from bigkpca.cli.exits import Commands
-from bigkpca.cli.lengths import sigma
-from bigkpca.cli.model import evaluate, fit, plan
-from bigkpca.cli.pages import demo, report
-from bigkpca.cli.rows import denoise, reconstruct, transform
+from bigkpca.cli.compare import compare
+from bigkpca.cli.datasets import info, ingest
+from bigkpca.cli.demo import demo
+from bigkpca.cli.errors import Commands
+from bigkpca.cli.evaluate import evaluate
+from bigkpca.cli.fit import fit, plan
+from bigkpca.cli.report import report
+from bigkpca.cli.sigma import sigma
+from bigkpca.cli.transform import denoise, reconstruct, transform
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.exits import verbose_option
+from bigkpca.cli.errors import verbose_option
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from bigkpca.cli.options import overwrite_option, running
+from bigkpca.cli.output import show
 from bigkpca.cli.progress import Report
-from bigkpca.cli.shown import show
 
 
 @click.command(short_help="Write the scores of rows.")

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.exits import verbose_option
+from bigkpca.cli.errors import verbose_option
 from bigkpca.cli.options import common, json_option, overwrite_option
+from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
-from bigkpca.cli.shown import SPECTRUM, show, show_choices, show_spectrum
 
 
 @click.command(short_help="Make a dataset of files.")
