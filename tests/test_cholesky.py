@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError, SpecError
-from bigkpca.numerics import cholesky
-from bigkpca.numerics.cholesky import Factor, Proposals, choose_rows, grown, thinned
 from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.landmarks import rpcholesky
+from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, choose_rows, grown, thinned
 
 seeds = pytest.mark.parametrize("seed", range(10))
 KERNEL = Gaussian(1.0)
@@ -154,7 +154,7 @@ def test_single_precision_chooses_as_well_as_double(seed):
 def test_tiles_and_threads_do_not_matter(monkeypatch):
     X = rows(0, n=150)
     whole = choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0))
-    monkeypatch.setattr(cholesky, "_TILE_ROWS", 11)
+    monkeypatch.setattr(rpcholesky, "_TILE_ROWS", 11)
     assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0)), whole)
     with ThreadPoolExecutor(2) as pool:
         assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0), pool.map), whole)

@@ -11,10 +11,20 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
-from bigkpca.numerics import basic_patterns, landmarks, leverage
+from bigkpca.numerics import landmarks
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.landmarks import BasicPatterns, KMeans, Leverage, RowNumbers, Rows, RPCholesky, Uniform
+from bigkpca.numerics.landmarks import (
+    BasicPatterns,
+    KMeans,
+    Leverage,
+    RowNumbers,
+    Rows,
+    RPCholesky,
+    Uniform,
+    basic_patterns,
+    leverage,
+)
 from bigkpca.spec import FitSpec
 
 KERNEL = Gaussian(1.0)
@@ -103,7 +113,7 @@ def test_one_centre_is_the_mean():
 def test_more_rows_than_a_tile_are_all_assigned(monkeypatch):
     sample = clustered(0)
     whole = KMeans().choose(sample, KERNEL, 20, np.random.default_rng(0))
-    monkeypatch.setattr(landmarks, "_TILE_ROWS", 7)
+    monkeypatch.setattr("bigkpca.numerics.landmarks.kmeans._TILE_ROWS", 7)
     assert_allclose(KMeans().choose(sample, KERNEL, 20, np.random.default_rng(0)), whole, rtol=1e-12)
 
 

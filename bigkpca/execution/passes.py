@@ -19,10 +19,10 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.engine import Engine, Progress, Task, shared, single_threaded_blas
 from bigkpca.numerics.aligned import aligned, all_aligned
-from bigkpca.numerics.cholesky import Factor
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.exact import add_strip
 from bigkpca.numerics.features import Columns, FeatureMap, GivenKernels
+from bigkpca.numerics.landmarks.rpcholesky import Factor
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
 from bigkpca.numerics.preimages import Expansion, Preimages, Regression, Training, joined

@@ -11,8 +11,8 @@ from bigkpca.execution.engine import Engine, Progress
 from bigkpca.execution.passes import draws_by_residual, fit_blocks
 from bigkpca.fitting.sample import Prepared
 from bigkpca.numerics import landmarks
-from bigkpca.numerics.cholesky import Factor, Proposals, check_diagonal, grown
 from bigkpca.numerics.features import Columns
+from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, check_diagonal, grown
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.random_streams import LANDMARKS, PROPOSALS, random_stream
 from bigkpca.spec import FitSpec

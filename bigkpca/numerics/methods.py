@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 from bigkpca.errors import Array, SpecError, unknown_name
@@ -13,6 +13,7 @@ from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.registry import Registry
 from bigkpca.numerics.solvers import Solution, Span
 
 Form = Literal["orthogonal", "iid", "qmc", "phase"]
@@ -261,24 +262,9 @@ def _check_choice(method: object, key: str, value: str, known: tuple[str, ...]) 
         raise unknown_name(f"{key} of {type(method).__name__}", str(value), known)
 
 
-METHODS: dict[str, type[Any]] = {
-    method.name: method for method in (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact)
-}
-
-
-def named(name: str) -> Method:
-    """The default value of a method's name; SpecError suggests the nearest known name."""
-    key = name.lower().replace("nystrom", "nystroem").replace("nyström", "nystroem")
-    if key not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    return METHODS[key]()
-
-
-def to_dict(method: Method) -> dict[str, Any]:
-    """The method as JSON-ready values; `from_dict` reads it back."""
-    return {"name": method.name, **asdict(method)}  # type: ignore[call-overload]  # methods are dataclasses
-
-
-def from_dict(values: dict[str, Any]) -> Method:
-    """The method that `to_dict` described."""
-    return METHODS[values["name"]](**{key: value for key, value in values.items() if key != "name"})
+METHODS: Registry[Method] = Registry(
+    "method",
+    (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact),
+    aliases={"nystrom": "nystroem", "nyström": "nystroem"},
+)
+named, to_dict, from_dict = METHODS.named, METHODS.to_dict, METHODS.from_dict

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bigkpca.errors import unknown_name
 from bigkpca.numerics.kernels.base import (
     Distance,
     Draws,
@@ -21,9 +20,10 @@ from bigkpca.numerics.kernels.function import Function
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.kernels.precomputed import Precomputed
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
+from bigkpca.numerics.registry import Registry
 
 __all__ = [
-    "ALIASES",
+    "KERNELS",
     "Cosine",
     "Distance",
     "Draws",
@@ -47,19 +47,13 @@ __all__ = [
     "squared_norms",
 ]
 
-_LEAVES: dict[str, type[Kernel]] = {
-    kernel.name: kernel
-    for kernel in (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Precomputed)
-}
-ALIASES = {"rbf": "gaussian", "poly": "polynomial"}
-
-
-def kernel_class(name: str) -> type[Kernel]:
-    """The class of a kernel name ("gaussian", "rbf", ...); SpecError suggests the nearest known name."""
-    key = ALIASES.get(name.lower(), name.lower())
-    if key not in _LEAVES:
-        raise unknown_name("kernel", name, [*_LEAVES, *ALIASES])
-    return _LEAVES[key]
+KERNELS: Registry[Kernel] = Registry(
+    "kernel",
+    (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Precomputed),
+    aliases={"rbf": "gaussian", "poly": "polynomial"},  # as scikit-learn calls them
+    told=["rbf", "poly"],
+)
+kernel_class = KERNELS.kind
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
@@ -71,4 +65,4 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
     for pair in (Sum, Product):
         if name == pair.name:
             return pair(from_dict(fields["left"]), from_dict(fields["right"]))
-    return kernel_class(name)(**fields)
+    return KERNELS.from_dict(values)

@@ -15,7 +15,7 @@ distances     "mds", from distances to reference rows, no pass
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from bigkpca.numerics.preimages.linear import Linear, LinearDecoder
 from bigkpca.numerics.preimages.noise import Noise, row_noise
 from bigkpca.numerics.preimages.regression import Regression
 from bigkpca.numerics.preimages.ridge import KernelDecoder, Ridge
+from bigkpca.numerics.registry import Registry
 
 __all__ = [
     "PREIMAGES",
@@ -71,7 +72,8 @@ __all__ = [
     "written",
 ]
 
-PREIMAGES: dict[str, type[Any]] = {way.name: way for way in (FixedPoint, Distances, Ridge, Linear, Denoising)}
+PREIMAGES: Registry[Any] = Registry("preimage", (FixedPoint, Distances, Ridge, Linear, Denoising))
+from_dict = PREIMAGES.from_dict
 _DECODERS: dict[str, type[Decoder]] = {
     decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
 }
@@ -85,10 +87,8 @@ def named(name: str) -> Preimage:
     Raises SpecError, which suggests the nearest known name.
     """
     name, colon, typed = name.partition(":")
-    key = name.lower().replace("_", "-")
-    if key not in PREIMAGES:
-        raise unknown_name("preimage", name, PREIMAGES)
-    way: Preimage = PREIMAGES[key](**(_options(PREIMAGES[key], typed) if colon else {}))
+    kind = PREIMAGES.kind(name)
+    way: Preimage = kind(**(_options(kind, typed) if colon else {}))
     return way
 
 
@@ -120,13 +120,7 @@ def _options(way: type[Any], typed: str) -> dict[str, Any]:
 
 def to_dict(way: Preimage) -> dict[str, Any]:
     """The way as JSON-ready values; `from_dict` reads it back."""
-    options = asdict(way)  # type: ignore[call-overload]  # ways are dataclasses
-    return {"name": way.name, **{key: np.asarray(value).item() for key, value in options.items()}}
-
-
-def from_dict(values: Mapping[str, Any]) -> Preimage:
-    """The way that `to_dict` described."""
-    return PREIMAGES[values["name"]](**{key: value for key, value in values.items() if key != "name"})
+    return {key: np.asarray(value).item() for key, value in PREIMAGES.to_dict(way).items()}  # NumPy's numbers, too
 
 
 def decoder_from_parts(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Decoder:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
-from bigkpca.errors import Array, check_overflow
+from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 
 _BISECTIONS = 12
 _PIECE_ROWS = 256
@@ -57,3 +60,33 @@ def scan_for(directions: Array, count: int) -> Array:
         else:
             low = middle
     return found
+
+
+_REFERENCE_ROWS = 2000  # over which kernel vectors of basic patterns are taken
+
+
+@dataclass(frozen=True)
+class BasicPatterns:
+    """EKPCA: rows whose kernel vectors, over a part of the sample, have cosines below `threshold` with each other.
+
+    Without a threshold, the smallest one that finds as many as asked for; with one, at most as many.
+    `centred` takes cosines of centred kernel vectors, which tell rows apart where the kernel is wide.
+    """
+
+    name: ClassVar[str] = "basic-patterns"
+    threshold: float | None = None
+    centred: bool = True
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not -1 < self.threshold <= 1:
+            raise SpecError(f"{self}: the threshold is a cosine, above -1 and at most 1")
+
+    def most_rows(self, size: int) -> int:
+        return 10 * size
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        candidates = sample[rng.permutation(len(sample))]
+        directions = kernel_directions(candidates, candidates[:_REFERENCE_ROWS], kernel, self.centred)
+        if self.threshold is None:
+            return candidates[scan_for(directions, size)]
+        return candidates[scan(directions, self.threshold, size)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -167,3 +168,30 @@ def grown(
         if len(kept) >= missing or len(kept) < least_accepted * len(rows):
             break
     return factor
+
+
+@dataclass(frozen=True)
+class RPCholesky:
+    """Rows drawn in proportion to what the landmarks before leave unexplained (`numerics/cholesky.py`).
+
+    The choice for small clusters, fast spectra and data that are not vectors. `over="sample"` draws from the bounded
+    sample; `over="all"` from all rows, with the exact law: residual bounds are refreshed by a further pass over the
+    data whenever less than `least_accepted` of the proposals are accepted, about ln(1/eta) / ln(1/least_accepted)
+    passes for a relative residual trace eta, often none. `tol` stops when that eta is reached, with fewer landmarks
+    than asked for; over all rows it costs one pass more, which makes sure.
+    """
+
+    name: ClassVar[str] = "rpcholesky"
+    tol: float = 0.0
+    over: Literal["sample", "all"] = "sample"
+    least_accepted: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tol < 1 or not 0 < self.least_accepted < 1 or self.over not in ("sample", "all"):
+            raise SpecError(f"{self}: tol lies in [0, 1), least_accepted in (0, 1), over is 'sample' or 'all'")
+
+    def most_rows(self, size: int) -> int:
+        return max(20 * size, 20_000)
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        return sample[choose_rows(sample, kernel, size, self.tol, rng, in_order)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
@@ -63,3 +66,16 @@ def _ridge(W: Array, weights: Array, size: int) -> float:
     k = max(1, int(size / (4 * np.log(max(size, 3)))))
     values = eigvalsh(weights[:, None] * W * weights)
     return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any will do when all kernels are zero
+
+
+@dataclass(frozen=True)
+class Leverage:
+    """Rows drawn by recursive ridge leverage scores (`numerics/leverage.py`): guarantees in the spectral norm."""
+
+    name: ClassVar[str] = "leverage"
+
+    def most_rows(self, size: int) -> int:
+        return max(20 * size, 20_000)
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        return sample[choose_rows(sample, kernel, size, rng, in_order)]

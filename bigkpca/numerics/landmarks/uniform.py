@@ -1,0 +1,25 @@
+"""Uniformly drawn rows as landmarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import Map
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Rows of the sample, uniformly without replacement."""
+
+    name: ClassVar[str] = "uniform"
+
+    def most_rows(self, size: int) -> int:
+        return size
+
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+        return sample[np.sort(rng.choice(len(sample), size, replace=False))]
