@@ -30,7 +30,7 @@ from bigkpca.execution.passes import (
 from bigkpca.numerics import measures, sketch
 from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
-from bigkpca.numerics.frequencies import draw_frequencies
+from bigkpca.numerics.features.frequencies import draw_frequencies
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures

@@ -7,7 +7,7 @@ from scipy import stats
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics.features import FourierRows
-from bigkpca.numerics.frequencies import _QuasiRandom, draw_frequencies
+from bigkpca.numerics.features.frequencies import _QuasiRandom, draw_frequencies
 from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Laplacian, Linear, Matern, Polynomial, Sigmoid
 from bigkpca.numerics.kernels import RationalQuadratic as Rational
 

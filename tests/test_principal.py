@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 
 from bigkpca.numerics.features import PrincipalFourierRows
+from bigkpca.numerics.features.principal_axes import BIAS, PrincipalAxes, axes_of_covariance
 from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.principal import BIAS, PrincipalAxes, axes_of_covariance
 
 MANY = 10**6  # frequencies, more than axes
 

@@ -13,10 +13,10 @@ from bigkpca.execution.engine import Engine, Progress
 from bigkpca.execution.passes import action_of, moments_of
 from bigkpca.fitting.sample import Prepared, rounded
 from bigkpca.numerics.features import Columns, FeatureMap, FourierRows, PrincipalFourierRows, tensor_sketch
-from bigkpca.numerics.frequencies import Coupling, draw_frequencies
+from bigkpca.numerics.features.frequencies import Coupling, draw_frequencies
+from bigkpca.numerics.features.principal_axes import PrincipalAxes, axes_of_covariance
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
-from bigkpca.numerics.principal import PrincipalAxes, axes_of_covariance
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics import solvers
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
-from bigkpca.numerics.frequencies import Coupling
+from bigkpca.numerics.features.frequencies import Coupling
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.linalg import Map

@@ -1,0 +1,49 @@
+"""Feature maps v(x): what a row becomes before anything is added up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.fft
+from scipy.sparse import csr_array
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.features.base import Columns, FeatureMap, Fill, shifted_rows
+from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
+from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows
+from bigkpca.numerics.features.tensor_sketch import TensorSketch, check_sketchable, tensor_sketch
+from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, squared_norms
+
+__all__ = [
+    "MAPS",
+    "Columns",
+    "FeatureMap",
+    "Fill",
+    "FourierRows",
+    "GivenKernels",
+    "KernelRows",
+    "PrincipalFourierRows",
+    "TensorSketch",
+    "check_sketchable",
+    "from_parts",
+    "shifted_rows",
+    "tensor_sketch",
+]
+
+
+MAPS: dict[str, type[FeatureMap]] = {
+    each.name: each for each in (KernelRows, GivenKernels, FourierRows, PrincipalFourierRows, TensorSketch)
+}
+
+
+def from_parts(parameters: Mapping[str, Any], kernel: Kernel, arrays: Mapping[str, Array]) -> FeatureMap:
+    """The feature map whose `parameters()` and `arrays()` these are; other arrays are passed over."""
+    cls = MAPS[parameters["name"]]
+    names = {part.name for part in fields(cls)}
+    plain = {name: value for name, value in parameters.items() if name in names}
+    return cls(kernel=kernel, **plain, **{name: value for name, value in arrays.items() if name in names})

@@ -1,0 +1,139 @@
+"""What every feature map does: it turns tiles of rows into tiles of features.
+
+A map prepares its work space once for a stream of tiles and reuses it, so that a pass allocates nothing per tile.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.kernels import Kernel
+
+Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
+
+
+def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
+    """out = (X - offset) / scale, subtracted in the precision of X before it is rounded to the dtype of out.
+
+    Data far from the origin (longitudes, time stamps) would otherwise lose their variation to rounding.
+    """
+    precision = np.result_type(X.dtype, out.dtype)
+    if scale is None:
+        np.subtract(X, offset.astype(precision), out=out, dtype=precision, casting="same_kind")
+    else:
+        # Divided before it is rounded too: columns in tiny or huge units are as good as any.
+        np.divide(np.subtract(X, offset.astype(precision), dtype=precision), scale, out=out, casting="same_kind")
+
+
+@dataclass(frozen=True)
+class FeatureMap(ABC):
+    """v(x) in R^D of rows x in R^d. Every row first becomes (x - offset) / scale.
+
+    offset (d,) and scale (d,), float64, are zero and None where nothing asks for them: an offset is what
+    kernels of x - y allow, both are what standardisation is.
+    """
+
+    name: ClassVar[str]
+    kernel: Kernel
+    offset: Array
+    scale: Array | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """D, the length of v(x)."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of block work."""
+
+    @abstractmethod
+    def filling(self, most_rows: int) -> Fill:
+        """Prepare v for tiles of at most `most_rows` shifted rows; the returned function owns its work space."""
+
+    @property
+    def columns(self) -> int:
+        """d, the number of input columns."""
+        return len(self.offset)
+
+    def as_columns(self) -> Columns:
+        """The rows themselves, shifted and scaled as for this map, with its kernel."""
+        return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
+
+    def half(self) -> tuple[FeatureMap, Array] | None:
+        """A map of every other of the features, up to their scale, and their numbers; None where they do not part."""
+        return None
+
+    def shifted(self, X: Array) -> Array:
+        """(X - offset) / scale in the dtype of block work, (b, d)."""
+        out = np.empty(X.shape, self.dtype)
+        shifted_rows(X, self.offset, self.scale, out)
+        return out
+
+    def in_precision(self, dtype: np.dtype[Any]) -> Self:
+        """The same map with block work in that dtype: landmarks or frequencies are rounded to it, or exact in it."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("offset", "scale")}
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        real: dict[str, Any] = {name: value.astype(dtype) for name, value in arrays.items() if value.dtype.kind == "f"}
+        return replace(self, **real)
+
+    def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
+        """For each tile X (b, d): (V (b, D), k(x_i, x_i) (b,)).
+
+        V lives in a work space that the next tile overwrites; the caller may overwrite it too.
+        """
+        fill = self.filling(most_rows)
+        rows = np.empty((most_rows, self.columns), self.dtype)
+        values = np.empty((most_rows, self.size), self.dtype)
+        for X in X_tiles:
+            tile, V = rows[: len(X)], values[: len(X)]
+            shifted_rows(X, self.offset, self.scale, tile)
+            fill(tile, V)
+            yield V, self.kernel.diagonal(tile)
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays that a file must hold."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+    def parameters(self) -> dict[str, Any]:
+        """The numbers that a file must hold besides, JSON-ready, the name among them."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "kernel"}
+        plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
+        return {"name": self.name, **plain}
+
+
+class Itself(FeatureMap):
+    """v(x) = x itself, shifted and scaled."""
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def filling(self, most_rows: int) -> Fill:
+        def fill(X: Array, V: Array) -> None:
+            V[:] = X
+
+        return fill
+
+
+@dataclass(frozen=True)
+class Columns(Itself):
+    """v(x) = x itself, shifted and scaled: its moments are the means and the covariance of the columns."""
+
+    name: ClassVar[str] = "columns"
+    block_dtype: np.dtype[Any]
+
+    __repr__ = brief
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.block_dtype

@@ -1,0 +1,69 @@
+"""Feature maps of kernels with landmarks, computed or given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.features.base import FeatureMap, Fill, Itself
+
+
+@dataclass(frozen=True)
+class KernelRows(FeatureMap):
+    """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks S.
+
+    landmarks (l, d) are stored as rows are compared with them: shifted, scaled, in the dtype of block work.
+    """
+
+    name: ClassVar[str] = "kernel-rows"
+    landmarks: Array
+
+    __repr__ = brief
+
+    @property
+    def size(self) -> int:
+        return len(self.landmarks)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.landmarks.dtype
+
+    def filling(self, most_rows: int) -> Fill:
+        return self.kernel.against(self.landmarks, most_rows)
+
+    def half(self) -> tuple[KernelRows, Array]:
+        return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
+
+    def gram(self) -> Array:
+        """W = k(S, S) in float64, from the landmarks as they are stored, (l, l), exactly symmetric."""
+        return self.kernel.gram(self.landmarks)
+
+    def landmarks_in_user_units(self) -> Array:
+        """The landmarks as rows like those of the data, (l, d), float64."""
+        S = self.landmarks.astype(np.float64)
+        return (S if self.scale is None else S * self.scale) + self.offset
+
+
+@dataclass(frozen=True)
+class GivenKernels(Itself):
+    """v(x) = (k(x, x_1), ..., k(x, x_n)), kernels with the n fitted rows, which come as the row itself."""
+
+    name: ClassVar[str] = "given-kernels"
+    precision: str  # of block work: float32 or float64
+
+    __repr__ = brief
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.precision)
+
+    def gram(self) -> Array:
+        """Raises SpecError: no model keeps the matrix."""
+        raise SpecError(
+            "the model of a precomputed kernel keeps neither its rows nor their matrix, which this needs; its "
+            "certificate has the residual of every component"
+        )
