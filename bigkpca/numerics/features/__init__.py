@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
-import numpy as np
-import scipy.fft
-from scipy.sparse import csr_array
-
-from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.display import brief
+from bigkpca.errors import Array
 from bigkpca.numerics.features.base import Columns, FeatureMap, Fill, shifted_rows
 from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
 from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows
 from bigkpca.numerics.features.tensor_sketch import TensorSketch, check_sketchable, tensor_sketch
-from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, squared_norms
+from bigkpca.numerics.kernels import Kernel
 
 __all__ = [
     "MAPS",
