@@ -10,8 +10,9 @@ import pytest
 from conftest import shared_file
 from numpy.testing import assert_allclose
 
-from bigkpca.numerics import certificate, rounding, solvers
-from bigkpca.numerics.certificate import Certificate, Evidence
+from bigkpca.numerics import bounds, rounding, solvers
+from bigkpca.numerics.bounds import Evidence
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
 from bigkpca.numerics.landmarks import KMeans
@@ -41,9 +42,7 @@ def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, 
     span = solvers.span_of(features.gram(), moments, 1e-12)
     kept = replace(measured.significant(span), span=span) if measured else None
     evidence = Evidence(measured, kept, uniform=uniform)
-    return solution, certificate.of_landmarks(
-        method, features, solution, span, evidence, center=center, tolerance=1e-12
-    )
+    return solution, bounds.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)
 
 
 def truth(kernel, X, S, center):
@@ -160,7 +159,7 @@ def scores_of_waves(features, X, r):
 
 def certified_waves(features, X, r):
     U, moments, solution = scores_of_waves(features, X, r)
-    return U, certificate.of_random_features(
+    return U, bounds.of_random_features(
         RandomFeatures(), moments, features, solution, Evidence(), center=True, tolerance=1e-12
     )
 
@@ -237,7 +236,7 @@ def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
 def test_the_whole_gram_matrix_leaves_nothing_to_bound():
     X = rows(0, 30)
     solution = solvers.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
-    found = certificate.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
+    found = bounds.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
     assert found.trace_error == 0
     for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
         assert_allclose(bound, solution.eigenvalues, rtol=1e-10)

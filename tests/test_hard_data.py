@@ -19,7 +19,7 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.engine import Engine
-from bigkpca.numerics import certificate, solvers, spectral
+from bigkpca.numerics import bounds, solvers, spectral
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Linear, Sigmoid
 from bigkpca.numerics.moments import Moments
@@ -289,7 +289,7 @@ def test_more_features_than_rows_have_no_more_components_than_rows():
 
 def test_shares_of_the_variance_are_bounded_where_they_are_called_proven():
     """All of the variance may be in reach though tr(E) is large, since tr(HEH) may be anything below it."""
-    found = certificate._upper_shares(np.array([50.0, 5.0, 1.0]), 1000.0, 60.0)
+    found = bounds._upper_shares(np.array([50.0, 5.0, 1.0]), 1000.0, 60.0)
     for j in range(3):
         for h in np.linspace(0, 1000, 200):
             largest = min(([50.0, 5.0, 1.0][i] + h / (j - i + 1)) / (60 + h) for i in range(j + 1))

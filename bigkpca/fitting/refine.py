@@ -18,7 +18,7 @@ from bigkpca.execution.passes import gather, gram_product, read_rows, score_rows
 from bigkpca.fitting import precomputed
 from bigkpca.fitting.choices import choices_info
 from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import certificate, solvers
+from bigkpca.numerics import bounds, solvers
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
@@ -111,12 +111,12 @@ def _solved(rows: Rows, K: Array, spec: FitSpec, in_order: Map, components: Any)
     narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
     eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)
     error = eps * largest if narrowed else 0.0
-    return solution, certificate.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
+    return solution, bounds.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
 
 def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
     residuals = found.residuals[: len(solution.eigenvalues)]
-    return certificate.of_products(solution, residuals, start, error, positive=positive)
+    return bounds.of_products(solution, residuals, start, error, positive=positive)
 
 
 def _eigenpairs(

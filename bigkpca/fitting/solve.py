@@ -10,8 +10,9 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.fitting.choices import Choice
-from bigkpca.numerics import certificate, rounding, solvers, spectral
-from bigkpca.numerics.certificate import Certificate, Evidence
+from bigkpca.numerics import bounds, certificate, rounding, solvers, spectral
+from bigkpca.numerics.bounds import Evidence
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, rank_tolerance
@@ -67,11 +68,11 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = method.solve(moments, features, components, spec.center, tolerance, span)
         if isinstance(features, KernelRows) and span is not None:
-            found = certificate.of_landmarks(
+            found = bounds.of_landmarks(
                 method, features, solution, span, evidence, center=spec.center, tolerance=tolerance
             )
         else:
-            found = certificate.of_random_features(
+            found = bounds.of_random_features(
                 method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
             )
         return solution, found
@@ -131,7 +132,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)
         precision = float(np.finfo(features.dtype).eps)
-        return solution, certificate.of_gram(solution, largest, value, precision, positive=kernel.positive)
+        return solution, bounds.of_gram(solution, largest, value, precision, positive=kernel.positive)
 
     return chosen_components(spec, with_components)
 

@@ -1,0 +1,343 @@
+"""What a fit can say about its error without a further pass over the data, and how sure it is.
+
+Proven, whatever the rows, but for rounding, which is measured: the trace error and the bounds of a positive
+semidefinite kernel, widened by the rounding of the arithmetic that was used. With 95 % confidence: what the landmarks
+may have missed, from rows that they were not made from. Estimated: the learning curve, the stability, the leave-one-out
+residual. What a method cannot say is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigkpca.errors import Array, DataError, RoundingError
+from bigkpca.numerics import solvers, spectral
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.linalg import ALGEBRA, rounding_of_eigenvalues
+from bigkpca.numerics.methods import Method, Nystroem
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.rounding import Rounding, Significant
+from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.spectral import Stratum
+
+# Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
+# that halving does not change, and intervals of an evaluation then miss the eigenvalue.
+SOLID, FAIR = 0.995, 0.9
+SMALL, MODERATE = 0.01, 0.1
+_SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
+_CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a certificate is made from besides the sums of the pass.
+
+    rounding: that of its arithmetic. kept: which directions of W stand out from it. strata: rows that landmarks were
+    not made from. missed: an estimate where there is no such bound, and sample, the rows that it is from. uniform:
+    whether the landmarks stand for all rows. before: how far rounding may have moved tr(E), and an eigenvalue, before
+    more rows were added, and the share of those in all.
+    """
+
+    rounding: Rounding | None = None
+    kept: Significant | None = None
+    strata: tuple[Stratum, ...] = ()
+    missed: float | None = None
+    sample: Array | None = None
+    uniform: bool = False
+    before: tuple[float, float, float] = (0.0, 0.0, 1.0)
+
+    def trace_rounding(self) -> float:
+        """How far tr(E) may be off."""
+        earlier, _, share = self.before
+        now = self.kept.trace_rounding if self.kept else 0.0
+        return max(now, earlier + share * now)
+
+    def rounding_of(self, moments: Moments, solution: Solution, center: bool) -> Array:
+        """How far eigenvalues may be off, (r,)."""
+        _, earlier, share = self.before
+        now = self.rounding.of_eigenvalues(moments, solution, center) if self.rounding else np.zeros(1)
+        return np.maximum(now, earlier + share * now)
+
+
+def of_landmarks(
+    method: Method,
+    features: KernelRows,
+    solution: Solution,
+    span: Span,
+    evidence: Evidence,
+    *,
+    center: bool,
+    tolerance: float,
+) -> Certificate:
+    """The certificate of a method of landmarks, from the moments and W alone, but for the evidence.
+
+    E is positive semidefinite where the kernel is, so that for the Nyström eigenvalues Lam_j
+
+        Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
+        lambda_j <= Lam_j + the largest eigenvalue of E:
+
+    lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
+    Source: `docs/numerics.md`, section 14.
+    """
+    moments = span.moments
+    stability = _stability(Nystroem(), moments, features, solution, center, tolerance)
+    bound, r, apart = solution, solution.components.shape[1], np.zeros(len(solution.eigenvalues))
+    # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
+    if method != Nystroem():
+        bound = solvers.nystroem(span, r, center=center, tolerance=tolerance)
+        apart = _residuals(span, solution, center)
+        agreement = _agreement(moments, bound, solution, center)
+        stability = None if stability is None else np.minimum(stability, agreement)
+    if not features.kernel.positive or span.indefinite:
+        return _estimated(stability, solution, moments, _with_excess(evidence, span, bound), center, apart)
+    left, total = span.trace_error, bound.total_variance
+    if evidence.kept and len(evidence.kept.dropped):  # models of parts are to be like the whole
+        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
+        tolerance = max(tolerance, float(L.min() / L.max()))
+    slack = np.full(len(bound.eigenvalues), ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
+    slack += evidence.rounding_of(moments, bound, center)
+    coarse = ALGEBRA * moments.trace + evidence.trace_rounding()
+    if evidence.rounding:
+        _check_trace_error(left, coarse, moments.trace)
+    trace, error = max(left, 0.0), max(left, 0.0) + coarse
+    # A method may report more components than Nyström has: of those, zero is the lower bound.
+    missing = r - len(bound.eigenvalues)
+    nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
+    # Ordered again: one that rounding moved far may stand before others that it did not move.
+    most = np.sort(nystroem + slack)[::-1]
+    low, high = np.sort(np.maximum(nystroem - slack, 0))[::-1], _upper(most, error)
+    explained = max(total - error, float(low.sum()))
+    likely, dropped = None, evidence.kept.dropped if evidence.kept else ()
+    if evidence.strata:
+        likely = min(spectral.spectral_error(evidence.strata, moments.largest, len(span.signs), dropped), error)
+    shares = _upper_shares(most, error, explained)
+    # lambda_j = Lam_j + e and T >= explained + e for some e that is at most the likely error.
+    nearer = None if likely is None else np.minimum((most + likely) / (explained + likely), shares)
+    return Certificate(
+        trace_error=trace,
+        relative_trace_error=error / (explained + error) if explained + error > 0 else None,
+        eigenvalue_lower=low,
+        eigenvalue_upper=high,
+        explained_variance_ratio_lower=low / (total + coarse),
+        explained_variance_ratio_upper=shares,
+        learning_curve=_learning_curve(moments, span.W, center, tolerance, trace / total),
+        stability=stability,
+        # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
+        leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if evidence.uniform else None,
+        spectral_error_likely=likely,
+        eigenvalue_likely_upper=None if likely is None else np.minimum(most + likely, high),
+        explained_variance_ratio_likely_upper=nearer,
+        confidence=None if likely is None else spectral.CONFIDENCE,
+        missed=(error if likely is None else likely) / solution.eigenvalues + apart,
+        rounding=slack / solution.eigenvalues,
+        strata=spectral.as_array(evidence.strata) if evidence.strata else None,
+    )
+
+
+def _estimated(
+    stability: Array | None,
+    solution: Solution,
+    moments: Moments,
+    evidence: Evidence,
+    center: bool,
+    apart: Array | float = 0.0,
+) -> Certificate:
+    """Where E has either sign: nothing proven, and `missed` an estimate."""
+    missed, values = evidence.missed, solution.eigenvalues
+    return Certificate(
+        stability=stability,
+        missed=None if missed is None else missed / values + apart,
+        sample=evidence.sample,
+        rounding=evidence.rounding_of(moments, solution, center) / values if evidence.rounding else None,
+    )
+
+
+def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence:
+    """The evidence of an indefinite kernel, of whose K^ no bound is known: small eigenvalues of W can make it as large
+    as they like, even by one row that no sample has. No eigenvalue of K exceeds |K|_F, of which the landmarks see
+    l / n; one above twice that is missing at least what is too much."""
+    if evidence.missed is None:
+        return evidence
+    frobenius = np.sqrt(span.moments.count / len(span.W) * span.moments.squares)
+    return replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
+
+
+def _residuals(span: Span, solution: Solution, center: bool) -> Array:
+    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C', the largest of
+    those whose eigenvalue may be the same:
+
+    for u = C a and c = W⁺ C'u = W⁺ M a, |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a; M the scatter."""
+    second, _ = solvers.about_the_mean(span.moments, center)
+    A, values = solution.components, solution.eigenvalues
+    MA = second @ A
+    c = span.solve(MA)
+    lengths = np.einsum("ij,ij->j", A, MA)
+    left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
+    found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
+    found = np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
+    # Where others may lie at the same eigenvalue it is not known which comes first.
+    off = np.minimum(found, 1) * values
+    near = np.abs(values[:, None] - values) <= off[:, None] + off
+    return np.where(near, found, 0).max(axis=1)
+
+
+def _agreement(moments: Moments, nystroem: Solution, solution: Solution, center: bool) -> Array:
+    """Cosine of each component with Nyström's of its rank, and of eigenvalues within 2 % of that one's, (r,)."""
+    squares, found = nystroem.eigenvalues, np.zeros(len(solution.eigenvalues))
+    cosines = _cosines(moments, nystroem.components, solution.components, center)
+    for j in range(min(len(squares), len(found))):
+        same = np.abs(squares - squares[j]) <= 0.02 * squares[j]
+        found[j] = min(float(np.linalg.norm(cosines[same, j])), 1.0)
+    return found
+
+
+def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
+    """Cosines of the scores of all fitted rows, V A with V B, (columns of A, columns of B), 0 where one has no length:
+    components at the level of rounding may have none."""
+    second, _ = solvers.about_the_mean(moments, center)
+    squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
+    products = np.abs(A.T @ second @ B)
+    found: Array = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
+    return found
+
+
+def _check_trace_error(left: float, rounding: float, trace: float) -> None:
+    """Raise RoundingError where landmarks explain more than there is to explain, beyond rounding."""
+    if left < -rounding:
+        raise RoundingError(
+            f"the landmarks explain {1 - left / trace:.9g} of Σ k(x, x), more than all of it: rounding, or a kernel "
+            "that is not positive semidefinite. Fit with dtype float64, remove or standardise columns of very "
+            "different size, or leave psd=True out of a kernel function"
+        )
+
+
+def of_products(
+    solution: Solution, residuals: Array, start: Certificate, rounding: float, *, positive: bool
+) -> Certificate:
+    """The certificate of eigenpairs from products with Kc: they are lower bounds, but for `rounding`, the norm of the
+    error of K, and their residuals are known. What they may have missed is bounded by what their `start` had missed.
+    Shares of the variance need a positive semidefinite kernel."""
+    values, total = solution.eigenvalues, solution.total_variance
+    low = np.maximum(values - rounding, 0)
+    high, missed = start.eigenvalue_likely_upper, start.spectral_error_likely
+    if high is not None:  # an eigenvalue beyond those of the start is below its last
+        high = np.maximum(
+            np.pad(high, (0, max(len(values) - len(high), 0)), mode="edge")[: len(values)], values + rounding
+        )
+    return Certificate(
+        eigenvalue_lower=low,
+        explained_variance_ratio_lower=low / (total + 2 * rounding) if positive else None,
+        residuals=residuals + rounding / values,
+        spectral_error_likely=missed,
+        eigenvalue_likely_upper=high,
+        confidence=start.confidence,
+        missed=None if missed is None else missed / values,
+        rounding=rounding / values,
+    )
+
+
+def _upper(nystroem: Array, error: float) -> Array:
+    """Upper bounds of lambda_1, ..., lambda_r from the Nyström eigenvalues (r,) and tr(E)."""
+    i, j = np.indices((len(nystroem), len(nystroem)))
+    bounds = np.where(i <= j, nystroem[:, None] + error / np.maximum(j - i + 1, 1), np.inf)
+    return np.asarray(bounds.min(axis=0))
+
+
+def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
+    """Upper bounds of lambda_j / T, T = explained + h with h = tr(HEH) anywhere in [0, error]:
+
+        min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
+
+    each of them largest at one of the ends, for it is monotone in h.
+    """
+    if not explained > 0:
+        return np.ones(len(nystroem))
+    i, j = np.indices((len(nystroem), len(nystroem)))
+    values = np.broadcast_to(nystroem[:, None], i.shape)
+    ends = np.maximum(values / explained, (values + error / np.maximum(j - i + 1, 1)) / (explained + error))
+    return np.minimum(np.where(i <= j, ends, np.inf).min(axis=0), 1)
+
+
+def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:
+    """The certificate of the whole Gram matrix (n, n), whose entry of largest absolute value has `largest`: there is no
+    error but rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares
+    of the variance need a positive semidefinite kernel."""
+    values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
+    # Rounding is that of the eigenvalue of largest absolute value, which may be a negative one.
+    slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
+    low, high = np.maximum(values - slack, 0), values + slack
+    least = max(total - 2 * slack, float(low.sum()))
+    return Certificate(
+        trace_error=0.0,
+        relative_trace_error=0.0,
+        eigenvalue_lower=low,
+        eigenvalue_upper=high,
+        explained_variance_ratio_lower=low / (total + 2 * slack) if positive else None,
+        explained_variance_ratio_upper=np.minimum(high / least, 1) if positive and least > 0 else None,
+        stability=np.ones(len(values)),
+        missed=slack / values,
+        # Scores of kernels with independent errors: √n precision largest |a_j|, |a_j|² = 1 / lambda_j, over √lambda_j.
+        rounding=(slack + np.sqrt(n) * precision * largest) / values,
+    )
+
+
+def of_random_features(
+    method: Method,
+    moments: Moments,
+    features: FeatureMap,
+    solution: Solution,
+    evidence: Evidence,
+    *,
+    center: bool,
+    tolerance: float,
+) -> Certificate:
+    """What can be said of random features: the stability of components, and what may be missed, estimates.
+
+    Their error has either sign: it is no sum of squares over the rows, which a Chernoff bound would need.
+
+    Z Z' is the mean of those of both halves, so to first order each component lies halfway between theirs, and as far
+    from the truth as from either: cos 2θ = 2 cos² θ - 1 is the cosine between models that share no features.
+    """
+    cosines = _stability(method, moments, features, solution, center, tolerance)
+    stability = None if cosines is None else np.maximum(2 * cosines**2 - 1, 0)
+    return _estimated(stability, solution, moments, evidence, center)
+
+
+def _learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, own: float) -> Array:
+    """(number, relative trace error) of every 8th, 4th and 2nd landmark, models of their own, and of all, whose error
+    is `own`: (4, 2), or fewer where a part of the landmarks spans nothing."""
+    points = []
+    for step in _CURVE:
+        part = moments.part(slice(None, None, step))
+        try:
+            span = solvers.span_of(W[::step, ::step], part, tolerance)
+        except DataError:
+            continue
+        variance = span.variance(center)
+        if variance > 0:
+            points.append((len(part.mean), min(max(span.trace_error / variance, 0.0), 1.0)))
+    return np.array([*points, (len(W), own)])
+
+
+def _stability(
+    method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
+) -> Array | None:
+    """|cosine| of each component with its nearest of a method's model of every other feature, over the fitted rows.
+
+    u = V A with coefficients A of the features: U_a'U_b = A_a' (scatter of features a with features b) A_b.
+    """
+    parted = features.half()
+    if parted is None or len(parted[1]) < 2:
+        return None
+    fewer, numbers = parted
+    r = solution.components.shape[1]
+    try:
+        half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + _SPARE), center, tolerance)
+    except DataError:  # half of the landmarks may span nothing that varies
+        return None
+    A = np.zeros((len(moments.mean), half.components.shape[1]))
+    A[numbers] = half.components
+    return np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)
