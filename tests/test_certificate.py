@@ -10,7 +10,7 @@ import pytest
 from conftest import shared_file
 from numpy.testing import assert_allclose
 
-from bigkpca.numerics import bounds, rounding, solvers
+from bigkpca.numerics import bounds, gram_solver, rounding, solvers
 from bigkpca.numerics.bounds import Evidence
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FourierRows, KernelRows
@@ -235,7 +235,7 @@ def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
 
 def test_the_whole_gram_matrix_leaves_nothing_to_bound():
     X = rows(0, 30)
-    solution = solvers.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
+    solution = gram_solver.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
     found = bounds.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
     assert found.trace_error == 0
     for bound in (found.eigenvalue_lower, found.eigenvalue_upper):

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics import methods, solvers
+from bigkpca.numerics import gram_solver, methods, solvers
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Sigmoid
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
@@ -177,7 +177,7 @@ def test_each_method_has_its_solver(center):
     expected = solvers.plain(moments, 2, **keys)
     assert_same_solution(RandomFeatures().solve(moments, fourier(), 2, center, 1e-12), expected)
     everything = KernelRows(KERNEL, np.zeros(3), X)
-    expected = solvers.gram(everything.gram(), 2, positive=True, **keys)
+    expected = gram_solver.gram(everything.gram(), 2, positive=True, **keys)
     assert_same_solution(Exact().solve(None, everything, 2, center, 1e-12), expected)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.planning import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
-from bigkpca.numerics import landmarks, methods, solvers
+from bigkpca.numerics import eigenpairs, landmarks, methods
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
@@ -25,7 +25,7 @@ def rows(n, d=50, dtype=np.float32):
 
 def model(size=100, components=10, d=50, dtype=np.float32):
     features = KernelRows(Gaussian(1.0), np.zeros(d), np.zeros((size, d), dtype))
-    solution = solvers.Solution(np.zeros(size), np.zeros((size, components)), np.ones(components), 1.0)
+    solution = eigenpairs.Solution(np.zeros(size), np.zeros((size, components)), np.ones(components), 1.0)
     return Model(features, solution, None)
 
 

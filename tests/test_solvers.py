@@ -9,13 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 
 from bigkpca.errors import DataError
-from bigkpca.numerics import solvers
+from bigkpca.numerics import eigenpairs, gram_solver, solvers
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import Moments, block_moments
-from bigkpca.numerics.solvers import Solution
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=15, deadline=None)
@@ -38,7 +38,7 @@ def nystroem_fit(kernel, X, landmarks, components, center=True):
 def gram_fit(kernel, X, components, center=True):
     """(solution, scores of X)."""
     K = kernel(X, X)
-    solution = solvers.gram(K.copy(), components, center=center, tolerance=1e-12, positive=kernel.positive)
+    solution = gram_solver.gram(K.copy(), components, center=center, tolerance=1e-12, positive=kernel.positive)
     return solution, (K - solution.mean) @ solution.components
 
 
@@ -232,7 +232,7 @@ def test_aligned_restores_the_signs_of_the_previous_solution():
     solution, _ = nystroem_fit(Gaussian(1.0), X, X[:12], 6)
     flips = np.array([1.0, -1.0, -1.0, 1.0, -1.0, 1.0])
     previous = Solution(solution.mean, solution.components * flips, solution.eigenvalues, solution.total_variance)
-    assert_array_equal(solvers.aligned(solution, previous, W).components, previous.components)
+    assert_array_equal(eigenpairs.aligned(solution, previous, W).components, previous.components)
 
 
 def test_without_landmarks_signs_follow_the_components_themselves():
@@ -243,9 +243,9 @@ def test_without_landmarks_signs_follow_the_components_themselves():
     near *= np.where(np.einsum("ij,ij->j", near, components) < 0, -1.0, 1.0)
     flips = np.array([1.0, -1.0, -1.0, 1.0])
     after = Solution(np.full(9, -7.0), near * flips, np.ones(4), 4.0)
-    assert_array_equal(solvers.aligned(after, before, None).components, near)
+    assert_array_equal(eigenpairs.aligned(after, before, None).components, near)
     shorter = Solution(before.mean, components[:, :2], np.ones(2), 4.0)
-    assert_array_equal(solvers.aligned(after, shorter, None).components, near * [1, 1, -1, 1])
+    assert_array_equal(eigenpairs.aligned(after, shorter, None).components, near * [1, 1, -1, 1])
 
 
 def test_aligned_leaves_components_alone_that_the_previous_solution_lacks():
@@ -253,9 +253,9 @@ def test_aligned_leaves_components_alone_that_the_previous_solution_lacks():
     W = Gaussian(1.0)(X[:12], X[:12])
     six, _ = nystroem_fit(Gaussian(1.0), X, X[:12], 6)
     previous = Solution(six.mean, -six.components[:, :4], six.eigenvalues[:4], six.total_variance)
-    aligned = solvers.aligned(six, previous, W)
+    aligned = eigenpairs.aligned(six, previous, W)
     assert_array_equal(aligned.components, six.components * [-1, -1, -1, -1, 1, 1])
-    shorter = solvers.aligned(nystroem_fit(Gaussian(1.0), X, X[:12], 2)[0], previous, W)
+    shorter = eigenpairs.aligned(nystroem_fit(Gaussian(1.0), X, X[:12], 2)[0], previous, W)
     assert shorter.components.shape == (12, 2)
     assert_allclose(shorter.components, previous.components[:, :2], atol=1e-9 * np.abs(previous.components).max())
 
@@ -310,8 +310,8 @@ def test_positive_kernels_have_no_negative_share(kernel):
 def test_the_whole_spectrum_is_computed_for_kernels_of_unknown_sign():
     X = rows(0)
     K = Sigmoid(0.5, -0.5)(X, X)
-    assert solvers.gram(K.copy(), 2, center=True, tolerance=1e-12, positive=True).negative == 0
-    assert solvers.gram(K.copy(), 2, center=True, tolerance=1e-12, positive=False).negative < -0.01
+    assert gram_solver.gram(K.copy(), 2, center=True, tolerance=1e-12, positive=True).negative == 0
+    assert gram_solver.gram(K.copy(), 2, center=True, tolerance=1e-12, positive=False).negative < -0.01
 
 
 @pytest.mark.parametrize("components", [1, 0.5, None])
@@ -352,7 +352,7 @@ def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten(
 
 def test_ratios_of_an_indefinite_exact_fit_sum_to_one_at_most():
     X = np.random.default_rng(0).normal(size=(50, 4))
-    s = solvers.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
+    s = gram_solver.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
     assert s.explained_variance_ratio.sum() <= 1 + 1e-12
 
 
@@ -360,7 +360,7 @@ def test_an_indefinite_kernel_with_a_negative_trace_is_not_called_constant():
     X = np.random.default_rng(0).normal(size=(50, 4))
     K = -0.6 * Gaussian(1.0)(X, X) + X @ X.T * 0.1
     assert np.trace(K) < 0
-    found = solvers.gram(K, 2, center=True, tolerance=1e-12, positive=False)
+    found = gram_solver.gram(K, 2, center=True, tolerance=1e-12, positive=False)
     assert (found.eigenvalues > 0).all()
     assert found.negative < 0
 
@@ -370,7 +370,7 @@ def test_rounding_noise_is_not_a_component(seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(1, 2, (200, 1)) * rng.normal(size=5)  # parallel rows: every cosine is 1
     with pytest.raises(DataError, match="constant data"):
-        solvers.gram(Cosine()(X, X), 3, center=True, tolerance=1e-12, positive=True)
+        gram_solver.gram(Cosine()(X, X), 3, center=True, tolerance=1e-12, positive=True)
 
 
 # Column sampling, the Nyström of the thesis, random features
@@ -624,7 +624,7 @@ def test_leading_eigenpairs_alone_give_the_same_solution(center):
     centred = V - V.mean(axis=0) if center else V
     values, vectors = np.linalg.eigh(centred.T @ centred)
     mean = V.mean(axis=0) if center else np.zeros(5)
-    found = solvers.spectrum(values[::-1][:3], vectors[:, ::-1][:, :3], mean, 60, float((V**2).sum()), 2, 0.1, 1e-12)
+    found = eigenpairs.spectrum(values[::-1][:3], vectors[:, ::-1][:, :3], mean, 60, float((V**2).sum()), 2, 0.1, 1e-12)
     assert_allclose(found.eigenvalues, whole.eigenvalues, rtol=1e-10)
     assert_allclose(found.components, whole.components, atol=1e-9)
     assert_allclose(found.total_variance, whole.total_variance, rtol=1e-10)

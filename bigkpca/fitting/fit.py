@@ -31,8 +31,9 @@ from bigkpca.fitting.preimage import check_extensible, extended, with_decoder
 from bigkpca.fitting.sample import unseen_numbers
 from bigkpca.fitting.size_search import Room
 from bigkpca.fitting.solve import Checks, solve
-from bigkpca.numerics import rounding, solvers, spectral
+from bigkpca.numerics import eigenpairs, rounding, spectral
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
@@ -40,7 +41,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
-from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
@@ -256,7 +256,7 @@ def _solve_by_sketch(
         unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
     mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
-    solution = solvers.spectrum(
+    solution = eigenpairs.spectrum(
         found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
     )
     return solution, digest
@@ -309,7 +309,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
         W = features.gram() if isinstance(features, KernelRows) else None
         with engine.small_work() as in_order:
             found, certified, choices = solve(moments, features, spec, checks, in_order)
-        solution = solvers.aligned(found, model.solution, W)
+        solution = eigenpairs.aligned(found, model.solution, W)
     _warn(_Solved(solution, certified, moments, content, choices), features)
     if spec.method_value.uniform:
         warnings.warn(

@@ -16,14 +16,14 @@ from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
 from bigkpca.execution.engine import Engine, Progress, Task, shared
 from bigkpca.execution.passes import moments_of, score_rows
-from bigkpca.numerics import solvers
+from bigkpca.numerics import gram_solver, solvers
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import SKETCH, random_stream
-from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
 
 _ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes
@@ -98,7 +98,7 @@ def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None, 
     """The exact solution of the matrix of these rows, which is overwritten."""
     noise = rounding(float(sizes_of(K).sum()), len(K), precision(rows, spec))
     tolerance = rank_tolerance(spec.block_dtype(rows.dtype))
-    found = solvers.gram(
+    found = gram_solver.gram(
         K, components, center=spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
     )
     largest = found.eigenvalues[0]

@@ -12,12 +12,12 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
 from bigkpca.execution.passes import sums_for
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.preimages.distances import DistancesDecoder
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
-from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
 
 

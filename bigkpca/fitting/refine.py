@@ -18,8 +18,9 @@ from bigkpca.execution.passes import gather, gram_product, read_rows, score_rows
 from bigkpca.fitting import precomputed
 from bigkpca.fitting.choices import choices_info
 from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import bounds, solvers
+from bigkpca.numerics import bounds, eigenpairs
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import Map, rank_tolerance
@@ -27,7 +28,6 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
-from bigkpca.numerics.solvers import Solution
 from bigkpca.spec import FitSpec
 
 _MOST_PRODUCTS = 20
@@ -158,8 +158,8 @@ def _eigenpairs(
         found = leading_eigenpairs(
             apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=told
         )
-    solvers.check_some_positive(float(found.values[0]), found.lowest, noise)
-    solution = solvers.of_eigenvectors(
+    eigenpairs.check_some_positive(float(found.values[0]), found.lowest, noise)
+    solution = eigenpairs.of_eigenvectors(
         found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
     )
     return solution, found

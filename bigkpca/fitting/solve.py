@@ -13,6 +13,7 @@ from bigkpca.fitting.choices import Choice
 from bigkpca.numerics import bounds, certificate, rounding, solvers, spectral
 from bigkpca.numerics.bounds import Evidence
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, rank_tolerance
@@ -20,7 +21,7 @@ from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
-from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.solvers import Span
 from bigkpca.numerics.spectral import Stratum
 from bigkpca.spec import FitSpec
 

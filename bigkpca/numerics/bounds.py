@@ -15,12 +15,13 @@ import numpy as np
 from bigkpca.errors import Array, DataError, RoundingError
 from bigkpca.numerics import solvers, spectral
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import ALGEBRA, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import Rounding, Significant
-from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.solvers import Span
 from bigkpca.numerics.spectral import Stratum
 
 # Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share

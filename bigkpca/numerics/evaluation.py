@@ -15,8 +15,8 @@ from scipy.special import stdtrit
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import Summary, Told, number
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.solvers import Solution
 
 _ROUNDING = 1e-9  # of an eigenvalue, below which no standard error is meant
 _NORMAL = 1.96  # standard errors on either side of a normal estimate hold the truth in 95 %

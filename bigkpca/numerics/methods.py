@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 from bigkpca.errors import Array, SpecError, unknown_name
-from bigkpca.numerics import solvers
+from bigkpca.numerics import gram_solver, solvers
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows, check_sketchable
 from bigkpca.numerics.features.frequencies import Coupling
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
@@ -14,7 +15,7 @@ from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.registry import Registry
-from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.solvers import Span
 
 Form = Literal["orthogonal", "iid", "qmc", "phase"]
 Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
@@ -246,7 +247,7 @@ class Exact:
         in_order: Map = map,
     ) -> Solution:
         K, positive = features.gram(), features.kernel.positive
-        return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
+        return gram_solver.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         return solvers.nystroem_map(features.gram(), tolerance)

@@ -13,6 +13,7 @@ from bigkpca.numerics import methods
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import Summary, Told, counted
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
@@ -26,7 +27,6 @@ from bigkpca.numerics.preimages import (
     reconstructing,
     residuals,
 )
-from bigkpca.numerics.solvers import Solution
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.moments import Moments, block_moments
-from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.solvers import Span
 
 MEASURED_ROWS = 512
 _LANDMARKS = 128  # measured as well, at most

@@ -1,4 +1,4 @@
-"""From moments to mean, components and eigenvalues: the small eigenproblem at the end of every pass."""
+"""Eigenproblems of landmarks and of features: from summed moments to components and eigenvalues."""
 
 from __future__ import annotations
 
@@ -7,48 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError, check_overflow
-from bigkpca.numerics import lanczos
-from bigkpca.numerics.display import brief
+from bigkpca.errors import Array, DataError
+from bigkpca.numerics.eigenpairs import Solution, at_least_its_parts, kept_components, negative_share, spectrum
 from bigkpca.numerics.linalg import (
-    Map,
     eigh_descending,
-    is_positive,
     numerical_rank,
-    rounding_of_eigenvalues,
     signs,
 )
 from bigkpca.numerics.moments import Moments
-
-_ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
-
-
-@dataclass(frozen=True)
-class Solution:
-    """scores = (v(x) - mean) @ components, for every method; all float64.
-
-    eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound on its
-    trace where landmarks of a positive semidefinite kernel give one, exact where the whole Gram matrix was seen,
-    unbiased for random features; of an indefinite kernel at least the sum of the positive eigenvalues that were found.
-    negative is the most negative eigenvalue that was dropped, as a share of the largest: 0 for positive
-    semidefinite kernels up to rounding. unexplained is the share of Σ k(x_i, x_i) outside the span of the
-    landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks, and where W has negative eigenvalues.
-    """
-
-    mean: Array  # (D,)
-    components: Array  # (D, r)
-    eigenvalues: Array  # (r,)
-    total_variance: float
-    negative: float = 0.0
-    unexplained: float | None = None
-
-    __repr__ = brief
-
-    @property
-    def explained_variance_ratio(self) -> Array:
-        """eigenvalues / total_variance, (r,): but for rounding never too large for Nyström with a positive semidefinite
-        kernel, whose eigenvalues are lower bounds and whose total is an upper one; an estimate otherwise."""
-        return self.eigenvalues / self.total_variance
 
 
 def nystroem(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
@@ -75,12 +41,12 @@ def nystroem(span: Span, components: int | float | None, *, center: bool, tolera
         values, V = _indefinite_pairs(M, span.signs, tolerance)
     else:
         values, V = eigh_descending(M.copy(), components if isinstance(components, int) else None)
-    variance = _at_least_its_parts(span.variance(center), values)
-    r = _kept_components(values, components, variance, span.moments.trace, tolerance)
+    variance = at_least_its_parts(span.variance(center), values)
+    r = kept_components(values, components, variance, span.moments.trace, tolerance)
     _, mean = about_the_mean(span.moments, center)
     A = span.P @ V[:, :r]
     A *= signs((span.W - mean) @ A)
-    negative = _negative_share(values) if span.indefinite else 0.0
+    negative = negative_share(values) if span.indefinite else 0.0
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
@@ -212,8 +178,8 @@ def columns(span: Span, components: int | float | None, *, center: bool, toleran
         kept = kept[positive]
     D, V = D[kept], V[:, kept]
     values = np.sqrt(n / l) * D
-    variance = _at_least_its_parts(span.variance(center), values)
-    r = _kept_components(values, components, variance, span.moments.trace, 0.0)
+    variance = at_least_its_parts(span.variance(center), values)
+    r = kept_components(values, components, variance, span.moments.trace, 0.0)
     A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])  # H_l V = V, since V belongs to positive eigenvalues
     A *= signs((W - mean) @ A)
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
@@ -244,11 +210,11 @@ def nystroem_thesis(
     """
     n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
     a, B = eigh_descending(_centred_landmarks(W, center), None if span.indefinite else rank)
-    negative = _negative_share(a) if span.indefinite else 0.0
+    negative = negative_share(a) if span.indefinite else 0.0
     a = a[:rank][: numerical_rank(a[:rank], tolerance)]
     values = n / l * a
-    variance = _at_least_its_parts(span.variance(center), values)
-    r = _kept_components(values, components, variance, span.moments.trace, 0.0)
+    variance = at_least_its_parts(span.variance(center), values)
+    r = kept_components(values, components, variance, span.moments.trace, 0.0)
     A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
     mean = W.mean(axis=0) if center else np.zeros(l)
     A *= signs((W - mean) @ A)
@@ -268,132 +234,3 @@ def plain(
     most = components if isinstance(components, int) else None
     values, V = eigh_descending(second.copy(), most)
     return spectrum(values, V, mean, moments.count, moments.trace, components, unexplained, tolerance)
-
-
-def spectrum(
-    values: Array,
-    V: Array,
-    mean: Array,
-    count: int,
-    trace: float,
-    components: int | float | None,
-    unexplained: float,
-    tolerance: float,
-) -> Solution:
-    """The solution of leading eigenpairs (values, V) of the scatter of random features."""
-    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # beyond it values are rounding errors
-    variance = _at_least_its_parts(trace - count * float(mean @ mean), values[values > 0] + unexplained)
-    kept = values[:rank] + unexplained
-    r = _kept_components(kept, components, variance, trace, 0.0)
-    return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
-
-
-def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution:
-    """The solution with the signs under which it goes along with the previous one: by the scores at the landmarks, or
-    by the components themselves, which are orthonormal, where there are no landmarks (W None)."""
-    r = min(solution.components.shape[1], previous.components.shape[1])
-    now, before = solution.components[:, :r], previous.components[:, :r]
-    if W is not None:
-        now, before = (W - solution.mean) @ now, (W - previous.mean) @ before
-    flips = np.ones(solution.components.shape[1])
-    flips[:r] = np.where(np.einsum("ij,ij->j", now, before) < 0, -1.0, 1.0)
-    return replace(solution, components=solution.components * flips)
-
-
-def gram(
-    K: Array,
-    components: int | float | None,
-    *,
-    center: bool,
-    tolerance: float,
-    positive: bool,
-    noise: float | None = None,
-    in_order: Map = map,
-) -> Solution:
-    """Exact kernel PCA from the full Gram matrix K (n, n), float64, exactly symmetric, which is overwritten.
-
-        Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n;
-
-    a new row scores (k(x, X) - mean) @ components. When `components` is a number and Kc is positive semidefinite, only
-    the leading part of the spectrum is computed: by Lanczos where it is few of many, else by LAPACK. `positive` says
-    that the kernel is known to be so; else Cholesky tells, up to `noise`, where that is given or there are many rows.
-    `in_order` may be a parallel map. Raises DataError when kernels overflow, no eigenvalue is positive, or no direction
-    varies.
-    """
-    entry = float(max(K.max(), -K.min()))
-    check_overflow(np.array(entry), "the Gram matrix")
-    trace, mean = float(np.trace(K)), np.zeros(len(K))
-    for _ in range(2 * center):  # twice, since rows that are nearly alike leave means whose errors are alike, too
-        part = K.mean(axis=0)
-        K -= part
-        K -= (part - part.mean())[:, None]
-        mean += part
-    variance = float(np.trace(K))
-    most = components if isinstance(components, int) else None
-    few = most is not None and lanczos.are_few(most, len(K))
-    shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
-    if most is not None and not positive and (few or noise is not None):
-        positive = is_positive(K, shift, in_order)
-    found = lanczos.leading(K, most, entry, in_order) if most is not None and few and positive else None
-    values, U = found or eigh_descending(K, most if positive else None)
-    check_some_positive(values[0], values[-1], shift)
-    variance = _at_least_its_parts(variance, values)
-    r = _kept_components(values, components, variance, trace, tolerance)
-    A = _orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
-    return Solution(mean, A, values[:r].copy(), variance, _negative_share(values))
-
-
-def check_some_positive(largest: float, lowest: float, noise: float) -> None:
-    """Raise DataError where eigenvalues are negative, and none is positive beyond `noise`."""
-    if lowest < -noise and largest <= noise:
-        raise DataError(
-            f"the matrix of similarities has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
-            "no component is left: entries must be large where rows are alike; distances D are made such by "
-            "exp(-D² / (2 sigma²)), or -D² / 2 with centring"
-        )
-
-
-def _orthogonal_to_ones(U: Array, center: bool) -> Array:
-    """Eigenvectors of Kc (n, r), which are so but for rounding that scores of small eigenvalues would amplify."""
-    return U - U.mean(axis=0) if center else U
-
-
-def of_eigenvectors(
-    values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
-) -> Solution:
-    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); as `gram` has them.
-
-    Raises DataError when no direction varies.
-    """
-    mean = row_means if center else np.zeros(len(U))
-    variance = _at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
-    r = _kept_components(values, len(values), variance, trace, tolerance)
-    U, values = U[:, :r], values[:r]
-    A = _orthogonal_to_ones(U, center) / np.sqrt(values) * signs(U)
-    return Solution(mean, A, values, variance)
-
-
-def _negative_share(values: Array) -> float:
-    """The most negative of descending eigenvalues as a share of the largest, 0 if there is none, or no positive one."""
-    return float(min(values[-1] / values[0], 0.0)) if values[0] > 0 else 0.0
-
-
-def _at_least_its_parts(variance: float, values: Array) -> float:
-    """The variance, or the sum of the positive eigenvalues where that is larger: by a rounding error when every
-    row is a landmark, by the dropped negative part when the kernel is indefinite."""
-    return max(variance, float(np.sum(values[values > 0])))
-
-
-def _kept_components(
-    values: Array, components: int | float | None, variance: float, trace: float, tolerance: float
-) -> int:
-    r = numerical_rank(values, tolerance)
-    if not r or values[0] <= _ROUNDING * trace:
-        raise DataError(
-            "no direction varies in feature space: the rows are constant data to this kernel, or far from all "
-            "landmarks, and have no principal components"
-        )
-    if isinstance(components, float):
-        explained = np.cumsum(values[:r]) / variance
-        return min(r, int(np.searchsorted(explained, components)) + 1)
-    return r if components is None else min(r, components)

@@ -20,10 +20,10 @@ from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels, preimages
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Solution
 from bigkpca.storage import durable, groups
 
 _SHARD_BYTES = 2**24

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.regression import Regression
-from bigkpca.numerics.solvers import Solution
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
-from bigkpca.numerics.solvers import Solution
 
 _LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are told
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours: what is below it is noise

@@ -9,10 +9,11 @@ import scipy.linalg
 
 from bigkpca.errors import Array
 from bigkpca.numerics import solvers
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.preimages.base import Fitted
-from bigkpca.numerics.solvers import Solution, Span
+from bigkpca.numerics.solvers import Span
 
 
 @dataclass(frozen=True)

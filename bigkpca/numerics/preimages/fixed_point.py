@@ -9,6 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_pull
@@ -19,7 +20,6 @@ from bigkpca.numerics.preimages.beginning import begin, candidates_of
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
 from bigkpca.numerics.preimages.linear import LinearDecoder, linear_decoder
 from bigkpca.numerics.preimages.objective import Objective, objective
-from bigkpca.numerics.solvers import Solution
 
 
 @dataclass(frozen=True)

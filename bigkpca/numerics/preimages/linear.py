@@ -9,12 +9,12 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
 from bigkpca.numerics.preimages.regression import block_regression
-from bigkpca.numerics.solvers import Solution
 
 _TILE_ROWS = 1024
 _TOLERANCE = 1e-12

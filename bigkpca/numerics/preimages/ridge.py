@@ -11,6 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
@@ -18,7 +19,6 @@ from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
 from bigkpca.numerics.preimages.noise import Noise
 from bigkpca.numerics.preimages.regression import Regression, block_regression
 from bigkpca.numerics.preimages.scored import Scored
-from bigkpca.numerics.solvers import Solution
 
 _TOLERANCE = 1e-12
 

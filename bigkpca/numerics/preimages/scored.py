@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.preimages.base import Fitted
 from bigkpca.numerics.preimages.noise import Noise
-from bigkpca.numerics.solvers import Solution
 
 
 @dataclass(frozen=True)

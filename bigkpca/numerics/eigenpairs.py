@@ -1,0 +1,130 @@
+"""Components and eigenvalues, however they were found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigkpca.errors import Array, DataError
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.linalg import (
+    numerical_rank,
+    signs,
+)
+
+_ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
+
+
+@dataclass(frozen=True)
+class Solution:
+    """scores = (v(x) - mean) @ components, for every method; all float64.
+
+    eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound on its
+    trace where landmarks of a positive semidefinite kernel give one, exact where the whole Gram matrix was seen,
+    unbiased for random features; of an indefinite kernel at least the sum of the positive eigenvalues that were found.
+    negative is the most negative eigenvalue that was dropped, as a share of the largest: 0 for positive
+    semidefinite kernels up to rounding. unexplained is the share of Σ k(x_i, x_i) outside the span of the
+    landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks, and where W has negative eigenvalues.
+    """
+
+    mean: Array  # (D,)
+    components: Array  # (D, r)
+    eigenvalues: Array  # (r,)
+    total_variance: float
+    negative: float = 0.0
+    unexplained: float | None = None
+
+    __repr__ = brief
+
+    @property
+    def explained_variance_ratio(self) -> Array:
+        """eigenvalues / total_variance, (r,): but for rounding never too large for Nyström with a positive semidefinite
+        kernel, whose eigenvalues are lower bounds and whose total is an upper one; an estimate otherwise."""
+        return self.eigenvalues / self.total_variance
+
+
+def spectrum(
+    values: Array,
+    V: Array,
+    mean: Array,
+    count: int,
+    trace: float,
+    components: int | float | None,
+    unexplained: float,
+    tolerance: float,
+) -> Solution:
+    """The solution of leading eigenpairs (values, V) of the scatter of random features."""
+    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # beyond it values are rounding errors
+    variance = at_least_its_parts(trace - count * float(mean @ mean), values[values > 0] + unexplained)
+    kept = values[:rank] + unexplained
+    r = kept_components(kept, components, variance, trace, 0.0)
+    return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
+
+
+def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution:
+    """The solution with the signs under which it goes along with the previous one: by the scores at the landmarks, or
+    by the components themselves, which are orthonormal, where there are no landmarks (W None)."""
+    r = min(solution.components.shape[1], previous.components.shape[1])
+    now, before = solution.components[:, :r], previous.components[:, :r]
+    if W is not None:
+        now, before = (W - solution.mean) @ now, (W - previous.mean) @ before
+    flips = np.ones(solution.components.shape[1])
+    flips[:r] = np.where(np.einsum("ij,ij->j", now, before) < 0, -1.0, 1.0)
+    return replace(solution, components=solution.components * flips)
+
+
+def check_some_positive(largest: float, lowest: float, noise: float) -> None:
+    """Raise DataError where eigenvalues are negative, and none is positive beyond `noise`."""
+    if lowest < -noise and largest <= noise:
+        raise DataError(
+            f"the matrix of similarities has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
+            "no component is left: entries must be large where rows are alike; distances D are made such by "
+            "exp(-D² / (2 sigma²)), or -D² / 2 with centring"
+        )
+
+
+def orthogonal_to_ones(U: Array, center: bool) -> Array:
+    """Eigenvectors of Kc (n, r), which are so but for rounding that scores of small eigenvalues would amplify."""
+    return U - U.mean(axis=0) if center else U
+
+
+def of_eigenvectors(
+    values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
+) -> Solution:
+    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); as `gram` has them.
+
+    Raises DataError when no direction varies.
+    """
+    mean = row_means if center else np.zeros(len(U))
+    variance = at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
+    r = kept_components(values, len(values), variance, trace, tolerance)
+    U, values = U[:, :r], values[:r]
+    A = orthogonal_to_ones(U, center) / np.sqrt(values) * signs(U)
+    return Solution(mean, A, values, variance)
+
+
+def negative_share(values: Array) -> float:
+    """The most negative of descending eigenvalues as a share of the largest, 0 if there is none, or no positive one."""
+    return float(min(values[-1] / values[0], 0.0)) if values[0] > 0 else 0.0
+
+
+def at_least_its_parts(variance: float, values: Array) -> float:
+    """The variance, or the sum of the positive eigenvalues where that is larger: by a rounding error when every
+    row is a landmark, by the dropped negative part when the kernel is indefinite."""
+    return max(variance, float(np.sum(values[values > 0])))
+
+
+def kept_components(
+    values: Array, components: int | float | None, variance: float, trace: float, tolerance: float
+) -> int:
+    r = numerical_rank(values, tolerance)
+    if not r or values[0] <= _ROUNDING * trace:
+        raise DataError(
+            "no direction varies in feature space: the rows are constant data to this kernel, or far from all "
+            "landmarks, and have no principal components"
+        )
+    if isinstance(components, float):
+        explained = np.cumsum(values[:r]) / variance
+        return min(r, int(np.searchsorted(explained, components)) + 1)
+    return r if components is None else min(r, components)
