@@ -26,8 +26,6 @@ from bigkpca.numerics.spectral import Stratum
 
 # Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
 # that halving does not change, and intervals of an evaluation then miss the eigenvalue.
-SOLID, FAIR = 0.995, 0.9
-SMALL, MODERATE = 0.01, 0.1
 _SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
 _CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
 

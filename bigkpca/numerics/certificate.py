@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.bounds import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.display import Summary, Told, at_least, at_most, counted, number, share_at_most
 
+SOLID, FAIR = 0.995, 0.9
+SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue, at most, may be what landmarks missed where its component is solid
 
 
