@@ -10,7 +10,8 @@ import numpy as np
 from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenvalues, mnist, some_rows, table
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
 from bigkpca.data.opening import open_rows
-from bigkpca.execution.engine import Engine, Silent, single_threaded_blas
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.choices import choose
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.size_search import Room

@@ -19,7 +19,8 @@ from benchmarks.common import (
     table,
 )
 from bigkpca.data.opening import open_rows
-from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 

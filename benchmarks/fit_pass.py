@@ -11,8 +11,11 @@ import numpy as np
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
-from bigkpca.execution.engine import Engine, Silent, open_engine, single_threaded_blas
-from bigkpca.execution.passes import moments_of
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.choices import choose
 from bigkpca.fitting.size_search import Room
 from bigkpca.spec import FitSpec

@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_info
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, table
 from bigkpca.data.memory import ArrayRows
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import score_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 

@@ -17,13 +17,14 @@ from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.engine import lazy, shared, single_threaded_blas
-from bigkpca.execution.passes import (
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.by_block import block_tiles
+from bigkpca.execution.engine import lazy, shared
+from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
     block_residuals,
     block_scores,
-    block_tiles,
     check_columns,
     expansion_of,
 )

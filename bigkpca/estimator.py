@@ -20,8 +20,11 @@ from bigkpca.data.opening import is_lazy, open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.evaluating import preimage_error
-from bigkpca.execution import containers, passes
-from bigkpca.execution.engine import Engine, Progress, Silent, open_engine, parse_bytes
+from bigkpca.execution import containers, projection
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.units import parse_bytes
 from bigkpca.fitting.fit import check_fits, check_takes_more_rows, extend, fit_within
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
@@ -276,8 +279,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if is_dask_frame(X):
             return containers.in_frame(self._checked(X), arrays.scores, self.model_, self.get_feature_names_out())
         rows = self._rows(X, reset=False)
-        passes.check_columns(rows, self.model_)
-        scores = self._made(rows, arrays.scores, passes.score_rows)
+        projection.check_columns(rows, self.model_)
+        scores = self._made(rows, arrays.scores, projection.score_rows)
         return containers.in_data_array(X, scores, "scores") if is_data_array(X) else scores
 
     def inverse_transform(self, Y: Any, out: str | os.PathLike[str] | None = None) -> Any:
@@ -309,7 +312,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if is_dask_frame(X):
             return containers.in_frame(self._checked(X), arrays.denoised, self.model_, X.columns)
         rows = self._rows(X, reset=False)
-        passes.check_columns(rows, self.model_)
+        projection.check_columns(rows, self.model_)
         found = self._made(rows, arrays.denoised, _denoised)
         return X.copy(data=found) if is_data_array(X) else found
 
@@ -321,7 +324,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        passes.check_columns(rows, self.model_)
+        projection.check_columns(rows, self.model_)
         with open_engine() as engine:
             return -preimage_error.preimage_error(self.model_, rows, self.noise, engine, Silent())
 
@@ -335,8 +338,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if is_dask_frame(X):
             return containers.in_frame(self._checked(X), arrays.residuals, self.model_, ["residual"])["residual"]
         rows = self._rows(X, reset=False)
-        passes.check_columns(rows, self.model_)
-        found = self._made(rows, arrays.residuals, passes.residual_rows)
+        projection.check_columns(rows, self.model_)
+        found = self._made(rows, arrays.residuals, projection.residual_rows)
         return containers.in_data_array(X, found, "residual") if is_data_array(X) else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -454,11 +457,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 def _preimages(scores: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
-    return passes.reconstruct_rows(scores, model, passes.block_preimages, engine, progress).rows
+    return projection.reconstruct_rows(scores, model, projection.block_preimages, engine, progress).rows
 
 
 def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
-    return passes.reconstruct_rows(rows, model, passes.block_denoised, engine, progress).rows
+    return projection.reconstruct_rows(rows, model, projection.block_denoised, engine, progress).rows
 
 
 def _seed(random_state: Any) -> int:

@@ -33,7 +33,7 @@ from scipy.special import gamma, kv
 
 from bigkpca import KernelPCA, kernels, landmarks
 from bigkpca.errors import Array, BigKPCAError
-from bigkpca.execution.engine import single_threaded_blas
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics import spectral
 from bigkpca.numerics.certificate import Certificate
 

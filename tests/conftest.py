@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from bigkpca.execution.engine import Engine, open_engine
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

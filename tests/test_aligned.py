@@ -19,8 +19,10 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
-from bigkpca.execution.engine import Carried, Engine, Silent, Task, shared
-from bigkpca.execution.passes import block_denoised, reconstruct_rows, residual_rows, score_rows
+from bigkpca.execution.carried import Carried
+from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import block_denoised, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.aligned import aligned, all_aligned
 from bigkpca.numerics.model import Model

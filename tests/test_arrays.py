@@ -16,8 +16,9 @@ import zarr
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import score_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import random_features, sample
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import measures

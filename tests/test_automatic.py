@@ -16,8 +16,9 @@ from bigkpca import KernelPCA, landmarks, methods
 from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
-from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting import size_search
 from bigkpca.fitting.fit import fit_rows, fit_within
 from bigkpca.fitting.solve import chosen_components

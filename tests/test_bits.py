@@ -19,8 +19,9 @@ from bigkpca.data.rows import Rows
 from bigkpca.evaluating.cross_validation import cross_validate
 from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.evaluating.preimage_error import preimage_error
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec

@@ -13,9 +13,10 @@ import zarr
 from bigkpca import arrays, landmarks, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import score_rows
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.spec import FitSpec
 

@@ -20,7 +20,8 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.evaluating.cross_validation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.evaluating.preimage_error import preimage_error
-from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise

@@ -16,16 +16,10 @@ from distributed import Client, Nanny, Scheduler, SpecCluster
 from threadpoolctl import threadpool_info
 
 from bigkpca.errors import DataError, MemoryLimitError, SpecError, UnlikeWorkersWarning
-from bigkpca.execution.engine import (
-    Engine,
-    Task,
-    blas_core_types,
-    open_engine,
-    parse_bytes,
-    parse_seconds,
-    shared,
-    single_threaded_blas,
-)
+from bigkpca.execution.blas import blas_core_types, single_threaded_blas
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.units import parse_bytes, parse_seconds
 
 
 @dataclass

@@ -25,8 +25,10 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError, SpecError
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import score_rows, sums_with
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.reductions import sums_with
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums

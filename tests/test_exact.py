@@ -23,9 +23,10 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError
-from bigkpca.execution import passes
-from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution import gram, projection
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
@@ -58,12 +59,12 @@ def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
 def product(rows: Rows, kernel: Any, B: Any, engine: Engine | None = None, dtype: Any = np.float64) -> Any:
     d = rows.shape[1]
     columns = Columns(kernel, np.zeros(d), np.dtype(dtype))
-    return passes.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
+    return gram.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
 
 
 @pytest.fixture
 def small_strips(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(passes, "_STRIP_ROWS", 50)
+    monkeypatch.setattr(gram, "_STRIP_ROWS", 50)
     return 50
 
 
@@ -80,7 +81,7 @@ def test_a_product_is_the_gram_matrix_times_the_block(kernel: Any, n: int, small
 
 @pytest.mark.parametrize("strip", [1, 7, 64, 2048])
 def test_products_are_the_same_for_strips_of_any_height(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_STRIP_ROWS", strip)
+    monkeypatch.setattr(gram, "_STRIP_ROWS", strip)
     X, B = some_rows(130), np.random.default_rng(1).normal(size=(130, 4))
     assert_allclose(product(ArrayRows(X), KERNELS[0], B), KERNELS[0].gram(X) @ B, rtol=1e-11, atol=1e-12)
 
@@ -89,7 +90,7 @@ def test_products_are_the_same_for_strips_of_any_height(strip: int, monkeypatch:
 def test_products_of_single_precision_are_added_up_in_double(kernel: Any, small_strips: int) -> None:
     X, B = some_rows(137).astype(np.float32), np.random.default_rng(1).normal(size=(137, 3))
     columns = Columns(kernel, np.zeros(5), np.dtype(np.float32))
-    found = passes.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
+    found = gram.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
     K = kernel.gram(X.astype(np.float64))
     assert found.dtype == np.float64
     assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
@@ -99,10 +100,10 @@ def test_products_shift_and_scale_their_columns(small_strips: int) -> None:
     X, B = some_rows(120), np.ones((120, 1))
     offset, scale = X.mean(axis=0), np.arange(1.0, 6.0)
     columns = Columns(KERNELS[1], offset, np.dtype(np.float64), scale=scale)
-    found = passes.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
+    found = gram.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
     expected = KERNELS[1].gram(columns.shifted(X)) @ B
     assert_allclose(found, expected, rtol=1e-11)
-    gathered = passes.gather(ArrayRows(X), columns, Engine(threads=1), Silent())
+    gathered = gram.gather(ArrayRows(X), columns, Engine(threads=1), Silent())
     assert_array_equal(gathered, columns.shifted(X))
 
 
@@ -118,7 +119,7 @@ def test_products_come_from_every_source(tmp_path: Path, small_strips: int) -> N
     for source in sources(X, tmp_path).values():
         assert_allclose(product(open_rows(source), KERNELS[0], B), expected, rtol=1e-11, atol=1e-12)
         columns = Columns(KERNELS[0], np.zeros(5), np.dtype(np.float64))
-        assert_array_equal(passes.gather(open_rows(source), columns, Engine(threads=2), Silent()), X)
+        assert_array_equal(gram.gather(open_rows(source), columns, Engine(threads=2), Silent()), X)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -141,7 +142,7 @@ def no_gram(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact method holds no more than 100 rows' Gram matrix."""
     for module in ("spec", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
-    monkeypatch.setattr(passes, "_STRIP_ROWS", 64)
+    monkeypatch.setattr(gram, "_STRIP_ROWS", 64)
 
 
 def fitted(X: Any, engine: Engine | None = None, progress: Any = None, **options: Any) -> Model:
@@ -158,7 +159,7 @@ def truth(model: Model, X: Any, center: bool = True) -> tuple[Any, Any]:
 
 
 def scores(model: Model, X: Any) -> Any:
-    return passes.score_rows(ArrayRows(X), model, Engine(threads=1), Silent())
+    return projection.score_rows(ArrayRows(X), model, Engine(threads=1), Silent())
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DataError, IndefiniteKernelWarning
-from bigkpca.execution.engine import single_threaded_blas
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics import gram_solver, lanczos
 from bigkpca.numerics.linalg import is_positive
 from bigkpca.numerics.sketch import starting_block

@@ -15,8 +15,10 @@ from sklearn.preprocessing import StandardScaler
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning, SpecError
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import moments_of, score_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.methods import METHODS

@@ -30,8 +30,9 @@ from bigkpca.errors import (
     MemoryLimitError,
     SpecError,
 )
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import score_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import extend, fit_rows, fit_within
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.spec import FitSpec

@@ -36,9 +36,10 @@ from bigkpca.errors import (
     MemoryLimitError,
     SpecError,
 )
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import score_rows
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit, plan_transform
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import precomputed
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model

@@ -33,9 +33,10 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, MemoryLimitError, SpecError
-from bigkpca.execution.engine import Engine, Silent
-from bigkpca.execution.passes import block_denoised, block_preimages, reconstruct_rows, residual_rows
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.fit import extend, fit_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays

@@ -25,7 +25,7 @@ import bigkpca
 from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Silent
+from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.reporting import figures, looked, pictures, sections, words
 from bigkpca.reporting.drawing import Drawing

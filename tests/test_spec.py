@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Engine, Silent
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.spec import FitSpec

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Progress
+from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import installed, report

@@ -21,7 +21,7 @@ from bigkpca.spec import FitSpec
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Tell what a fit of DATA would cost, without running it, and whether it fits --memory and the workers."""
     from bigkpca.data.opening import open_rows
-    from bigkpca.execution.engine import open_engine
+    from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import plan_fit
     from bigkpca.fitting.fit import check_fits
 

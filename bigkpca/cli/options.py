@@ -28,7 +28,7 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
         return None
     if text.strip().replace(".", "").isdecimal():
         raise SpecError(f"--memory {text}: give a unit, e.g. --memory '{text.strip()} GB'")
-    from bigkpca.execution.engine import parse_bytes
+    from bigkpca.execution.units import parse_bytes
 
     return parse_bytes(text)
 

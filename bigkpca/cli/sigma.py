@@ -40,7 +40,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.data.opening import open_rows
-    from bigkpca.execution.engine import open_engine
+    from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import check_peak, sample_bytes
     from bigkpca.fitting.sample import sample_lengths
 
@@ -67,7 +67,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     """The error of each setting, a mark at the best, and the command that uses it."""
     from bigkpca.data.opening import open_rows
     from bigkpca.evaluating.cross_validation import cross_validate
-    from bigkpca.execution.engine import open_engine
+    from bigkpca.execution.clusters import open_engine
 
     way = options["preimage"] or "ridge"
     spec = FitSpec.checked(**fields, preimage=way, noise=options["noise"], size=options["size"] or "auto")

@@ -30,8 +30,10 @@ from bigkpca.comparing.trial import Trial, tried
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.execution.engine import Engine, Progress, Silent, parse_bytes, parse_seconds
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.units import parse_bytes, parse_seconds
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL

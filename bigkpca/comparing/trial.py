@@ -13,7 +13,9 @@ from bigkpca.comparing.process import peak_mb
 from bigkpca.comparing.reference import Reference, scores_of
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Engine, Silent, single_threaded_blas
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model

@@ -14,8 +14,10 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.evaluating.preimage_error import preimage_error
-from bigkpca.execution.engine import Engine, Progress, Silent, Task, shared, single_threaded_blas
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine, Task, shared
 from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
+from bigkpca.execution.progress import Progress, Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import learned, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths

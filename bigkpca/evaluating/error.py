@@ -7,9 +7,12 @@ import numpy as np
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
-from bigkpca.execution.passes import check_columns, read_rows, sums_with
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_evaluate
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import check_columns
+from bigkpca.execution.reductions import read_rows, sums_with
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool
 from bigkpca.numerics.features import GivenKernels, KernelRows

@@ -10,8 +10,9 @@ from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Engine, Progress, Task, shared
-from bigkpca.execution.passes import fit_blocks
+from bigkpca.execution.by_block import fit_blocks, sum_by_block
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import SCORING
@@ -45,12 +46,9 @@ def preimage_error(
     model.reconstructing(1)  # which says so where there is none
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
-    given = shared(model), shared(added), shared(1.0 if units is None else units)
-    tasks = [
-        Task(_squared_error, (rows.part(b.start, b.stop), b, *given), len(b))
-        for b in fit_blocks(rows, model.block_rows)
-    ]
-    found: SquaredError = engine.total("scoring", tasks, progress)
+    given = model, added, 1.0 if units is None else units
+    blocks = fit_blocks(rows, model.block_rows)
+    found: SquaredError = sum_by_block("scoring", _squared_error, rows, given, blocks, engine, progress)
     return found.total / found.count
 
 

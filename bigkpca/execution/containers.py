@@ -11,7 +11,8 @@ import numpy as np
 from bigkpca.data.frames import FRAME, frame_dtype
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Carried, shared
+from bigkpca.execution.carried import Carried
+from bigkpca.execution.engine import shared
 from bigkpca.numerics.model import Model
 
 View = Callable[[Model, Any], Any]  # of `arrays`: lazy values (n, c) or (n,) of rows, which refuse what does not fit

@@ -13,8 +13,9 @@ import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Engine, Progress
-from bigkpca.execution.passes import mean_features
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.reductions import mean_features
 from bigkpca.fitting.features import feature_maps
 from bigkpca.fitting.sample import Prepared, prepare
 from bigkpca.fitting.size_search import PAIRED_ROWS, Grown, Room, grow

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bigkpca.execution.engine import Engine, Progress
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
 from bigkpca.fitting.landmarks import choose_landmarks
 from bigkpca.fitting.random_features import principal_axes, principal_features, random_features
 from bigkpca.fitting.sample import Prepared

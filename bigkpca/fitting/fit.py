@@ -22,9 +22,12 @@ from bigkpca.errors import (
     UniformLandmarksWarning,
     UnseenClusterWarning,
 )
-from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
-from bigkpca.execution.passes import action_of, check_columns, moments_of, read_rows
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit, smallest
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import check_columns
+from bigkpca.execution.reductions import action_of, moments_of, read_rows
 from bigkpca.fitting import refine
 from bigkpca.fitting.choices import Choice, Chosen, choices_info, choose
 from bigkpca.fitting.preimage import check_extensible, extended, with_decoder

@@ -14,8 +14,10 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
-from bigkpca.execution.engine import Engine, Progress, Task, shared
-from bigkpca.execution.passes import moments_of, score_rows
+from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.reductions import moments_of
 from bigkpca.numerics import gram_solver, solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.exact import add_tile

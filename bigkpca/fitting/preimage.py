@@ -10,8 +10,10 @@ import numpy as np
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
-from bigkpca.execution.passes import sums_for
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.reductions import sums_for
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model

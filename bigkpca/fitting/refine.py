@@ -13,8 +13,12 @@ from bigkpca.data.matrix_tiles import check_square
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Engine, Progress, single_threaded_blas
-from bigkpca.execution.passes import gather, gram_product, read_rows, score_rows
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.gram import gather, gram_product
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.reductions import read_rows
 from bigkpca.fitting import precomputed
 from bigkpca.fitting.choices import choices_info
 from bigkpca.fitting.solve import chosen_components

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Engine, Progress
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
 from bigkpca.fitting.features import FeatureMaps
 from bigkpca.fitting.sample import Prepared
 from bigkpca.numerics import growth

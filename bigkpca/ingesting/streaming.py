@@ -23,7 +23,7 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.errors import Array, IncompleteError, SpecError
-from bigkpca.execution.engine import Progress, Silent
+from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.formats.concat import Source, kind_of
 from bigkpca.storage import durable, groups, locks, paths
 from bigkpca.storage.destination import open_destination

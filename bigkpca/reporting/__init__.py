@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Engine, Progress, Silent
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Progress, Silent
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, drawn_from, look

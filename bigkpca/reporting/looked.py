@@ -18,7 +18,8 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, BigKPCAError, SpecError
-from bigkpca.execution.engine import Progress, single_threaded_blas
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.progress import Progress
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.pictures import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups

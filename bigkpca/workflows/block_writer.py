@@ -11,8 +11,12 @@ from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.engine import Engine, Progress, Task, open_engine, parse_bytes, shared
+from bigkpca.execution.by_block import by_block
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine, Task
 from bigkpca.execution.planning import Plan
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.units import parse_bytes
 from bigkpca.numerics.model import Model
 from bigkpca.storage import block_arrays, destination, durable, locks, models, paths
 from bigkpca.storage.block_arrays import Stored
@@ -86,17 +90,16 @@ def _write_missing(
     missing = [block for block in blocks if block.number not in digests]
     if digests:
         progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
-    given, rows = [shared(work.model)], work.rows
+    given = [work.function, path, work.model]
     if work.prepared and missing:
-        given.append(shared(work.prepared(work.model)))
-    tasks = [Task(_write, (work.function, path, rows.part(b.start, b.stop), b, *given), len(b)) for b in missing]
-    written = engine.each(work.title, tasks, progress)
+        given.append(work.prepared(work.model))
+    written = by_block(work.title, _write, work.rows, given, missing, engine, progress)
     digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
     return [digests[block.number] for block in blocks]
 
 
 def _write(
-    function: Callable[..., dict[str, Array]], path: str, rows: Rows, block: Block, *given: Any
+    rows: Rows, block: Block, function: Callable[..., dict[str, Array]], path: str, *given: Any
 ) -> dict[str, str]:
     return block_arrays.write_block(path, block, function(rows, block, *given))
 

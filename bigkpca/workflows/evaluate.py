@@ -6,7 +6,9 @@ from typing import Any
 
 from bigkpca.data.opening import open_rows
 from bigkpca.evaluating.error import evaluate_rows
-from bigkpca.execution.engine import Progress, Silent, open_engine, parse_bytes
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.units import parse_bytes
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel

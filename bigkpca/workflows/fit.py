@@ -7,7 +7,9 @@ from typing import Any
 
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Progress, Silent, open_engine, parse_bytes, parse_seconds
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.units import parse_bytes, parse_seconds
 from bigkpca.fitting.fit import fit_within
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec

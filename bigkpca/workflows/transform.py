@@ -11,8 +11,9 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.engine import Progress, Silent
-from bigkpca.execution.passes import (
+from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
     block_scores,
@@ -20,7 +21,6 @@ from bigkpca.execution.passes import (
     check_columns,
     expansion_of,
 )
-from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import block_arrays, models, paths

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bigkpca.numerics.kernels.base import (
-    Distance,
-    Draws,
-    Evaluate,
-    EvaluatePull,
-    Kernel,
-    Product,
-    Scaled,
-    Sum,
-    squared_norms,
-)
+from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
+from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, squared_norms
 from bigkpca.numerics.kernels.function import Function
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.kernels.precomputed import Precomputed

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import Evaluate, Kernel
+from bigkpca.numerics.kernels.algebra import Kernel
+from bigkpca.numerics.kernels.base import Evaluate
 
 
 @dataclass(frozen=True)

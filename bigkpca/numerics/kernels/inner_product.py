@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, Leaf, Towards, require_positive, squared_norms
+from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, Towards, require_positive, squared_norms
 
 
 @dataclass(frozen=True)

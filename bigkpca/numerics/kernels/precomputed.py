@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import Evaluate, Leaf
+from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.kernels.base import Evaluate
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv, gammaln, kve, ndtr
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.kernels.base import (
     Distance,
     Draws,
     Evaluate,
     EvaluatePull,
-    Leaf,
     Towards,
     cached_pieces,
     no_pull,

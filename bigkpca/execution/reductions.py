@@ -1,0 +1,194 @@
+"""Passes that add up: moments, sums of evaluations and regressions, and rows that are drawn."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import Block, tile_rows
+from bigkpca.data.reading import take, tiles
+from bigkpca.data.rows import Rows
+from bigkpca.errors import Array
+from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, refuse_overflow, sum_by_block
+from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.progress import Progress
+from bigkpca.numerics.evaluation import Probes, Sums, block_sums
+from bigkpca.numerics.features import Columns, FeatureMap
+from bigkpca.numerics.landmarks.rpcholesky import Factor
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
+from bigkpca.numerics.preimages import Regression, Training
+from bigkpca.numerics.sketch import Action, block_action
+
+
+def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) -> Array:
+    """Rows of the given ascending numbers, (m, d), in the dtype of the data.
+
+    Reads each storage chunk that holds one of them once.
+    """
+    tasks = []
+    for block in fit_blocks(rows, None):
+        inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
+        if len(inside):
+            tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside)))
+    return np.concatenate(engine.each("sampling rows", tasks, progress))
+
+
+def columns_of(rows: Rows, block_rows: int | None, engine: Engine, progress: Progress) -> ColumnMoments:
+    """Means and deviations of the columns: one pass."""
+    blocks = fit_blocks(rows, block_rows)
+    found: ColumnMoments = sum_by_block("standardising", _column_moments, rows, (), blocks, engine, progress)
+    return found
+
+
+def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
+    height = tile_rows(rows.shape[1], rows.shape[1], 8)
+    return reduce(add, map(column_moments, tiles(rows, block.start, block.stop, height)))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a pass leaves: sums over the features, and the SHA-256 of each block's values, in block order."""
+
+    sums: Any  # Moments, or Action
+    digests: tuple[str, ...]
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(self.sums + other.sums, self.digests + other.digests)
+
+    @property
+    def content(self) -> str:
+        """One digest of all rows."""
+        return hashlib.sha256("".join(self.digests).encode()).hexdigest()
+
+
+def moments_of(
+    rows: Rows,
+    features: FeatureMap,
+    shift: Array,
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+    title: str = "fitting",
+) -> tuple[Moments, str]:
+    """Moments of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean."""
+    blocks = fit_blocks(rows, block_rows)
+    summary: Summary = sum_by_block(title, _moments, rows, (features, shift), blocks, engine, progress)
+    return summary.sums, summary.content
+
+
+def action_of(
+    rows: Rows,
+    features: FeatureMap,
+    shift: Array,
+    Q: Array,
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+    title: str = "fitting",
+) -> tuple[Action, str]:
+    """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
+    blocks = fit_blocks(rows, block_rows)
+    summary: Summary = sum_by_block(title, _action, rows, (features, shift, Q), blocks, engine, progress)
+    return summary.sums, summary.content
+
+
+@refuse_overflow(lambda summary: summary.sums.scatter)
+def _moments(rows: Rows, block: Block, features: FeatureMap, shift: Array) -> Summary:
+    digest = hashlib.sha256()
+    X_tiles, most_rows = block_tiles(rows, block, features, digest)
+    moments = block_moments(features.tiles(X_tiles, most_rows), shift)
+    return Summary(moments, (digest.hexdigest(),))
+
+
+@refuse_overflow(lambda summary: summary.sums.products)
+def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> Summary:
+    digest = hashlib.sha256()
+    X_tiles, most_rows = block_tiles(rows, block, features, digest)
+    action = block_action(features.tiles(X_tiles, most_rows), shift, Q)
+    return Summary(action, (digest.hexdigest(),))
+
+
+def mean_features(features: FeatureMap, X: Array) -> Array:
+    """Mean of v over rows X (m, d) in memory, (D,), float64."""
+    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
+    pieces = (X[start : start + height] for start in range(0, len(X), height))
+    return np.add.reduce([V.sum(axis=0, dtype=np.float64) for V, _ in features.tiles(pieces, height)]) / len(X)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Rows of one block drawn in proportion to their residuals, with replacement, shifted as landmarks are."""
+
+    rows: Array  # (c, d)
+    residuals: Array  # (c,)
+    total: float  # of all residuals in the block
+    trace: float  # Σ k(x, x) in the block
+
+
+def draws_by_residual(
+    rows: Rows,
+    columns: Columns,
+    factor: Factor,
+    count: int,
+    seed: np.random.SeedSequence,
+    block_rows: int | None,
+    engine: Engine,
+    progress: Progress,
+) -> list[Draws]:
+    """For each block, `count` rows drawn in proportion to what the landmarks of `factor` leave of them: one pass."""
+    blocks = fit_blocks(rows, block_rows)
+    given = columns, factor, count, seed.spawn(len(blocks))
+    return by_block("refreshing residuals", _draws, rows, given, blocks, engine, progress)
+
+
+def _draws(
+    rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seeds: list[np.random.SeedSequence]
+) -> Draws:
+    # Each slot is a reservoir of one: a tile takes it over with its share of the residuals seen so far.
+    rng = np.random.default_rng(seeds[block.number])
+    drawn, residuals = np.empty((count, rows.shape[1]), columns.dtype), np.zeros(count)
+    total, trace = 0.0, 0.0
+    height = tile_rows(columns.columns, max(columns.columns, len(factor.landmarks)), 8)
+    X_tiles = tiles(rows, block.start, block.stop, height)
+    for X, diagonal in columns.tiles(X_tiles, min(height, len(block))):
+        left = factor.residual_diagonal(X)
+        share = float(left.sum())
+        total, trace = total + share, trace + float(diagonal.sum())
+        if share > 0:
+            slots = np.flatnonzero(rng.random(count) * total < share)
+            picks = rng.choice(len(X), len(slots), p=left / share)
+            drawn[slots], residuals[slots] = X[picks], left[picks]
+    return Draws(drawn, residuals, total, trace)
+
+
+def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine, progress: Progress) -> Sums:
+    """The sums over all rows that an evaluation by these probes needs: one pass."""
+    blocks = fit_blocks(rows, model.block_rows)
+    found: Sums = sum_by_block("evaluating", _sums, rows, (model, given), blocks, engine, progress)
+    return found
+
+
+@refuse_overflow(lambda sums: sums.KY)
+def _sums(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
+    X_tiles, most_rows = block_tiles(rows, block, model.features)
+    return block_sums(X_tiles, model.features, model.solution, given, most_rows)
+
+
+def sums_for(
+    rows: Rows, training: Training, model: Model, block_rows: int | None, engine: Engine, progress: Progress
+) -> Regression:
+    """The sums over all rows from which a way back is learned: one pass."""
+    given, blocks = (model.features, training), fit_blocks(rows, block_rows)
+    found: Regression = sum_by_block("learning the way back", _regression, rows, given, blocks, engine, progress)
+    return found
+
+
+def _regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
+    X_tiles, most_rows = block_tiles(rows, block, features)
+    return training.block(X_tiles, block.start, most_rows)

@@ -1,0 +1,29 @@
+"""Bytes and seconds as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from dask.utils import parse_bytes as _parse_bytes
+from dask.utils import parse_timedelta
+
+from bigkpca.errors import SpecError
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes in "2 GB" (decimal) or "2 GiB" (binary); SpecError if it says neither."""
+    try:
+        return int(_parse_bytes(text))
+    except ValueError as error:
+        raise SpecError(f"{text!r} is not an amount of memory such as '2 GB' or '500 MB'") from error
+
+
+def parse_seconds(text: str | float) -> float:
+    """Seconds in "10 min", "1.5 h" or 90; SpecError if it says none."""
+    try:
+        seconds = float(parse_timedelta(re.sub(r"mins?$", "minutes", text.strip()) if isinstance(text, str) else text))
+    except (KeyError, ValueError) as error:
+        raise SpecError(f"{text!r} is not a time such as '90 s' or '10 min'") from error
+    if not seconds > 0:
+        raise SpecError(f"{text!r}: a time budget is longer than nothing")
+    return seconds

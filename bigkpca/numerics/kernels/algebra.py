@@ -1,0 +1,240 @@
+"""Kernels that can be added and multiplied: sums, products and positive multiples of kernels are kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.kernels.base import (
+    Draws,
+    Evaluate,
+    EvaluatePull,
+    KernelFunction,
+    Towards,
+    no_pull,
+    require_positive,
+)
+
+
+@dataclass(frozen=True)
+class Kernel(KernelFunction):
+    """A kernel of rows; with `+`, `*` and a positive factor it makes others."""
+
+    def __add__(self, other: object) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        return Product(self, other) if isinstance(other, Kernel) else Scaled(self, float(other))
+
+    def __rmul__(self, factor: float) -> Kernel:
+        return Scaled(self, float(factor))
+
+
+class Leaf(Kernel):
+    """A kernel whose parameters are plain numbers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        parameters = asdict(self)  # NumPy's numbers become Python's, which JSON knows
+        return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
+
+
+@dataclass(frozen=True)
+class _Pair(Kernel):
+    """Two kernels combined entry by entry."""
+
+    left: Kernel
+    right: Kernel
+
+    @property
+    def positive(self) -> bool:
+        return self.left.positive and self.right.positive  # of products: Schur
+
+    @property
+    def stationary(self) -> bool:
+        return self.left.stationary and self.right.stationary
+
+    @property
+    def radial(self) -> bool:
+        return self.left.radial and self.right.radial
+
+    @property
+    def towards(self) -> Towards | None:
+        return self.left.towards if self.left.towards == self.right.towards else None
+
+    @property
+    def on_vectors(self) -> bool:
+        return self.left.on_vectors and self.right.on_vectors
+
+    @property
+    def savable(self) -> bool:
+        return self.left.savable and self.right.savable
+
+    def _combined(self, Y: Array, most_rows: int, combine: np.ufunc) -> Evaluate:
+        left, right = self.left.against(Y, most_rows), self.right.against(Y, most_rows)
+        work = np.empty((most_rows, len(Y)), Y.dtype)
+
+        def evaluate(X: Array, out: Array) -> None:
+            other = work[: len(X)]
+            left(X, out)
+            right(X, other)
+            combine(out, other, out=out)
+
+        return evaluate
+
+    def _combined_pulls(
+        self, Y: Array, most_rows: int, combine: Callable[[Array, Array, Array, Array], None]
+    ) -> EvaluatePull:
+        """`combine` brings (K, pulls) of both into the first two."""
+        if self.towards is None:
+            raise no_pull(self)
+        left, right = self.left.pulling(Y, most_rows), self.right.pulling(Y, most_rows)
+        values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            left(X, K, pulls)
+            right(X, values[: len(X)], others[: len(X)])
+            combine(K, pulls, values[: len(X)], others[: len(X)])
+
+        return evaluate
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "left": self.left.to_dict(), "right": self.right.to_dict()}
+
+
+class Sum(_Pair):
+    """k(x, y) = left(x, y) + right(x, y)."""
+
+    name = "sum"
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        return self._combined(Y, most_rows, np.add)
+
+    def allows_shift(self, center: bool) -> bool:
+        return self.left.allows_shift(center) and self.right.allows_shift(center)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.left.diagonal(X) + self.right.diagonal(X)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        def added(K: Array, pulls: Array, values: Array, others: Array) -> None:
+            K += values
+            pulls += others
+
+        return self._combined_pulls(Y, most_rows, added)
+
+    def own_pull(self, X: Array) -> Array:
+        return self.left.own_pull(X) + self.right.own_pull(X)
+
+
+class Product(_Pair):
+    """k(x, y) = left(x, y) · right(x, y)."""
+
+    name = "product"
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        return self._combined(Y, most_rows, np.multiply)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.left.diagonal(X) * self.right.diagonal(X)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        def multiplied(K: Array, pulls: Array, values: Array, others: Array) -> None:
+            pulls *= values
+            others *= K
+            pulls += others
+            K *= values
+
+        return self._combined_pulls(Y, most_rows, multiplied)
+
+    def own_pull(self, X: Array) -> Array:
+        left, right = self.left, self.right
+        return left.own_pull(X) * right.diagonal(X) + left.diagonal(X) * right.own_pull(X)
+
+    @property
+    def spectral(self) -> bool:
+        return self.left.spectral and self.right.spectral
+
+    def frequencies(self, draws: Draws) -> Array:
+        """The sum of independent frequencies of both: a product of kernels is a convolution of densities."""
+        if not self.spectral:
+            return super().frequencies(draws)
+        return self.left.frequencies(draws) + self.right.frequencies(draws)
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """k(x, y) = factor · kernel(x, y), factor > 0."""
+
+    name: ClassVar[str] = "scaled"
+    kernel: Kernel
+    factor: float
+
+    def __post_init__(self) -> None:
+        require_positive(self, factor=self.factor)
+
+    @property
+    def positive(self) -> bool:
+        return self.kernel.positive
+
+    @property
+    def stationary(self) -> bool:
+        return self.kernel.stationary
+
+    def allows_shift(self, center: bool) -> bool:
+        return self.kernel.allows_shift(center)
+
+    @property
+    def spectral(self) -> bool:
+        return self.kernel.spectral
+
+    @property
+    def radial(self) -> bool:
+        return self.kernel.radial
+
+    @property
+    def towards(self) -> Towards | None:
+        return self.kernel.towards
+
+    @property
+    def on_vectors(self) -> bool:
+        return self.kernel.on_vectors
+
+    @property
+    def savable(self) -> bool:
+        return self.kernel.savable
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        inner = self.kernel.against(Y, most_rows)
+
+        def evaluate(X: Array, out: Array) -> None:
+            inner(X, out)
+            out *= self.factor
+
+        return evaluate
+
+    def diagonal(self, X: Array) -> Array:
+        return self.factor * self.kernel.diagonal(X)
+
+    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+        inner = self.kernel.pulling(Y, most_rows)
+
+        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+            inner(X, K, pulls)
+            K *= self.factor
+            pulls *= self.factor
+
+        return evaluate
+
+    def own_pull(self, X: Array) -> Array:
+        return self.factor * self.kernel.own_pull(X)
+
+    def frequencies(self, draws: Draws) -> Array:
+        """Those of the kernel itself: the factor scales features, not frequencies."""
+        return self.kernel.frequencies(draws)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "kernel": self.kernel.to_dict(), "factor": self.factor}
