@@ -14,8 +14,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.growth import JUDGING_ROWS
-from bigkpca.numerics.landmarks import BasicPatterns, Leverage, RPCholesky
-from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
+from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
@@ -77,7 +76,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     blocks = ceil(n / block)
     m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
     sample = m * d * rows.dtype.itemsize
-    held = _map_bytes(spec, d, D, itemsize)
+    held = spec.method_value.map_bytes(d, D, itemsize)
     scaled = m * d * itemsize if spec.standardize else 0  # a copy, for the median
     stages = [sample + scaled + _choosing_bytes(spec, m, d, D, itemsize)]
     if spec.tol is not None:  # what a size is tried with, beside the sample
@@ -189,26 +188,13 @@ def _piece_bytes(rows: Rows) -> int:
     return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
-def _map_bytes(spec: FitSpec, d: int, D: int, itemsize: int) -> int:
-    """Landmarks, or frequencies (of which pairs need half as many as features)."""
-    return (D // 2 if spec.method_value.pairs else D) * d * itemsize
-
-
 def _choosing_bytes(spec: FitSpec, m: int, d: int, D: int, itemsize: int) -> int:
-    """Work space of choosing landmarks or frequencies, beside the sample."""
+    """Work space of choosing landmarks or frequencies, beside the sample of m rows."""
     if not spec.method_value.landmarks:
-        axes = 4 * m * d + 2 * d * d if spec.method_value == RandomFeatures("qmc") else 0
-        return (D * d + 1024 * (d + 1024) + axes) * 8
+        return spec.method_value.working_bytes(m, d, D)
     rule = spec.landmark_rule()
     candidates = m if spec.own_landmarks is not None else min(m, rule.most_rows(D))
-    rows = candidates * d * itemsize
-    if isinstance(rule, RPCholesky):  # its factor, in float64
-        return rows + 8 * D * candidates if rule.over == "sample" else 3 * rows + 24 * D * D
-    if isinstance(rule, BasicPatterns):
-        return rows + (candidates + D) * 2000 * itemsize * 2
-    if isinstance(rule, Leverage):
-        return rows + 8 * D * (4 * D + 4 * 1024)
-    return 2 * rows + 2 * 2048 * D * itemsize
+    return rule.working_bytes(candidates, d, D, itemsize)
 
 
 def _sketch_width(spec: FitSpec, D: int) -> int | None:

@@ -35,6 +35,12 @@ class Method(Protocol):
     def pairs(self) -> bool:
         """Whether features are pairs of a sine and a cosine."""
 
+    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
+        """Bytes of the landmarks or frequencies of `size` features."""
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        """Bytes that drawing frequencies holds beside a sample of so many rows; 0 where a rule chooses landmarks."""
+
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Raise SpecError unless this kernel, and this many landmarks or features, will do."""
 
@@ -55,16 +61,27 @@ class Method(Protocol):
         """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None where V itself is that factor."""
 
 
+class _OfLandmarks:
+    """Methods whose features are kernels with landmarks."""
+
+    landmarks: ClassVar[bool] = True
+    pairs: ClassVar[bool] = False
+
+    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
+        return size * columns * itemsize
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        return 0
+
+
 @dataclass(frozen=True)
-class Nystroem:
+class Nystroem(_OfLandmarks):
     """Nyström: exact kernel PCA in the span of the landmarks.
 
     form="thesis" does not orthogonalise, and cuts W to its `rank` first, for replication.
     """
 
     name: ClassVar[str] = "nystroem"
-    landmarks: ClassVar[bool] = True
-    pairs: ClassVar[bool] = False
     form: Literal["orthogonal", "thesis"] = "orthogonal"
     rank: int | None = None
 
@@ -99,13 +116,11 @@ class Nystroem:
 
 
 @dataclass(frozen=True)
-class ColumnSampling:
+class ColumnSampling(_OfLandmarks):
     """Column sampling: singular values of sampled columns of K, for uniform landmarks."""
 
     name: ClassVar[str] = "columns"
-    landmarks: ClassVar[bool] = True
     uniform: ClassVar[bool] = True
-    pairs: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Every kernel and every size will do."""
@@ -138,6 +153,12 @@ class _Trigonometric:
     def pairs(self) -> bool:
         return self.form != "phase"
 
+    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
+        return (size // 2 if self.pairs else size) * columns * itemsize
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        return 8 * (size * columns + 1024 * (columns + 1024))
+
     @property
     def coupling(self) -> Coupling:
         """How frequencies are drawn."""
@@ -157,6 +178,10 @@ class RandomFeatures(_Trigonometric):
 
     def __post_init__(self) -> None:
         _check_choice(self, "form", self.form, ("orthogonal", "iid", "qmc", "phase"))
+
+    def working_bytes(self, rows: int, columns: int, size: int) -> int:
+        axes = 8 * (4 * rows * columns + 2 * columns * columns) if self.form == "qmc" else 0
+        return super().working_bytes(rows, columns, size) + axes
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         if isinstance(kernel, Polynomial):
@@ -225,13 +250,11 @@ class PrincipalFeatures(_Trigonometric):
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(_OfLandmarks):
     """The whole Gram matrix: every row is a landmark, and W is K."""
 
     name: ClassVar[str] = "exact"
-    landmarks: ClassVar[bool] = True
     uniform: ClassVar[bool] = False
-    pairs: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, size: int | None) -> None:
         """Every kernel and every size will do."""
@@ -266,6 +289,7 @@ def _check_choice(method: object, key: str, value: str, known: tuple[str, ...]) 
 METHODS: Registry[Method] = Registry(
     "method",
     (Nystroem, ColumnSampling, RandomFeatures, PrincipalFeatures, Exact),
+    needs=["map_bytes", "working_bytes", "check", "solve", "factor"],
     aliases={"nystrom": "nystroem", "nyström": "nystroem"},
 )
 named, to_dict, from_dict = METHODS.named, METHODS.to_dict, METHODS.from_dict

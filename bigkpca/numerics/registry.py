@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
@@ -15,13 +15,22 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     """Classes of dataclasses by their attribute `name`, in the order in which they are listed to users.
 
     `what` is what messages call one of them. Names are the same in upper and lower case, with "_" for "-", and
-    where `aliases` lead to one another; messages list `told` beside the names of the kinds.
+    where `aliases` lead to one another; messages list `told` beside the names of the kinds. Raises TypeError where a
+    class lacks an attribute that it `needs`.
     """
 
     def __init__(
-        self, what: str, kinds: Iterable[Any], aliases: Mapping[str, str] | None = None, told: Iterable[str] = ()
+        self,
+        what: str,
+        kinds: Collection[Any],
+        aliases: Mapping[str, str] | None = None,
+        told: Collection[str] = (),
+        needs: Collection[str] = (),
     ) -> None:
         self._what, self._aliases, self._told = what, aliases or {}, tuple(told)
+        for kind in kinds:
+            if lacks := [name for name in needs if not hasattr(kind, name)]:
+                raise TypeError(f"the {what} {kind.name!r} lacks {', '.join(lacks)}")
         self._kinds: dict[str, type[T]] = {kind.name: kind for kind in kinds}
 
     def __getitem__(self, name: str) -> type[T]:

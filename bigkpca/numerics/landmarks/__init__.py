@@ -39,6 +39,7 @@ RULES: Registry[LandmarkRule] = Registry(
     (KMeans, Uniform, RPCholesky, Leverage, BasicPatterns),
     aliases={"k-means": "kmeans"},
     told=["auto"],
+    needs=["most_rows", "working_bytes", "choose"],
 )
 named = RULES.named
 

@@ -84,6 +84,9 @@ class BasicPatterns:
     def most_rows(self, size: int) -> int:
         return 10 * size
 
+    def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
+        return itemsize * (rows * columns + 2 * (rows + size) * _REFERENCE_ROWS)
+
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         candidates = sample[rng.permutation(len(sample))]
         directions = kernel_directions(candidates, candidates[:_REFERENCE_ROWS], kernel, self.centred)

@@ -42,6 +42,9 @@ class KMeans:
     def most_rows(self, size: int) -> int:
         return max(_LEAST_KMEANS_ROWS, size * self.rows_per_landmark)
 
+    def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
+        return itemsize * (2 * rows * columns + 4 * _TILE_ROWS * size)
+
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         if not kernel.on_vectors:
             raise SpecError(

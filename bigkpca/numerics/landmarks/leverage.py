@@ -77,5 +77,8 @@ class Leverage:
     def most_rows(self, size: int) -> int:
         return max(20 * size, 20_000)
 
+    def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
+        return rows * columns * itemsize + 8 * size * (4 * size + 4 * _TILE_ROWS)
+
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[choose_rows(sample, kernel, size, rng, in_order)]

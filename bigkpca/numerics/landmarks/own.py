@@ -22,6 +22,10 @@ class Own:
         """What a file holds of them."""
         raise NotImplementedError
 
+    def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
+        """As that of a LandmarkRule."""
+        return 2 * rows * columns * itemsize
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Own) and other.to_dict() == self.to_dict()
 

@@ -21,5 +21,8 @@ class Uniform:
     def most_rows(self, size: int) -> int:
         return size
 
+    def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
+        return 2 * rows * columns * itemsize
+
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[np.sort(rng.choice(len(sample), size, replace=False))]
