@@ -1,0 +1,105 @@
+"""What using a model will cost: transform, reconstruct, evaluate."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
+from bigkpca.data.rows import Rows
+from bigkpca.execution.planning.base import Plan, graph_bytes, piece_bytes, resident, streaming_bytes
+from bigkpca.numerics.features import GivenKernels, KernelRows
+from bigkpca.numerics.model import Model
+
+_EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
+
+
+def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False) -> Plan:
+    """The cost of writing the scores of all rows, and residuals beside them: one pass, one shard for each block."""
+    n, d = rows.shape
+    itemsize = model.features.dtype.itemsize
+    row_bytes = model.components * itemsize
+    block = output_block_rows(n, rows.grain, row_bytes, block_rows)
+    D = model.features.size
+    held = sum(array.nbytes for array in model.features.arrays().values())
+    fixed = 2 * held + model.solution.components.nbytes
+    fixed += 8 * D * D if model.moments else 0
+    # Rows of kernels are read piece by piece, and multiplied by components in the dtype of block work.
+    given = isinstance(model.features, GivenKernels)
+    reading = piece_bytes(rows) + D * row_bytes if given else streaming_bytes(rows, D, held, itemsize)
+    one = reading + 4 * block * row_bytes + graph_bytes(rows, block)
+    peak = fixed + threads * one
+    if residual:
+        expansion = 2 * 8 * D * (model.components + 1)
+        preparing = _EXPANSION_SQUARES * 8 * D * D if model.moments and isinstance(model.features, KernelRows) else 0
+        # The features of a tile are computed twice, for scores and for residuals; of the latter in float64 as well.
+        tile = tile_rows(d, D, itemsize) * (2 * D * (itemsize + 8) + 8 * (d + 3 * model.components)) + 2 * held
+        peak = fixed + expansion + max(preparing, threads * (one + tile))
+    return Plan(
+        rows=n,
+        columns=d,
+        size=D,
+        block_rows=block,
+        tasks=ceil(n / block),
+        passes=1,
+        bytes_read=rows.dtype.itemsize * d * n,
+        peak_bytes=resident(peak),
+        result_bytes=n * (row_bytes + (itemsize if residual else 0)),
+    )
+
+
+def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
+    """The cost of writing pre-images of all rows, or of all scores: one pass, one shard for each block.
+
+    Iterations depend on the data and are not counted.
+    """
+    n, given = rows.shape
+    d, D, itemsize = model.columns, model.features.size, model.features.dtype.itemsize
+    row_bytes = d * itemsize
+    block = output_block_rows(n, rows.grain, row_bytes, block_rows)
+    assert model.decoder is not None
+    decoder = sum(array.nbytes for array in model.decoder.arrays().values())
+    held = sum(array.nbytes for array in model.features.arrays().values())
+    fixed = 2 * held + decoder + model.solution.components.nbytes + (8 * D * D if model.moments else 0)
+    height = tile_rows(d, D, 8)
+    # In float64: kernels and pulls of a tile, beside a few copies of its rows; landmarks once more for each thread.
+    tile = height * 8 * (4 * D + 8 * d) + 2 * 8 * D * d
+    one = streaming_bytes(rows, D, held, itemsize) + tile + 4 * block * row_bytes
+    return Plan(
+        rows=n,
+        columns=given,
+        size=D,
+        block_rows=block,
+        tasks=ceil(n / block),
+        passes=1,
+        bytes_read=rows.dtype.itemsize * given * n,
+        peak_bytes=resident(fixed + threads * (one + graph_bytes(rows, block))),
+        result_bytes=n * row_bytes,
+    )
+
+
+def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: int) -> Plan:
+    """The cost of an evaluation by `sample` exact rows, chosen from `pooled` that are read: these, and one pass."""
+    n, d = rows.shape
+    D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
+    held = sum(array.nbytes for array in model.features.arrays().values())
+    fixed = 2 * held + model.solution.components.nbytes + (8 * D * D if model.moments else 0)
+    pool = 2 * pooled * d * rows.dtype.itemsize
+    factor = 8 * D * D if isinstance(model.features, KernelRows) else 0
+    probes = 8 * sample * (2 * D + d + r)
+    height = tile_rows(d, D, itemsize)
+    # For each thread: landmarks, probes and their coordinates in the dtype of block work; kernels and errors of a tile.
+    one = streaming_bytes(rows, D, held, itemsize) + itemsize * sample * (D + 2 * d + 3 * height)
+    one += 3 * 8 * r * (sample + D + r)
+    choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
+    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
+    return Plan(
+        rows=n,
+        columns=d,
+        size=D,
+        block_rows=block,
+        tasks=2 * ceil(n / block) - 1,
+        passes=1,
+        bytes_read=rows.dtype.itemsize * d * (n + min(n, pooled * rows.grain)),
+        peak_bytes=resident(fixed + max(choosing, pool + factor + probes + threads * one)),
+        result_bytes=8 * 5 * r,
+    )
