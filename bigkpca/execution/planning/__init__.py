@@ -5,13 +5,6 @@ from __future__ import annotations
 from bigkpca.execution.planning.base import INTERPRETER_BYTES, Plan, check_peak
 from bigkpca.execution.planning.fits import largest_size_that_fits, plan_fit, sample_bytes, smallest
 from bigkpca.execution.planning.models import plan_evaluate, plan_reconstruct, plan_transform
-from bigkpca.numerics.features import GivenKernels, KernelRows
-from bigkpca.numerics.growth import JUDGING_ROWS
-from bigkpca.numerics.methods import PrincipalFeatures
-from bigkpca.numerics.model import Model
-from bigkpca.numerics.rounding import MEASURED_ROWS
-from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
 
 __all__ = [
     "INTERPRETER_BYTES",
