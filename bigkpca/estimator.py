@@ -25,7 +25,9 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.units import parse_bytes
-from bigkpca.fitting.fit import check_fits, check_takes_more_rows, extend, fit_within
+from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.memory import check_fits
+from bigkpca.fitting.more_rows import check_takes_more_rows, extend
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class

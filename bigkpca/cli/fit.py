@@ -23,7 +23,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     from bigkpca.data.opening import open_rows
     from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import plan_fit
-    from bigkpca.fitting.fit import check_fits
+    from bigkpca.fitting.memory import check_fits
 
     rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
     with open_engine(options["scheduler"], options["workers"]) as engine:

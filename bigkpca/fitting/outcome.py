@@ -1,0 +1,84 @@
+"""The passes of a fit, and what its eigenproblem leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigkpca.data.rows import Rows
+from bigkpca.errors import (
+    Array,
+)
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.reductions import action_of, moments_of
+from bigkpca.fitting.choices import Choice, Chosen
+from bigkpca.fitting.solve import Checks, solve
+from bigkpca.numerics import eigenpairs
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.random_streams import SKETCH, random_stream
+from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
+from bigkpca.spec import FitSpec
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the passes of a fit and its eigenproblem leave."""
+
+    solution: Solution
+    certificate: Certificate
+    moments: Moments | None
+    digest: str  # of the rows
+    choices: tuple[Choice, ...]
+
+
+def outcome_of(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> Outcome:
+    features, moments = chosen.features, None
+    choices: tuple[Choice, ...] = ()
+    if not spec.exact and spec.randomized(features.size):
+        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
+        certified = Certificate()
+    else:
+        if spec.exact:
+            assert isinstance(features, KernelRows)
+            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+        else:
+            moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
+        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+        with engine.small_work() as in_order:
+            solution, certified, choices = solve(moments, features, spec, checks, in_order)
+    if chosen.kernel_error:
+        certified = replace(certified, kernel_error=chosen.kernel_error.value)
+    return Outcome(solution, certified, moments, digest, choices)
+
+
+def _solve_by_sketch(
+    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
+) -> tuple[Solution, str]:
+    """Leading eigenpairs of the features' scatter from `sketch.PASSES` passes, never holding D x D."""
+    assert isinstance(spec.components, int)  # the spec checks
+    actions: list[tuple[Action, str]] = []
+
+    def apply(Q: Array) -> Array:
+        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine, progress)]
+        return actions[0][0].applied(Q, near_mean, spec.center)
+
+    D, count = features.size, min(spec.components, features.size)
+    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
+    found = leading_eigenpairs(apply, start, count)
+    ((action, digest),) = actions
+    unexplained = 0.0
+    if isinstance(features, PrincipalFourierRows):
+        unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
+    tolerance = rank_tolerance(features.dtype)
+    solution = eigenpairs.spectrum(
+        found.values, found.vectors, mean, action.count, action.trace, spec.components, unexplained, tolerance
+    )
+    return solution, digest

@@ -1,0 +1,115 @@
+"""What a fit warns of."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from bigkpca.data.rows import Rows
+from bigkpca.errors import (
+    IndefiniteKernelWarning,
+    NarrowKernelWarning,
+    RoundingWarning,
+    ToleranceWarning,
+    UnseenClusterWarning,
+)
+from bigkpca.execution.progress import Progress
+from bigkpca.fitting.outcome import Outcome
+from bigkpca.numerics import spectral
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.spec import FitSpec
+
+_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
+_MOSTLY_UNEXPLAINED = 0.5
+_TOO_COARSE = 0.05  # where it may move more than this, a warning says so
+
+
+def note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
+    size = spec.feature_count(*rows.shape)
+    if not spec.exact and spec.size != "auto" and size < spec.size:
+        progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
+    if isinstance(spec.components, int) and spec.components > size:
+        what = "landmarks" if spec.method_value.landmarks else "features"
+        progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
+
+
+def warn_of(found: Outcome, features: FeatureMap) -> None:
+    warn_if_indefinite(found.solution)
+    _warn_if_rounded(found, features)
+    _warn_of_cluster(found, features.kernel)
+
+
+def warn_if_indefinite(solution: Solution) -> None:
+    if solution.negative < _NOTICEABLY_NEGATIVE:
+        warnings.warn(
+            f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
+            "of the largest; the negative part was dropped",
+            IndefiniteKernelWarning,
+            stacklevel=4,
+        )
+
+
+def moved_by_rounding(found: Outcome, share: float) -> bool:
+    """Whether rounding may move the trace error by more than `share` of the variance, or a component by more than
+    that of its eigenvalue, of those that together hold 99.9 % of what all components do."""
+    certified, values = found.certificate, found.solution.eigenvalues
+    proven, trace = certified.relative_trace_error, certified.trace_error
+    if proven is not None and trace is not None and proven - trace / found.solution.total_variance > share:
+        return True
+    if certified.rounding is None:
+        return False
+    leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
+    return bool((certified.rounding[:leading] > share).any())
+
+
+def _warn_if_rounded(found: Outcome, features: FeatureMap) -> None:
+    if moved_by_rounding(found, _TOO_COARSE):
+        worst = found.certificate.rounding
+        eigenvalues = (
+            "" if worst is None else f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
+        )
+        double = "" if features.dtype == np.float64 else "leave dtype out or take float64, or "
+        warnings.warn(
+            f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
+            f": {double}subtract what is common to all rows, or scale columns to alike size",
+            RoundingWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_cluster(found: Outcome, kernel: Kernel) -> None:
+    strata = found.certificate.strata
+    if strata is None or not kernel.stationary:  # of others no value says that rows are far
+        return
+    *_, last = spectral.from_array(strata)
+    if last.cluster > found.solution.eigenvalues[-1]:
+        warnings.warn(
+            "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
+            f"{last.cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
+            UnseenClusterWarning,
+            stacklevel=4,
+        )
+
+
+def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
+    warnings.warn(
+        f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
+        ToleranceWarning,
+        stacklevel=3,
+    )
+
+
+def warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:
+    """Warn where K is close to the identity: neither 512 sampled landmarks nor those of the fit explain half of it."""
+    shares = [share for share in (by_sample, by_landmarks) if share is not None]
+    if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
+        warnings.warn(
+            f"{kernel} is narrow for these rows: landmarks leave {min(shares):.0%} of Σ k(x, x) unexplained, and above "
+            "50 % the Gram matrix is close to the identity, which nothing can compress; `bigkpca sigma` prints "
+            "lengths that suit the data",
+            NarrowKernelWarning,
+            stacklevel=3,
+        )
