@@ -19,7 +19,7 @@ from bigkpca.execution.gram import gather, gram_product
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.execution.reductions import read_rows
-from bigkpca.fitting import precomputed
+from bigkpca.fitting import precomputed, precomputed_checks, precomputed_products
 from bigkpca.fitting.choices import choices_info
 from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import bounds, eigenpairs
@@ -97,11 +97,11 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
             solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
-        start = precomputed.started(rows, spec, engine, progress)
-    product = partial(precomputed.product, rows, spec, engine, progress)
-    noise = precomputed.rounding(start.total, n, precomputed.precision(rows, spec))
+        start = precomputed_products.started(rows, spec, engine, progress)
+    product = partial(precomputed_products.product, rows, spec, engine, progress)
+    noise = precomputed_checks.rounding(start.total, n, precomputed_checks.precision(rows, spec))
     solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
-    lowest = min(start.negative, precomputed.noticed(found.lowest, found.values[0], noise))
+    lowest = min(start.negative, precomputed_checks.noticed(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
     error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)

@@ -1,0 +1,127 @@
+"""What a given matrix of kernels must be: symmetric, with a diagonal that its entries allow; and its precision."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.matrix_tiles import Part, pieces
+from bigkpca.data.rows import Rows
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
+from bigkpca.execution.engine import Task
+from bigkpca.spec import FitSpec
+
+ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes
+FLAT = 1e-6  # of the largest entry, at most, is what counts as zero on the diagonal
+NEARLY = 1.01  # rounding of entries counts for less
+BAND = 512  # rows looked at together
+
+
+def tasks_by_part(function: Any, rows: Rows, cut: list[Part], *given: Any) -> list[Task]:
+    """A task for each part; progress counts the rows of a strip once."""
+    return [
+        Task(
+            function,
+            (rows.part(p.rows.start, p.rows.stop, p.columns), p, *given),
+            p.shape[0] if p.columns.stop == rows.shape[1] else 0,
+        )
+        for p in cut
+    ]
+
+
+def values_of(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
+    values, digest = np.empty(part.shape, dtype), hashlib.sha256()
+    with np.errstate(over="ignore"):
+        for at, K in pieces(rows, part, digest=digest):
+            values[at.within(part)] = K
+    check_overflow(values, rows.where)
+    return values, digest.hexdigest()
+
+
+def joined(digests: list[str]) -> str:
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+# What every matrix of similarities has
+
+
+def sizes(diagonal: Array, largest: Array) -> Array:
+    """s (n,) with |K_ij| <= sqrt(s_i s_j), beside which rounding is small: K_ii as in a matrix of kernels, where it can
+    be one; else the `largest` |K_ij| of each row, as in one of squared distances, -D² / 2, whose diagonal is zero."""
+    may_be = diagonal.min() >= 0 and (largest**2 <= NEARLY * diagonal * diagonal.max()).all()
+    return diagonal if may_be else largest
+
+
+def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:
+    """The dtype to which entries are rounded: the one of block work, or as stored where that is coarser."""
+    block = spec.block_dtype(rows.dtype)
+    return min(rows.dtype, block, key=lambda dtype: dtype.itemsize) if rows.dtype.kind == "f" else block
+
+
+def rounding(total: float, n: int, dtype: np.dtype[Any]) -> float:
+    """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n) whose `sizes` add up to
+    `total`: at most a few eps sqrt(n) times their mean, the norm of a matrix of random errors."""
+    return 16 * float(np.finfo(dtype).eps) * total / float(np.sqrt(n))
+
+
+def noticed(lowest: float, largest: float, noise: float) -> float:
+    """A negative eigenvalue as a share of the largest, 0 where it is noise."""
+    return lowest / largest if lowest < -noise else 0.0
+
+
+def check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
+    """Raise unless the diagonal (n,) can be one of similarities: of squares of lengths, positive, or zero where a row
+    holds nothing but zeros; of -D² / 2, zero; or of either sign. Entries lie from `least` to `largest`, and rows of the
+    matrix are zero, or the same, where those of `seen` (n, p) are."""
+    flat = np.abs(diagonal).max() <= FLAT * max(largest, -least)
+    zero = np.flatnonzero((diagonal == 0) & seen.any(axis=1)).tolist()
+    for i in zero:
+        if (hole := missing_chunk(rows, (i, i))) and not (flat and _alike(rows, seen, i)):
+            raise hole
+    if flat and largest > 0 and least >= -FLAT * largest:
+        raise DataError(
+            f"{rows.where}: the diagonal is 0 and no entry is negative, as in a matrix of distances D: distances D are "
+            "made kernels by exp(-D² / (2 sigma²)), or -D² / 2 for classical scaling"
+        )
+    if zero and not flat and diagonal.min() >= 0:
+        raise DataError(
+            f"{rows.where}: entry ({zero[0]}, {zero[0]}) is 0, and others of its row are not (counted from 0): where "
+            "k(x, x) = 0, k(x, y) = 0 for all y"
+        )
+
+
+def _alike(rows: Rows, seen: Array, i: int) -> bool:
+    """Whether all rows of the chunk that holds entry (i, i) are the same, which are at no distance from each other: a
+    chunk of zeros, which need not be stored."""
+    assert isinstance(rows, ZarrRows)
+    chunk = rows.unstored(i, i)
+    return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= FLAT * np.abs(seen[i]).max())
+
+
+def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, scales: Array, tolerance: float) -> None:
+    """Raise unless rows of these numbers, (b, n), are the columns, which are `mirrored` (b, n), up to rounding."""
+    roots = np.sqrt(scales)
+    apart = np.abs(values - mirrored) - tolerance * np.outer(roots[numbers], roots)
+    if (apart > 0).any():
+        k, j = divmod(int(apart.argmax()), apart.shape[1])
+        i = int(numbers[k])
+        raise missing_chunk(rows, (i, j), (j, i)) or DataError(
+            f"{rows.where} is not symmetric: entry ({i}, {j}) is {values[k, j]:.9g}, entry ({j}, {i}) is "
+            f"{mirrored[k, j]:.9g} (counted from 0): correct what is wrong; where it is rounding alone, store "
+            "(K + K.T) / 2"
+        )
+
+
+def missing_chunk(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
+    """The error for the first of these entries that stands in a chunk that is not stored; None if there is none."""
+    for row, column in entries:
+        if isinstance(rows, ZarrRows) and (hole := rows.unstored(row, column)):
+            tall, wide = hole
+            return CorruptionError(
+                f"{rows.where}: the chunk of rows {tall.start} to {tall.stop - 1}, columns {wide.start} to "
+                f"{wide.stop - 1} is not stored, but its mirror image or its rows are not zero; write it again"
+            )
+    return None

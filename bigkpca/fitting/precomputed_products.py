@@ -1,0 +1,189 @@
+"""A given matrix that is too large to hold: looked at once, then multiplied, piece by piece."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bigkpca.data.matrix_tiles import Part, halves, parts, pieces
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import Array, DataError, check_overflow
+from bigkpca.execution.engine import Engine, shared
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.reductions import moments_of
+from bigkpca.fitting.precomputed_checks import (
+    ASYMMETRY,
+    BAND,
+    check_diagonal,
+    check_symmetry,
+    joined,
+    noticed,
+    precision,
+    rounding,
+    sizes,
+    tasks_by_part,
+)
+from bigkpca.numerics import solvers
+from bigkpca.numerics.exact import add_tile
+from bigkpca.numerics.features import Columns
+from bigkpca.numerics.kernels import Precomputed
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import SKETCH, random_stream
+from bigkpca.spec import FitSpec
+
+_PROBES = 4  # random vectors p for which K p = K'p
+
+
+# Above 8192 rows
+
+
+@dataclass(frozen=True)
+class Start:
+    """What products start from: a block (n, b); and tr(K), the sum of the `sizes` of K, a digest of it, and the most
+    negative eigenvalue of sampled entries as a share of their largest."""
+
+    block: Array
+    trace: float
+    total: float
+    digest: str
+    negative: float
+
+
+def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Start:
+    """Look at all of the matrix once, and check it: raises what `whole` raises.
+
+    The block holds the scores of a Nyström model of randomly drawn columns.
+    """
+    n, rng = rows.shape[0], random_stream(spec.seed, SKETCH)
+    dtype, few = spec.block_dtype(rows.dtype), spec.start(n)
+    S = np.sort(rng.choice(n, few.feature_count(n, n), replace=False))
+    found = _survey(rows, spec, S, rng.standard_normal((n, _PROBES)), engine, progress)
+    check_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
+    _check_probes(rows, found, ASYMMETRY[precision(rows, spec).itemsize])
+    # The columns are in memory here, and stay.
+    local, C = Engine(engine.threads), ArrayRows(found.columns)
+    features = Columns(Precomputed(), np.zeros(len(S)), dtype)
+    near_mean = found.columns[:BAND].mean(axis=0).astype(np.float64)
+    moments, _ = moments_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
+    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
+    W = (W + W.T) / 2
+    assert isinstance(few.components, int)  # the spec checks
+    tolerance = rank_tolerance(dtype)
+    try:
+        span = solvers.span_of(W, moments, tolerance)
+        solution = solvers.nystroem(span, few.components, center=spec.center, tolerance=tolerance)
+    except DataError:
+        if found.sizes is found.diagonal:
+            raise
+        block = np.empty((n, 0))  # of a matrix that is not positive, a part may have no positive eigenvalue
+    else:
+        block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
+    noise = rounding(float(found.sizes[S].sum()), len(W), precision(rows, spec))
+    negative = _negative_share(W, spec.center, noise)
+    return Start(block, moments.trace, float(found.sizes.sum()), found.digest, negative)
+
+
+def _negative_share(W: Array, center: bool, noise: float) -> float:
+    """The most negative eigenvalue of W, centred if asked, as a share of its largest."""
+    H = W - W.mean(axis=0) if center else W
+    values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
+    return noticed(values[0], values[-1], noise)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What looking at K leaves, of a part of it or of all: diagonal, least and largest entry of each row, K P and K'P
+    for random P, columns C = K[:, S] for random S, in the dtype of block work, and a digest. What a part does not have
+    is zero."""
+
+    diagonal: Array
+    least: Array
+    largest: Array
+    images: Array
+    mirrored: Array
+    columns: Array
+    digest: str
+
+    @cached_property
+    def sizes(self) -> Array:
+        """`sizes` of K, (n,)."""
+        return sizes(self.diagonal, np.maximum(self.largest, -self.least))
+
+
+def _survey(rows: Rows, spec: FitSpec, S: Array, P: Array, engine: Engine, progress: Progress) -> Survey:
+    n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
+    cut = parts(rows, spec.block_rows, upper=False)
+    tasks = tasks_by_part(_surveyed, rows, cut, shared(S), shared(P.astype(dtype)))
+    images, columns = np.zeros(P.shape), np.empty((n, len(S)), dtype)
+    total = Survey(np.zeros(n), np.full(n, np.inf), np.full(n, -np.inf), images, images.copy(), columns, "")
+    digests = []
+    for part, found in zip(cut, engine.each("looking at the matrix", tasks, progress), strict=True):
+        total.diagonal[part.rows] += found.diagonal
+        total.least[part.rows] = np.minimum(total.least[part.rows], found.least)
+        total.largest[part.rows] = np.maximum(total.largest[part.rows], found.largest)
+        total.images[part.rows] += found.images
+        total.mirrored[part.columns] += found.mirrored
+        total.columns[part.rows, _drawn(S, part.columns)] = found.columns
+        digests.append(found.digest)
+    return replace(total, digest=joined(digests))
+
+
+def _drawn(S: Array, columns: slice) -> slice:
+    """Which of the ascending numbers S are those of these columns."""
+    first, last = np.searchsorted(S, [columns.start, columns.stop])
+    return slice(int(first), int(last))
+
+
+def _surveyed(rows: Rows, part: Part, S: Array, P: Array) -> Survey:
+    (height, width), own, digest = part.shape, S[_drawn(S, part.columns)], hashlib.sha256()
+    diagonal, columns = np.zeros(height), np.empty((height, len(own)), P.dtype)
+    images, mirrored = np.zeros((height, P.shape[1])), np.zeros((width, P.shape[1]))
+    least, largest = np.full(height, np.inf), np.full(height, -np.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for at, values in pieces(rows, part, digest=digest):
+            K, (tall, wide) = values.astype(P.dtype, copy=False), at.within(part)
+            images[tall] += K @ P[at.columns]
+            least[tall], largest[tall] = (
+                np.minimum(least[tall], K.min(axis=1)),
+                np.maximum(largest[tall], K.max(axis=1)),
+            )
+            mirrored[wide] += K.T @ P[at.rows]
+            drawn = _drawn(own, at.columns)
+            columns[tall, drawn] = K[:, own[drawn] - at.columns.start]
+            on = np.arange(max(at.rows.start, at.columns.start), min(at.rows.stop, at.columns.stop))
+            diagonal[on - part.rows.start] = K[on - at.rows.start, on - at.columns.start]
+    check_overflow(images, rows.where)
+    return Survey(diagonal, least, largest, images, mirrored, columns, digest.hexdigest())
+
+
+def _check_probes(rows: Rows, found: Survey, tolerance: float) -> None:
+    """Raise unless K P = K'P up to rounding; the row in which they differ most tells which entry is wrong."""
+    apart = np.linalg.norm(found.images - found.mirrored, axis=1)
+    apart -= tolerance * np.sqrt(_PROBES * found.sizes * found.sizes.sum())
+    i = int(apart.argmax())
+    if apart[i] > 0:
+        row, column = rows.block(i, i + 1), rows.block(0, rows.shape[0], slice(i, i + 1)).T
+        given = (row.astype(np.float64), column.astype(np.float64), found.sizes, tolerance)
+        check_symmetry(rows, np.array([i]), *given)
+
+
+def product(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, B: Array) -> Array:
+    """K B (n, c), float64: one pass over K, over its upper half alone where its chunks allow that."""
+    upper = halves(rows)
+    cut, given = parts(rows, spec.block_rows, upper=upper), shared(B.astype(spec.block_dtype(rows.dtype)))
+    tasks = tasks_by_part(_product, rows, cut, given, upper)
+    found: Array = engine.total("products with the matrix", tasks, progress)
+    return found
+
+
+def _product(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
+    out = np.zeros(B.shape)
+    for at, K in pieces(rows, part, upper=upper):
+        add_tile(out, B, at.rows, at.columns, K.astype(B.dtype, copy=False), mirrored=upper)
+    return out

@@ -1,0 +1,94 @@
+"""How much a model would change with fewer landmarks or features: estimates, from the sums of its own pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigkpca.errors import Array, DataError
+from bigkpca.numerics import solvers
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.methods import Method
+from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.solvers import Span
+
+# Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
+# that halving does not change, and intervals of an evaluation then miss the eigenvalue.
+_SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
+_CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
+
+
+def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
+    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C', the largest of
+    those whose eigenvalue may be the same:
+
+    for u = C a and c = W⁺ C'u = W⁺ M a, |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a; M the scatter."""
+    second, _ = solvers.about_the_mean(span.moments, center)
+    A, values = solution.components, solution.eigenvalues
+    MA = second @ A
+    c = span.solve(MA)
+    lengths = np.einsum("ij,ij->j", A, MA)
+    left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
+    found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
+    found = np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
+    # Where others may lie at the same eigenvalue it is not known which comes first.
+    off = np.minimum(found, 1) * values
+    near = np.abs(values[:, None] - values) <= off[:, None] + off
+    return np.where(near, found, 0).max(axis=1)
+
+
+def agreement_of(moments: Moments, nystroem: Solution, solution: Solution, center: bool) -> Array:
+    """Cosine of each component with Nyström's of its rank, and of eigenvalues within 2 % of that one's, (r,)."""
+    squares, found = nystroem.eigenvalues, np.zeros(len(solution.eigenvalues))
+    cosines = _cosines(moments, nystroem.components, solution.components, center)
+    for j in range(min(len(squares), len(found))):
+        same = np.abs(squares - squares[j]) <= 0.02 * squares[j]
+        found[j] = min(float(np.linalg.norm(cosines[same, j])), 1.0)
+    return found
+
+
+def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
+    """Cosines of the scores of all fitted rows, V A with V B, (columns of A, columns of B), 0 where one has no length:
+    components at the level of rounding may have none."""
+    second, _ = solvers.about_the_mean(moments, center)
+    squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
+    products = np.abs(A.T @ second @ B)
+    found: Array = np.divide(products, np.sqrt(np.maximum(squares, 0)), out=np.zeros_like(products), where=squares > 0)
+    return found
+
+
+def learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, own: float) -> Array:
+    """(number, relative trace error) of every 8th, 4th and 2nd landmark, models of their own, and of all, whose error
+    is `own`: (4, 2), or fewer where a part of the landmarks spans nothing."""
+    points = []
+    for step in _CURVE:
+        part = moments.part(slice(None, None, step))
+        try:
+            span = solvers.span_of(W[::step, ::step], part, tolerance)
+        except DataError:
+            continue
+        variance = span.variance(center)
+        if variance > 0:
+            points.append((len(part.mean), min(max(span.trace_error / variance, 0.0), 1.0)))
+    return np.array([*points, (len(W), own)])
+
+
+def stability_of(
+    method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
+) -> Array | None:
+    """|cosine| of each component with its nearest of a method's model of every other feature, over the fitted rows.
+
+    u = V A with coefficients A of the features: U_a'U_b = A_a' (scatter of features a with features b) A_b.
+    """
+    parted = features.half()
+    if parted is None or len(parted[1]) < 2:
+        return None
+    fewer, numbers = parted
+    r = solution.components.shape[1]
+    try:
+        half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + _SPARE), center, tolerance)
+    except DataError:  # half of the landmarks may span nothing that varies
+        return None
+    A = np.zeros((len(moments.mean), half.components.shape[1]))
+    A[numbers] = half.components
+    return np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)
