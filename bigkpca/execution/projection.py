@@ -43,10 +43,10 @@ def _scores(rows: Rows, block: Block, model: Model) -> Array:
 def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
     """Scores of rows as long as the fit had rows: no tile of whole rows is held."""
     dtype, scores = model.features.dtype, np.zeros((len(block), model.components))
-    mean, components = model.solution.mean.astype(dtype), model.solution.components.astype(dtype)
+    project = model.solution.projection(dtype)
     part = Part(slice(block.start, block.stop), slice(0, model.columns))
     for at, K in pieces(rows, part):
-        scores[at.within(part)[0]] += (K.astype(dtype, copy=False) - mean[at.columns]) @ components[at.columns]
+        scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
     return scores.astype(dtype)
 
 

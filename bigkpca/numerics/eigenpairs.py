@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,22 @@ from bigkpca.numerics.linalg import (
 )
 
 _ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
+
+
+@dataclass(frozen=True)
+class Projection:
+    """From features (b, D) to scores (b, r): (v - mean) @ components."""
+
+    mean: Array  # (D,)
+    components: Array  # (D, r)
+
+    def __call__(self, V: Array, *, overwrite: bool = False) -> Array:
+        """Scores of V, which becomes V - mean where it may be overwritten."""
+        return np.subtract(V, self.mean, out=V if overwrite else None) @ self.components
+
+    def of(self, features: slice) -> Projection:
+        """What these features add to the scores."""
+        return Projection(self.mean[features], self.components[features])
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,10 @@ class Solution:
     unexplained: float | None = None
 
     __repr__ = brief
+
+    def projection(self, dtype: Any = np.float64) -> Projection:
+        """From features to scores, in that precision."""
+        return Projection(self.mean.astype(dtype, copy=False), self.components.astype(dtype, copy=False))
 
     @property
     def explained_variance_ratio(self) -> Array:
@@ -68,7 +89,7 @@ def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution
     r = min(solution.components.shape[1], previous.components.shape[1])
     now, before = solution.components[:, :r], previous.components[:, :r]
     if W is not None:
-        now, before = (W - solution.mean) @ now, (W - previous.mean) @ before
+        now, before = Projection(solution.mean, now)(W), Projection(previous.mean, before)(W)
     flips = np.ones(solution.components.shape[1])
     flips[:r] = np.where(np.einsum("ij,ij->j", now, before) < 0, -1.0, 1.0)
     return replace(solution, components=solution.components * flips)

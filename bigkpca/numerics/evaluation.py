@@ -42,7 +42,7 @@ def pool(features: FeatureMap, solution: Solution, X_tiles: Iterable[Array], P: 
         fill(X, V)
         exact = features.kernel.diagonal(X).astype(np.float64)
         own.append(np.ones(len(X)) if P is None else np.abs(exact - np.sum((V.astype(np.float64) @ P) ** 2, axis=1)))
-        scores.append((V - solution.mean) @ solution.components)
+        scores.append(solution.projection()(V))
     return Pool(np.concatenate(own), np.concatenate(scores))
 
 
@@ -137,7 +137,7 @@ def probes(features: FeatureMap, solution: Solution, X: Array, P: Array | None, 
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
     C = V if P is None else (V @ P) @ P.T
-    return Probes(features.shifted(X), (V - solution.mean) @ solution.components, C, sample)
+    return Probes(features.shifted(X), solution.projection()(V), C, sample)
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,13 @@ def block_sums(
     m, dtype = len(given.rows), features.dtype
     evaluate, fill = features.kernel.against(given.rows, most_rows), features.filling(most_rows)
     K, values = np.empty((most_rows, m), dtype), np.empty((most_rows, features.size), dtype)
-    mean, A, C = solution.mean.astype(dtype), solution.components.astype(dtype), given.C.astype(dtype)
+    project, C = solution.projection(dtype), given.C.astype(dtype)
     total: Sums | None = None
     for tile in X_tiles:
         X, V, exact, ones = features.shifted(tile), values[: len(tile)], K[: len(tile)], np.ones(len(tile), dtype)
         fill(X, V)
         evaluate(X, exact)
-        Y = (V - mean) @ A
+        Y = project(V)
         error = exact - V @ C.T
         squares = np.einsum("ij,ij->j", error, error, dtype=np.float64)
         sums = Sums(

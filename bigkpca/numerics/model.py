@@ -97,11 +97,9 @@ class Model(Told):
 
     def project(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
         """Scores (b, r) of each tile X (b, d), in the dtype of block work. No pass but this one."""
-        dtype = self.features.dtype
-        mean, components = self.solution.mean.astype(dtype), self.solution.components.astype(dtype)
+        project = self.solution.projection(self.features.dtype)
         for V, _ in self.features.tiles(X_tiles, most_rows):
-            V -= mean
-            yield V @ components
+            yield project(V, overwrite=True)
 
     @property
     def method(self) -> Method:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
@@ -42,8 +42,8 @@ class Fitted:
     def scores(self, X: Array, most_rows: int = 1024) -> Array:
         """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
         tiles = (X[start : start + most_rows] for start in range(0, len(X), most_rows))
-        mean, components = self.solution.mean.astype(self.features.dtype), self.solution.components
-        scores = [(V - mean) @ components for V, _ in self.features.tiles(tiles, min(most_rows, len(X)))]
+        project = Projection(self.solution.mean.astype(self.features.dtype), self.solution.components)
+        scores = [project(V) for V, _ in self.features.tiles(tiles, min(most_rows, len(X)))]
         return np.concatenate(scores).astype(np.float64)
 
 

@@ -93,6 +93,6 @@ def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -
     Small for rows like those of the fit, up to k(x, x) for others: novelty. Never negative.
     """
     V = V.astype(np.float64, copy=False)
-    Y = (V - solution.mean) @ solution.components
+    Y = solution.projection()(V)
     inner = V @ given.origin + np.einsum("ij,ij->i", V @ given.map, Y)
     return np.maximum(diagonal - 2 * inner + given.squares(Y), 0)

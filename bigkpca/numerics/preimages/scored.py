@@ -29,13 +29,12 @@ class Scored:
         """
         fill, dtype = self.features.filling(most_rows), self.features.dtype
         values = np.empty((most_rows, self.features.size), dtype)
-        mean, A = self.solution.mean.astype(dtype), self.solution.components.astype(dtype)
+        project = self.solution.projection(dtype)
         for tile in X_tiles:
             V = values[: len(tile)]
             for given in self._copies(tile, first_row):
                 fill(self.features.shifted(given), V)
-                V -= mean
-                yield V @ A, self.features.shifted(tile)
+                yield project(V, overwrite=True), self.features.shifted(tile)
             first_row += len(tile)
 
     def _copies(self, tile: Array, first_row: int) -> Iterator[Array]:
