@@ -1,6 +1,6 @@
 """Whenever a command is killed, the same command finishes it, and nothing is left behind (`stops.py`).
 
-By default a few stops of some commands are tried; `-m slow`, which `.ci/run` runs, tries all of all commands.
+By default a few stops of some commands are tried; `-m slow` tries all of all commands, in a quarter of an hour.
 """
 
 from __future__ import annotations
