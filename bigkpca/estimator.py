@@ -33,7 +33,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage import models
 from bigkpca.workflows.fit import save as save_model
 from bigkpca.workflows.scores import open_scores
@@ -264,7 +264,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         spec = self._spec() if fixed else self._spec(FitSpec.of(self.model_).seed)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            check_fits(rows, spec, engine, limit)
+            check_fits(rows, resolve(spec, rows), engine, limit)
             self.model_ = extend(self.model_, rows, spec, engine, Silent())
         return self
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import bigkpca
 from bigkpca import KernelPCA, landmarks, methods
 from bigkpca.cli import main
+from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine
@@ -24,7 +25,7 @@ from bigkpca.fitting.fit import fit_rows, fit_within
 from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import certificate, growth
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, model_digest
 
 OPTIONS: dict[str, Any] = {"components": 5, "seed": 3}
@@ -94,8 +95,7 @@ def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule: str, tol:
 
 
 def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigkpca.fitting.sample.sample_rows", lambda n, d, size: 400)
-    monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 400)
+    monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 400)
     seen = []
     judge = growth.trace_error
 
@@ -138,8 +138,8 @@ def test_growing_takes_the_same_bits_on_processes(digits: Any, two_processes: En
 def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
     method: str, digits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.spec._MOST_GROWN", 150)
-    monkeypatch.setattr("bigkpca.fitting.fit.moments_of", None)
+    monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)
+    monkeypatch.setattr("bigkpca.fitting.outcome.moments_of", None)
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
     expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
     with pytest.raises(SpecError, match=expected):
@@ -295,9 +295,12 @@ def test_every_automatic_choice_is_reported_with_its_reason(digits: Any) -> None
 
 @pytest.mark.parametrize("kernel", ["gaussian", "sigmoid", "polynomial"])
 def test_landmark_rules_come_with_their_reason(kernel: str) -> None:
-    rule, reason = FitSpec.checked(kernel=kernel).automatic_rule()
-    assert {"kmeans": "x - y", "uniform": "semidefinite", "rpcholesky": "no length"}[rule.name] in reason
-    assert "uniformly" in FitSpec.checked(kernel=kernel, method="columns").automatic_rule()[1]
+    rows = ArrayRows(np.zeros((9, 2)))
+    found = resolve(FitSpec.checked(kernel=kernel), rows)
+    assert {"kmeans": "x - y", "uniform": "semidefinite", "rpcholesky": "no length"}[
+        found.rule.name
+    ] in found.rule_reason
+    assert "uniformly" in resolve(FitSpec.checked(kernel=kernel, method="columns"), rows).rule_reason
 
 
 def test_commands_report_what_they_chose(digits: Any, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_fits_and_passes_give_the_same_bytes(fit: str, X: Array, stored: Rows, p
 def test_matrices_that_are_not_held_give_the_same_bytes(
     given: str, X: Array, stored: Rows, place: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.spec.EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr("bigkpca.spec.resolved.EXACT_MOST_ROWS", 100)
     one, other = (everything(given, X, stored, engine) for engine in (Engine(threads=1), place))
     assert one == other
 

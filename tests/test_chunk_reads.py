@@ -115,8 +115,8 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
 def test_landmarks_by_number_are_read_with_the_sample(
     dataset: str, reads: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bigkpca.fitting.sample.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
-    monkeypatch.setattr(FitSpec, "unseen_count", lambda spec, n, d: 0)
+    monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
+    monkeypatch.setattr("bigkpca.spec.resolved._unseen", lambda spec, n, d: 0)
     fit(dataset, kernel="linear", landmarks="uniform", size=3)
     without = reads - 1
     assert set(without) == {0, 1}

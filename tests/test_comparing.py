@@ -479,8 +479,8 @@ def test_medians_and_spreads_over_seeds() -> None:
 
 
 def test_default_sizes_end_at_that_of_a_fit() -> None:
-    assert grid.default_sizes(FitSpec(), 60_000, 784) == (125, 250, 500, 1000)
-    assert grid.default_sizes(FitSpec(components=10), 300, 64) == (37, 75, 150, 300)
+    assert grid.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
+    assert grid.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
 
 
 def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:

@@ -31,7 +31,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, save_model
 
 KERNELS = [
@@ -140,7 +140,7 @@ def test_products_have_the_same_bits_everywhere(
 @pytest.fixture
 def no_gram(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact method holds no more than 100 rows' Gram matrix."""
-    for module in ("spec", "evaluating"):
+    for module in ("spec.resolved", "evaluating.error"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(gram, "_STRIP_ROWS", 64)
 
@@ -177,7 +177,7 @@ CASES: dict[str, dict[str, Any]] = {
 def test_eigenpairs_are_those_of_the_dense_method(case: str, no_gram: None, monkeypatch: pytest.MonkeyPatch) -> None:
     X, new = some_rows(330) * [3, 1, 2, 1, 0.5] + 4, some_rows(40, seed=9) + 4
     found = fitted(X, method="exact", residual_tol=1e-7, **CASES[case])
-    for module in ("spec", "evaluating"):
+    for module in ("spec.resolved", "evaluating.error"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 8192)
     dense = fitted(X, method="exact", **CASES[case])
     assert "products" not in dense.provenance
@@ -292,12 +292,14 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 
 def test_the_spec_says_when_products_are_needed() -> None:
     spec = FitSpec.checked(method="exact", components=7)
-    assert [spec.matrix_free(n) for n in (10, 8192, 8193)] == [False, False, True]
-    start = spec.start(9000)
+    fits = [resolve(spec, ArrayRows(np.zeros((n, 2)))) for n in (10, 8192, 8193)]
+    assert [fit.matrix_free for fit in fits] == [False, False, True]
+    start = fits[-1].start().spec
     assert (start.method, start.components, start.refine, start.seed) == ("nystroem", 7 + OVERSAMPLING, 0, spec.seed)
     refined = FitSpec.checked(method="rff", components=7, refine=2)
-    assert refined.matrix_free(10)
-    assert (refined.start(10).method, refined.start(10).refine) == ("rff", 0)
+    fit = resolve(refined, ArrayRows(np.zeros((10, 2))))
+    assert fit.matrix_free
+    assert (fit.start().spec.method, fit.start().spec.refine) == ("rff", 0)
     assert FitSpec.from_dict(refined.to_dict(), np.empty((0, 0))) == refined
 
 

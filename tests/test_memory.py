@@ -14,7 +14,7 @@ from conftest import peak_bytes
 from bigkpca import landmarks
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import plan_evaluate, plan_fit, plan_transform, sample_bytes
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
 
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
@@ -67,7 +67,7 @@ def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path: Path) 
         plan = plan_evaluate(rows, fitted, sample, 8 * sample, 2).peak_bytes
         assert 0.5 * plan < peak_bytes("evaluate", "-q", model, raw, "--sample", sample) <= plan
     for options, spec in (((), FitSpec()), (("--standardize",), FitSpec(standardize=True))):
-        plan = sample_bytes(rows, spec, 2)
+        plan = sample_bytes(rows, resolve(spec, rows), 2)
         assert 0.5 * plan < peak_bytes("sigma", "-q", raw, *options) <= plan
     refused = run_for_stderr("sigma", raw, "--cv", "--size", 400, "--memory", "1 MB")
     planned = float(re.search(r"this needs (\d+) MB in a process, 1 MB are allowed", refused)[1]) * 1e6

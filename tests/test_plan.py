@@ -15,7 +15,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 
 
 def rows(n, d=50, dtype=np.float32):
@@ -91,7 +91,7 @@ def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
 @given(limit=st.integers(INTERPRETER_BYTES, 2 * 10**9), n=st.sampled_from([3000, 10**6]))
 def test_the_suggested_size_fits(limit, n):
     spec, data = FitSpec.checked(size=4000), rows(n)
-    size = largest_size_that_fits(data, spec, 2, limit)
+    size = largest_size_that_fits(data, resolve(spec, data), 2, limit)
     peak = {s: plan_fit(data, FitSpec.checked(size=s), 2).peak_bytes for s in (10, size or 10)}
     if size is None:
         assert peak[10] > limit
@@ -102,7 +102,8 @@ def test_the_suggested_size_fits(limit, n):
 
 
 def test_a_limit_below_the_interpreter_has_no_size_that_fits():
-    assert largest_size_that_fits(rows(10**6), FitSpec.checked(), 1, INTERPRETER_BYTES) is None
+    many = rows(10**6)
+    assert largest_size_that_fits(many, resolve(FitSpec.checked(), many), 1, INTERPRETER_BYTES) is None
 
 
 def test_more_rows_than_the_exact_method_holds_are_not_planned_with_their_gram_matrix():
@@ -199,7 +200,8 @@ def test_landmarks_and_features_are_counted_as_they_are():
 @pytest.mark.parametrize("method", ["columns", "rff", "rff-pca"])
 def test_the_suggested_size_of_every_method_fits(method):
     spec, limit = FitSpec.checked(method=method, size=8000), 10**9
-    size = largest_size_that_fits(rows(10**6), spec, 2, limit)
+    many = rows(10**6)
+    size = largest_size_that_fits(many, resolve(spec, many), 2, limit)
     assert size is not None
     assert fit_bytes(method=method, size=size) <= limit < fit_bytes(method=method, size=8000)
 

@@ -40,7 +40,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting import precomputed_checks
+from bigkpca.fitting import precomputed_products
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
@@ -59,7 +59,7 @@ Damage = Callable[[Any], None]
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No matrix of more than 100 rows is held, and pieces are small enough for there to be many."""
-    for module in ("spec", "evaluating"):
+    for module in ("spec.resolved", "evaluating.error"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(matrix_tiles, "_STRIP_ROWS", 64)
     monkeypatch.setattr(matrix_tiles, "_TALL", 32)
@@ -237,7 +237,7 @@ def test_parts_that_nothing_ties_to_the_rest_are_found(large: None) -> None:
             return rng.standard_normal(shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(precomputed_checks, "random_stream", lambda *_: OnlyTheFirst())
+        patch.setattr(precomputed_products, "random_stream", lambda *_: OnlyTheFirst())
         model = fitted(apart, components=2, center=False)
     true = np.linalg.eigvalsh(apart)[::-1][:2]
     assert_allclose(model.solution.eigenvalues, true, rtol=1e-8)
@@ -612,7 +612,7 @@ def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(
             return np.random.default_rng(0).standard_normal(shape)
 
     spectrum = np.linalg.eigvalsh(oracles.centred(given))
-    monkeypatch.setattr(precomputed_checks, "random_stream", lambda *_: OnlyTheFirst())
+    monkeypatch.setattr(precomputed_products, "random_stream", lambda *_: OnlyTheFirst())
     with pytest.warns(IndefiniteKernelWarning):
         model = fitted(given, components=3)
     assert_allclose(model.solution.eigenvalues, spectrum[::-1][:3], rtol=1e-9)

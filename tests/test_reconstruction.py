@@ -220,7 +220,7 @@ def on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     def opened(*_: Any) -> Iterator[Engine]:
         yield engine
 
-    monkeypatch.setattr("bigkpca.workflows.transform.open_engine", opened)
+    monkeypatch.setattr("bigkpca.workflows.block_writer.open_engine", opened)
     return engine
 
 
@@ -317,7 +317,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
             raise OSError("the cable fell out")
         return write(path, block, values)
 
-    monkeypatch.setattr("bigkpca.workflows.transform.open_engine", one_thread)
+    monkeypatch.setattr("bigkpca.workflows.block_writer.open_engine", one_thread)
     monkeypatch.setattr(block_arrays, "write_block", failing)
     with pytest.raises(OSError, match="the cable fell out"):
         command(model, data, out, block_rows=CHUNK)

@@ -98,7 +98,7 @@ def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int
 
 
 def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigkpca.data.opening.READ_BYTES", 30 * 7 * 8)
+    monkeypatch.setattr("bigkpca.data.reading.READ_BYTES", 30 * 7 * 8)
     stored = tiles(open_rows(as_zarr(tmp_path)), 10, 103, 16)
     for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
         np.testing.assert_array_equal(ours, plain)

@@ -12,7 +12,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import kernels, landmarks, methods
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 
 
 def test_defaults():
@@ -264,6 +264,10 @@ def test_a_kernel_without_a_length_of_its_own_has_no_distance(kernel):
         _ = FitSpec.checked(kernel=kernel).distance
 
 
+def rows_of(n, d, dtype="f4"):
+    return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
+
+
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
@@ -283,7 +287,7 @@ def test_a_kernel_without_a_length_of_its_own_has_no_distance(kernel):
     ],
 )
 def test_landmarks_are_centres_where_the_kernel_is_radial(options, rule):
-    assert FitSpec.checked(**options).landmark_rule() == rule
+    assert resolve(FitSpec.checked(**options), rows_of(900, 3)).rule == rule
 
 
 @pytest.mark.parametrize(
@@ -309,7 +313,7 @@ def test_landmarks_are_centres_where_the_kernel_is_radial(options, rule):
     ],
 )
 def test_the_number_of_landmarks(options, n, count):
-    assert FitSpec.checked(**options).feature_count(n, 10) == count
+    assert resolve(FitSpec.checked(**options), rows_of(n, 10)).size == count
 
 
 @pytest.mark.parametrize(
@@ -329,7 +333,7 @@ def test_the_number_of_landmarks(options, n, count):
     ],
 )
 def test_the_dtype_of_block_work(data, asked, block):
-    assert FitSpec.checked(dtype=asked).block_dtype(np.dtype(data)) == np.dtype(block)
+    assert resolve(FitSpec.checked(dtype=asked), rows_of(9, 2, data)).dtype == np.dtype(block)
 
 
 @pytest.mark.parametrize("value", [float("inf"), "inf", float("nan")])
@@ -410,7 +414,7 @@ def test_lists_and_arrays_of_landmarks_are_the_same_request():
     ],
 )
 def test_eigenpairs_come_from_a_sketch_above_8192_random_features(options, D, randomized):
-    assert FitSpec.checked(**options).randomized(D) == randomized
+    assert resolve(FitSpec.checked(**options), rows_of(90, 2)).randomized(D) == randomized
 
 
 @pytest.mark.parametrize("components", [None, 0.9])
@@ -420,7 +424,7 @@ def test_a_sketch_needs_a_number_of_components(components, solver, D):
     with pytest.raises(
         SpecError, match=f"randomized solver.* needs a number of components, not {components}: give one"
     ):
-        spec.randomized(D)
+        resolve(spec, rows_of(90, 2)).randomized(D)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 from bigkpca.cli.options import fit_options, given, json_option, overwrite_option, running
 from bigkpca.cli.output import show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 
 
 @click.command(short_help="Tell what a fit would cost.")
@@ -28,7 +28,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
     with open_engine(options["scheduler"], options["workers"]) as engine:
         show(asdict(plan_fit(rows, spec, engine.threads)), as_json)
-        check_fits(rows, spec, engine, options["memory"])
+        check_fits(rows, resolve(spec, rows), engine, options["memory"])
 
 
 @click.command(short_help="Fit kernel PCA and save the model.")

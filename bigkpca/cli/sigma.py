@@ -14,7 +14,7 @@ import click
 from bigkpca.cli.options import json_option, running
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 
 if TYPE_CHECKING:
     from bigkpca.evaluating.cross_validation import CrossValidation
@@ -53,8 +53,9 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
             raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
     spec, rows = FitSpec.checked(**fields), open_rows(data, options["array"])
     with open_engine(options["scheduler"], options["workers"]) as engine:
-        check_peak(sample_bytes(rows, spec, engine.threads), options["memory"], "allow more")
-        engine.check_memory(lambda threads: sample_bytes(rows, spec, threads))
+        fit = resolve(spec, rows)
+        check_peak(sample_bytes(rows, fit, engine.threads), options["memory"], "allow more")
+        engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
         lengths = sample_lengths(rows, spec, engine, Report(quiet))
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))

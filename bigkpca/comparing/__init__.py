@@ -93,7 +93,7 @@ def compare(
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, array)
     chosen = ways() if methods is None else ways_named(methods)
-    sizes = _checked(sizes, seeds) or default_sizes(spec, *rows.shape)
+    sizes = _checked(sizes, seeds) or default_sizes(spec, rows)
     limit = None if memory is None else parse_bytes(memory)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
     out = paths.output_path(out, record["input"]["path"])

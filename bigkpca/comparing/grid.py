@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bigkpca.data.rows import Rows
 from bigkpca.errors import unknown_name
 from bigkpca.numerics import landmarks, methods
-from bigkpca.spec import VARIED, FitSpec
+from bigkpca.spec import VARIED, FitSpec, resolve
 
 _SHARES = (8, 4, 2, 1)
 
@@ -67,9 +68,9 @@ def ways_named(names: Sequence[str]) -> tuple[Way, ...]:
     return tuple(found)
 
 
-def default_sizes(spec: FitSpec, n: int, d: int) -> tuple[int, ...]:
+def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
     """An eighth, a quarter, half and all of the size that a fit would take by itself, no more than rows."""
-    most = FitSpec(components=spec.components).feature_count(n, d)
+    most = resolve(FitSpec(components=spec.components), rows).size
     return tuple(sorted({max(most // share, 2) for share in _SHARES}))
 
 

@@ -20,7 +20,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
-from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
+from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 
 COMPARED_ROWS = 4096
 """Rows at which scores are compared, fewer where they are very wide: sampling them moves an error by a hundredth."""
@@ -91,7 +91,7 @@ def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, thr
     size = min(2 * largest, _MOST_LANDMARKS, rows.shape[0])
     if limit is None or plan_fit(rows, spec.at(size), threads).peak_bytes <= limit:
         return size
-    return largest_size_that_fits(rows, spec, threads, limit) or largest
+    return largest_size_that_fits(rows, resolve(spec, rows), threads, limit) or largest
 
 
 def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:

@@ -25,7 +25,7 @@ from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
 from bigkpca.numerics.random_streams import FOLDS, random_stream
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 
 MOST_ROWS = 6000
 MOST_SCORED = 500  # of a fold: enough for a standard error of a percent, and iterations take their time
@@ -123,13 +123,14 @@ def cross_validate(
     if sigmas is None:
         median = sample_lengths(rows, spec, engine, progress)["median"].sigma
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
-    X = draw_sample(rows, spec, engine, progress).sample
+    X = draw_sample(rows, resolve(spec, rows), engine, progress).sample
     rng = random_stream(spec.seed, FOLDS)
     X = X[rng.permutation(len(X))[:MOST_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
     parts = split(len(X), -(-len(X) // folds))
-    wanted = _numbers(components, asked.feature_count(len(X) - len(parts[0]), X.shape[1]), len(X) - len(parts[0]))
+    smallest = X[len(parts[0]) :]  # of the rows of a fit
+    wanted = _numbers(components, resolve(asked, ArrayRows(smallest)).size, len(smallest))
     given, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
     fits = list(product(sigmas, parts))
     done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()  # every fit is a part of the work
@@ -157,7 +158,7 @@ def cross_validate(
             each = np.array([fold[r, ridge] for fold in errors])
             spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
             settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
-    size = asked.feature_count(*rows.shape)
+    size = resolve(asked, rows).size
     return CrossValidation(tuple(settings), len(X), folds, size, spec.standardize)
 
 
@@ -182,7 +183,7 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     tile = tile_rows(d, fit.size, 8) * 8 * (4 * fit.size + 8 * d) + 16 * fit.size * d
     copies = 2 * m * d * rows.dtype.itemsize
     one = fit.peak_bytes - INTERPRETER_BYTES + tile + copies + fit.result_bytes
-    return sample_bytes(rows, spec, threads) + threads * one
+    return sample_bytes(rows, resolve(spec, rows), threads) + threads * one
 
 
 def _errors(

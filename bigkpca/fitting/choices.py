@@ -24,7 +24,7 @@ from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Chosen:
     unseen: Array  # (m, d), which bound what landmarks miss
 
 
-def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Progress) -> Chosen:
+def choose(rows: Rows, fit: ResolvedFit, room: Room, engine: Engine, progress: Progress) -> Chosen:
     """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one
     pass each for `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
     """
-    prepared = prepare(rows, spec, engine, progress)
-    maps = feature_maps(prepared, spec, engine, progress)
-    grown = None if spec.tol is None else grow(prepared, maps, spec, room, engine, progress)
-    features = maps(spec) if grown is None else grown.features
+    prepared, spec = prepare(rows, fit, engine, progress), fit.spec
+    maps = feature_maps(prepared, fit, engine, progress)
+    grown = None if spec.tol is None else grow(prepared, maps, fit, room, engine, progress)
+    features = maps(fit) if grown is None else grown.features
     columns, few = prepared.columns, prepared.sampled.few[:PAIRED_ROWS]
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # what is subtracted from tiles is the rounded one
@@ -70,20 +70,21 @@ def choose(rows: Rows, spec: FitSpec, room: Room, engine: Engine, progress: Prog
         _unexplained(columns.kernel, columns.shifted(few)) if columns.kernel.stationary else None,
         None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
         grown,
-        tuple(_choices(prepared, spec, features, grown)),
+        tuple(_choices(prepared, fit, features, grown)),
         prepared.sampled.sample if spec.keeps_sample else None,
         few[: rounding.MEASURED_ROWS].copy(),  # not a view, which would keep the others
         prepared.sampled.unseen,
     )
 
 
-def _choices(prepared: Prepared, spec: FitSpec, features: FeatureMap, grown: Grown | None) -> Iterator[Choice]:
+def _choices(prepared: Prepared, fit: ResolvedFit, features: FeatureMap, grown: Grown | None) -> Iterator[Choice]:
     """The options of the spec that were left open, as they were chosen."""
+    spec = fit.spec
     if spec.needs_median:
         sigma = getattr(prepared.columns.kernel, "sigma", None)
         yield Choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
-    if spec.method_value.landmarks and not spec.exact and spec.landmarks == "auto":
-        yield Choice("landmarks", spec.landmark_rule().name, spec.automatic_rule()[1])
+    if fit.rule is not None and spec.landmarks == "auto":
+        yield Choice("landmarks", fit.rule.name, fit.rule_reason)
     if spec.own_landmarks is not None and features.size < spec.own_landmarks:
         repeated = spec.own_landmarks - features.size
         reason = f"of {spec.own_landmarks} rows that are given; {repeated} of them repeat others"
@@ -91,7 +92,7 @@ def _choices(prepared: Prepared, spec: FitSpec, features: FeatureMap, grown: Gro
     if grown is not None:
         yield Choice("size", grown.size, _reason(grown, spec))
     elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
-        yield Choice("size", features.size, spec.size_reason)
+        yield Choice("size", features.size, fit.size_reason)
     if isinstance(features, PrincipalFourierRows) and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
         yield Choice("n_directions", features.axes.shape[1], reason)

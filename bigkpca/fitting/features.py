@@ -11,23 +11,23 @@ from bigkpca.fitting.random_features import principal_axes, principal_features, 
 from bigkpca.fitting.sample import Prepared
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
-from bigkpca.spec import FitSpec
+from bigkpca.spec import ResolvedFit
 
-FeatureMaps = Callable[[FitSpec], FeatureMap]  # of specs that differ in their size alone
+FeatureMaps = Callable[[ResolvedFit], FeatureMap]  # of fits that differ in their size alone
 
 
-def feature_maps(prepared: Prepared, spec: FitSpec, engine: Engine, progress: Progress) -> FeatureMaps:
+def feature_maps(prepared: Prepared, fit: ResolvedFit, engine: Engine, progress: Progress) -> FeatureMaps:
     """From a size to a feature map. Makes one pass for the principal axes of rff-pca; the maps themselves need none,
     but for those that RPCholesky over all rows asks for."""
-    method, columns = spec.method_value, prepared.columns
+    method, columns = fit.spec.method_value, prepared.columns
     if isinstance(method, PrincipalFeatures):
-        principal = principal_axes(prepared, spec, engine, progress)
+        principal = principal_axes(prepared, fit.spec, engine, progress)
         return lambda sized: principal_features(prepared, principal, method, sized)
     if isinstance(method, RandomFeatures):
         return lambda sized: random_features(prepared, method, sized)
 
-    def kernel_rows(sized: FitSpec) -> KernelRows:
-        if sized.exact:
+    def kernel_rows(sized: ResolvedFit) -> KernelRows:
+        if sized.spec.exact:
             chosen = columns.shifted(prepared.sampled.sample)
         else:
             chosen = choose_landmarks(prepared, sized, engine, progress)

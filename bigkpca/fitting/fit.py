@@ -30,7 +30,7 @@ from bigkpca.fitting.warnings import (
     warn_of,
 )
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 COARSE = 0.01  # a share: where rounding may move more, the fit is made again in float64
 
@@ -49,10 +49,11 @@ def fit_within(
 
     Raises MemoryLimitError before anything is read.
     """
+    fit = resolve(spec, rows)
     if spec.tol is not None:
-        room = replace(room_for(rows, spec, engine, limit), deadline=deadline)
+        room = replace(room_for(rows, fit, engine, limit), deadline=deadline)
         return fit_rows(rows, spec, engine, progress, identity, room)
-    check_fits(rows, spec, engine, limit)
+    check_fits(rows, fit, engine, limit)
     return fit_rows(rows, spec, engine, progress, identity)
 
 
@@ -74,45 +75,46 @@ def fit_rows(
     the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the
     identity, ToleranceWarning when memory or time ended the growth.
     """
-    model, sample = _without_decoder(rows, spec, engine, progress, identity, room)
+    model, sample = _without_decoder(rows, resolve(spec, rows), engine, progress, identity, room)
     return with_decoder(model, rows, sample, spec, engine, progress)
 
 
 def _without_decoder(
     rows: Rows,
-    spec: FitSpec,
+    fit: ResolvedFit,
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
     room: Room | None,
 ) -> tuple[Model, Array | None]:
     """The model, and sampled rows where its way back needs them."""
+    spec = fit.spec
     if spec.precomputed:
-        note_lowered(spec, rows, progress)
-        model = refine.of_similarities(rows, spec, engine, progress)
+        note_lowered(fit, progress)
+        model = refine.of_similarities(rows, fit, engine, progress)
         warn_if_indefinite(model.solution)
         return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}), None
-    if spec.matrix_free(rows.shape[0]):
-        start, _ = _without_decoder(rows, spec.start(rows.shape[0]), engine, progress, identity, room)
+    if fit.matrix_free:
+        start, _ = _without_decoder(rows, fit.start(), engine, progress, identity, room)
         return refine.by_products(rows, start, spec, engine, progress), None
-    note_lowered(spec, rows, progress)
-    room = room or Room(spec.feature_count(*rows.shape))
+    note_lowered(fit, progress)
+    room = room or Room(fit.size)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose(rows, spec, room, engine, progress)
+        chosen = choose(rows, fit, room, engine, progress)
         single = spec.dtype is None and chosen.features.dtype != np.float64
         try:
-            found = outcome_of(rows, chosen, spec, engine, progress)
+            found = outcome_of(rows, chosen, fit, engine, progress)
         except RoundingError:
             if not single:
                 raise
-            return _in_double_precision(rows, spec, engine, progress, identity, room)
+            return _in_double_precision(rows, fit, engine, progress, identity, room)
     if single and moved_by_rounding(found, COARSE):
-        return _in_double_precision(rows, spec, engine, progress, identity, room)
+        return _in_double_precision(rows, fit, engine, progress, identity, room)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
         progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
         more = replace(room, bias=room.bias * reached / grown.error.value)
-        return _without_decoder(rows, spec, engine, progress, identity, more)
+        return _without_decoder(rows, fit, engine, progress, identity, more)
     warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:
@@ -125,7 +127,7 @@ def _without_decoder(
 
 def _in_double_precision(
     rows: Rows,
-    spec: FitSpec,
+    fit: ResolvedFit,
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
@@ -133,11 +135,10 @@ def _in_double_precision(
 ) -> tuple[Model, Array | None]:
     """`_without_decoder` with block work in float64, and a choice that says why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
-    double = spec.model_copy(update={"dtype": "float64"})
-    model, sample = _without_decoder(rows, double, engine, progress, identity, room)
+    model, sample = _without_decoder(rows, fit.in_double_precision(), engine, progress, identity, room)
     reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {COARSE}"
     choices = [*model.provenance["choices"], *choices_info((Choice("dtype", "float64", reason),))]
-    return replace(model, provenance={**model.provenance, "spec": spec.to_dict(), "choices": choices}), sample
+    return replace(model, provenance={**model.provenance, "spec": fit.spec.to_dict(), "choices": choices}), sample
 
 
 def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:

@@ -17,19 +17,20 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, check_diagonal, grown
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.random_streams import LANDMARKS, PROPOSALS, random_stream
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 
-def choose_landmarks(prepared: Prepared, spec: FitSpec, engine: Engine, progress: Progress) -> Array:
+def choose_landmarks(prepared: Prepared, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
     """Landmarks (l, d), shifted and scaled as rows are before they are compared.
 
     Raises SpecError for landmarks of the caller's that do not fit the rows, DataError where none can be chosen.
     """
-    rows, sample, columns = prepared.rows, prepared.sampled.sample, prepared.columns
+    rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
     if spec.own_landmarks is not None:
         return _own_landmarks(rows, prepared.sampled.own, columns, spec)
-    rule, rng = spec.landmark_rule(), random_stream(spec.seed, LANDMARKS)
-    size = min(spec.feature_count(*rows.shape), len(sample))
+    rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
+    assert rule is not None  # a method of landmarks has one
+    size = min(fit.size, len(sample))
     candidates = np.sort(rng.choice(len(sample), min(rule.most_rows(size), len(sample)), replace=False))
     few = columns.shifted(sample[candidates])
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":

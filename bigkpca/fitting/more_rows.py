@@ -27,7 +27,8 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit, resolve
+from bigkpca.spec.resolved import randomized
 
 _MAY_CHANGE = ("components", "noise")  # when rows are added
 _NO_MOMENTS = (
@@ -38,7 +39,7 @@ _NO_MOMENTS = (
 
 def check_takes_more_rows(spec: FitSpec) -> None:
     """Raise SpecError where no rows can be added to any model of this spec."""
-    sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and spec.randomized(spec.size))
+    sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and randomized(spec, spec.size))
     if spec.exact or spec.refine or sketched:
         raise SpecError(_NO_MOMENTS)
     check_extensible(spec)
@@ -78,11 +79,12 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     features = model.features
     more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + more
-    checks = _checks_of_more(model, rows, spec, engine, progress)
+    fit = resolve(spec, rows)
+    checks = _checks_of_more(model, rows, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         W = features.gram() if isinstance(features, KernelRows) else None
         with engine.small_work() as in_order:
-            found, certified, choices = solve(moments, features, spec, checks, in_order)
+            found, certified, choices = solve(moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found, model.solution, W)
     warn_of(Outcome(solution, certified, moments, content, choices), features)
     if spec.method_value.uniform:
@@ -100,16 +102,16 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     return extended(larger, model, spec)
 
 
-def _checks_of_more(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Checks:
+def _checks_of_more(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Checks:
     """Checks of the rows that are added; of those fitted before, landmarks take part in measuring the rounding."""
     features, moments = model.features, model.moments
     assert moments is not None
-    unseen = unseen_numbers(rows, spec)
+    unseen = unseen_numbers(fit)
     strata = model.certificate.strata
     if isinstance(features, KernelRows) and strata is None:  # a model of before there were strata: nothing is known
         unseen = unseen[:0]
-    n = rows.shape[0]
-    few = random_stream(spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
+    n = fit.n
+    few = random_stream(fit.spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
     wanted = np.unique(np.concatenate([few, unseen]))
     found = read_rows(rows, wanted, engine, progress)
     some = found[np.searchsorted(wanted, few)]

@@ -24,7 +24,7 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Outcome:
     choices: tuple[Choice, ...]
 
 
-def outcome_of(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progress: Progress) -> Outcome:
-    features, moments = chosen.features, None
+def outcome_of(rows: Rows, chosen: Chosen, fit: ResolvedFit, engine: Engine, progress: Progress) -> Outcome:
+    """The passes of the fit, and its eigenproblem."""
+    features, moments, spec = chosen.features, None, fit.spec
     choices: tuple[Choice, ...] = ()
-    if not spec.exact and spec.randomized(features.size):
+    if not spec.exact and fit.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
         certified = Certificate()
     else:
@@ -52,7 +53,7 @@ def outcome_of(rows: Rows, chosen: Chosen, spec: FitSpec, engine: Engine, progre
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         with engine.small_work() as in_order:
-            solution, certified, choices = solve(moments, features, spec, checks, in_order)
+            solution, certified, choices = solve(moments, features, fit, checks, in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
     return Outcome(solution, certified, moments, digest, choices)

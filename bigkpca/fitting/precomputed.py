@@ -27,23 +27,23 @@ from bigkpca.fitting.precomputed_checks import (
 from bigkpca.numerics import gram_solver
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.linalg import Map, rank_tolerance
-from bigkpca.spec import FitSpec
+from bigkpca.spec import ResolvedFit
 
 # Up to 8192 rows
 
 
-def whole(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> tuple[Array, str]:
+def whole(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> tuple[Array, str]:
     """The matrix (n, n), float64, and a digest of it: one pass.
 
     Raises DataError for NaN and infinity, for entries that differ from their mirror image, and for distances;
     CorruptionError where such entries stand in a chunk that is not stored.
     """
-    dtype, cut = spec.block_dtype(rows.dtype), parts(rows, spec.block_rows, upper=False)
+    dtype, cut = fit.dtype, parts(rows, fit.spec.block_rows, upper=False)
     found = engine.each("reading the matrix", tasks_by_part(values_of, rows, cut, dtype), progress)
     K = np.empty(rows.shape)
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values
-    tolerance, found_sizes = ASYMMETRY[precision(rows, spec).itemsize], sizes_of(K)
+    tolerance, found_sizes = ASYMMETRY[precision(fit).itemsize], sizes_of(K)
     check_diagonal(rows, K.diagonal(), K, float(K.min()), float(K.max()))
     for start in range(0, len(K), BAND):
         numbers = np.arange(start, min(start + BAND, len(K)))
@@ -65,12 +65,12 @@ def sizes_of(K: Array) -> Array:
     return sizes(K.diagonal(), np.maximum(K.max(axis=1), -K.min(axis=1)))
 
 
-def solved(rows: Rows, K: Array, spec: FitSpec, components: int | float | None, in_order: Map) -> Solution:
+def solved(fit: ResolvedFit, K: Array, components: int | float | None, in_order: Map) -> Solution:
     """The exact solution of the matrix of these rows, which is overwritten."""
-    noise = rounding(float(sizes_of(K).sum()), len(K), precision(rows, spec))
-    tolerance = rank_tolerance(spec.block_dtype(rows.dtype))
+    noise = rounding(float(sizes_of(K).sum()), len(K), precision(fit))
+    tolerance = rank_tolerance(fit.dtype)
     found = gram_solver.gram(
-        K, components, center=spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
+        K, components, center=fit.spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
     )
     largest = found.eigenvalues[0]
     return replace(found, negative=noticed(found.negative * largest, largest, noise))

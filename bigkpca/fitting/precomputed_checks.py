@@ -12,7 +12,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
 from bigkpca.execution.engine import Task
-from bigkpca.spec import FitSpec
+from bigkpca.spec import ResolvedFit
 
 ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes
 FLAT = 1e-6  # of the largest entry, at most, is what counts as zero on the diagonal
@@ -55,10 +55,10 @@ def sizes(diagonal: Array, largest: Array) -> Array:
     return diagonal if may_be else largest
 
 
-def precision(rows: Rows, spec: FitSpec) -> np.dtype[Any]:
+def precision(fit: ResolvedFit) -> np.dtype[Any]:
     """The dtype to which entries are rounded: the one of block work, or as stored where that is coarser."""
-    block = spec.block_dtype(rows.dtype)
-    return min(rows.dtype, block, key=lambda dtype: dtype.itemsize) if rows.dtype.kind == "f" else block
+    stored = fit.stored
+    return min(stored, fit.dtype, key=lambda dtype: dtype.itemsize) if stored.kind == "f" else fit.dtype
 
 
 def rounding(total: float, n: int, dtype: np.dtype[Any]) -> float:

@@ -35,7 +35,7 @@ from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import SKETCH, random_stream
-from bigkpca.spec import FitSpec
+from bigkpca.spec import ResolvedFit
 
 _PROBES = 4  # random vectors p for which K p = K'p
 
@@ -55,17 +55,17 @@ class Start:
     negative: float
 
 
-def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Start:
+def started(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Start:
     """Look at all of the matrix once, and check it: raises what `whole` raises.
 
     The block holds the scores of a Nyström model of randomly drawn columns.
     """
-    n, rng = rows.shape[0], random_stream(spec.seed, SKETCH)
-    dtype, few = spec.block_dtype(rows.dtype), spec.start(n)
-    S = np.sort(rng.choice(n, few.feature_count(n, n), replace=False))
-    found = _survey(rows, spec, S, rng.standard_normal((n, _PROBES)), engine, progress)
+    n, rng = fit.n, random_stream(fit.spec.seed, SKETCH)
+    dtype, few = fit.dtype, fit.start()
+    S = np.sort(rng.choice(n, few.size, replace=False))
+    found = _survey(rows, fit, S, rng.standard_normal((n, _PROBES)), engine, progress)
     check_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
-    _check_probes(rows, found, ASYMMETRY[precision(rows, spec).itemsize])
+    _check_probes(rows, found, ASYMMETRY[precision(fit).itemsize])
     # The columns are in memory here, and stay.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
@@ -73,19 +73,19 @@ def started(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> St
     moments, _ = moments_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
     moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
     W = (W + W.T) / 2
-    assert isinstance(few.components, int)  # the spec checks
+    assert isinstance(few.spec.components, int)  # the spec checks
     tolerance = rank_tolerance(dtype)
     try:
         span = solvers.span_of(W, moments, tolerance)
-        solution = solvers.nystroem(span, few.components, center=spec.center, tolerance=tolerance)
+        solution = solvers.nystroem(span, few.spec.components, center=fit.spec.center, tolerance=tolerance)
     except DataError:
         if found.sizes is found.diagonal:
             raise
         block = np.empty((n, 0))  # of a matrix that is not positive, a part may have no positive eigenvalue
     else:
         block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
-    noise = rounding(float(found.sizes[S].sum()), len(W), precision(rows, spec))
-    negative = _negative_share(W, spec.center, noise)
+    noise = rounding(float(found.sizes[S].sum()), len(W), precision(fit))
+    negative = _negative_share(W, fit.spec.center, noise)
     return Start(block, moments.trace, float(found.sizes.sum()), found.digest, negative)
 
 
@@ -116,9 +116,9 @@ class Survey:
         return sizes(self.diagonal, np.maximum(self.largest, -self.least))
 
 
-def _survey(rows: Rows, spec: FitSpec, S: Array, P: Array, engine: Engine, progress: Progress) -> Survey:
-    n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
-    cut = parts(rows, spec.block_rows, upper=False)
+def _survey(rows: Rows, fit: ResolvedFit, S: Array, P: Array, engine: Engine, progress: Progress) -> Survey:
+    n, dtype = fit.n, fit.dtype
+    cut = parts(rows, fit.spec.block_rows, upper=False)
     tasks = tasks_by_part(_surveyed, rows, cut, shared(S), shared(P.astype(dtype)))
     images, columns = np.zeros(P.shape), np.empty((n, len(S)), dtype)
     total = Survey(np.zeros(n), np.full(n, np.inf), np.full(n, -np.inf), images, images.copy(), columns, "")
@@ -173,10 +173,10 @@ def _check_probes(rows: Rows, found: Survey, tolerance: float) -> None:
         check_symmetry(rows, np.array([i]), *given)
 
 
-def product(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress, B: Array) -> Array:
+def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B: Array) -> Array:
     """K B (n, c), float64: one pass over K, over its upper half alone where its chunks allow that."""
     upper = halves(rows)
-    cut, given = parts(rows, spec.block_rows, upper=upper), shared(B.astype(spec.block_dtype(rows.dtype)))
+    cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
     tasks = tasks_by_part(_product, rows, cut, given, upper)
     found: Array = engine.total("products with the matrix", tasks, progress)
     return found

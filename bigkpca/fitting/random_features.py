@@ -20,7 +20,7 @@ from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_block
-from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
 _ALPHA_ROWS = 101  # the thesis's sample for its alpha
 _MOST_SKETCHED_AXES = 512
@@ -37,12 +37,12 @@ def _frequencies(
     return found.astype(dtype), phases
 
 
-def random_features(prepared: Prepared, method: RandomFeatures, spec: FitSpec) -> FeatureMap:
+def random_features(prepared: Prepared, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
     """Fourier features, or a tensor sketch where the kernel is a polynomial. Raises SpecError where d is too large."""
     columns, d = prepared.columns, prepared.columns.columns
-    kernel, count = columns.kernel, spec.feature_count(*prepared.rows.shape)
+    kernel, count, seed = columns.kernel, fit.size, fit.spec.seed
     if isinstance(kernel, Polynomial):
-        rng = random_stream(spec.seed, FREQUENCIES)
+        rng = random_stream(seed, FREQUENCIES)
         return tensor_sketch(kernel, count, columns.offset, columns.scale, rng, columns.dtype)
 
     def axes() -> Array:
@@ -54,17 +54,17 @@ def random_features(prepared: Prepared, method: RandomFeatures, spec: FitSpec) -
         X -= X.mean(axis=0)
         return axes_of_covariance(np.zeros(d), X.T @ X, len(X)).axes
 
-    frequencies, phases = _frequencies(kernel, method.coupling, method.form, count, d, columns.dtype, spec.seed, axes)
+    frequencies, phases = _frequencies(kernel, method.coupling, method.form, count, d, columns.dtype, seed, axes)
     return FourierRows(kernel, columns.offset, frequencies, phases, scale=columns.scale)
 
 
 def principal_features(
-    prepared: Prepared, principal: PrincipalAxes, method: PrincipalFeatures, spec: FitSpec
+    prepared: Prepared, principal: PrincipalAxes, method: PrincipalFeatures, fit: ResolvedFit
 ) -> PrincipalFourierRows:
     """Fourier features on the leading principal axes of all rows."""
     columns, kernel = prepared.columns, prepared.columns.kernel
     assert isinstance(kernel, Gaussian)  # the spec checks
-    count = spec.feature_count(*prepared.rows.shape)
+    count, spec = fit.size, fit.spec
     kept = _directions(principal, kernel, spec, count)
     # The mean of all rows, not of the sample: residuals and principal axes start there.
     moved = principal.mean if columns.scale is None else principal.mean * columns.scale

@@ -32,7 +32,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
 from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 _MOST_PRODUCTS = 20
 _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
@@ -86,20 +86,20 @@ def _error_of_kernels(
     return max(off, _OF_SUMS * eps * size) * n / len(X)
 
 
-def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+def of_similarities(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Model:
     """The exact model of a given Gram matrix: held up to 8192 rows, above read for each product."""
     check_square(rows)
-    n, dtype = rows.shape[0], spec.block_dtype(rows.dtype)
+    n, dtype, spec = fit.n, fit.dtype, fit.spec
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
-    if not spec.matrix_free(n):
-        K, digest = precomputed.whole(rows, spec, engine, progress)
+    if not fit.matrix_free:
+        K, digest = precomputed.whole(rows, fit, engine, progress)
         with engine.small_work() as in_order:
-            solution, certified, choices = chosen_components(spec, partial(_solved, rows, K, spec, in_order))
+            solution, certified, choices = chosen_components(spec, partial(_solved, fit, K, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
-        start = precomputed_products.started(rows, spec, engine, progress)
-    product = partial(precomputed_products.product, rows, spec, engine, progress)
-    noise = precomputed_checks.rounding(start.total, n, precomputed_checks.precision(rows, spec))
+        start = precomputed_products.started(rows, fit, engine, progress)
+    product = partial(precomputed_products.product, rows, fit, engine, progress)
+    noise = precomputed_checks.rounding(start.total, n, precomputed_checks.precision(fit))
     solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
     lowest = min(start.negative, precomputed_checks.noticed(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
@@ -108,12 +108,12 @@ def of_similarities(rows: Rows, spec: FitSpec, engine: Engine, progress: Progres
     return Model(features, replace(solution, negative=lowest), None, certified, provenance)
 
 
-def _solved(rows: Rows, K: Array, spec: FitSpec, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
-    held = K.copy() if spec.components == "auto" else K  # which is solved twice
+def _solved(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
+    held = K.copy() if fit.spec.components == "auto" else K  # which is solved twice
     largest = float(max(K.max(), -K.min()))
-    solution = precomputed.solved(rows, held, spec, components, in_order)
-    narrowed = spec.block_dtype(rows.dtype).itemsize < rows.dtype.itemsize
-    eps = float(np.finfo(spec.block_dtype(rows.dtype)).eps)
+    solution = precomputed.solved(fit, held, components, in_order)
+    narrowed = fit.dtype.itemsize < fit.stored.itemsize
+    eps = float(np.finfo(fit.dtype).eps)
     error = eps * largest if narrowed else 0.0
     return solution, bounds.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 

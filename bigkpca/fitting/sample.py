@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.engine import Engine
@@ -18,7 +17,7 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
 from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 _HELD_OUT_ROWS = 1024
 _FLAT = 6.0  # beyond which tanh is within 1e-5 of 1 or -1
@@ -44,16 +43,16 @@ class Prepared:
     columns: Columns
 
 
-def prepare(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Prepared:
+def prepare(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Prepared:
     """Sample, offset, scale and kernel: reads the sample, and makes one pass more for `standardize`.
 
     Raises DataError if all sampled rows are equal.
     """
-    sampled = draw_sample(rows, spec, engine, progress)
-    columns = _shift(rows, sampled.few, spec, engine, progress)
+    sampled, spec = draw_sample(rows, fit, engine, progress), fit.spec
+    columns = _shift(rows, sampled.few, fit, engine, progress)
     if spec.needs_median:
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
-        columns = replace(columns, kernel=spec.kernel_value(rows.shape[1], median))
+        columns = replace(columns, kernel=fit.kernel(median))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
     return Prepared(rows, sampled, columns)
@@ -73,14 +72,13 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
         )
 
 
-def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Sampled:
+def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Sampled:
     """The bounded sample, and what else is needed of single rows, all read at once."""
-    n, d = rows.shape
-    m = sample_rows(n, d, spec.feature_count(n, d) if spec.method_value.landmarks else 0)
+    n, m, spec = fit.n, fit.sample, fit.spec
     numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
     given = _given_numbers(rows, spec)
     held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
-    unseen = unseen_numbers(rows, spec)
+    unseen = unseen_numbers(fit)
     wanted = np.unique(np.concatenate([numbers, given, held_out, unseen]))
     found = read_rows(rows, wanted, engine, progress)
     sample, own, rest, fresh = (
@@ -95,10 +93,10 @@ def draw_sample(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -
     return Sampled(sample, sample[numbers], own, rest, fresh)
 
 
-def unseen_numbers(rows: Rows, spec: FitSpec) -> Array:
+def unseen_numbers(fit: ResolvedFit) -> Array:
     """Numbers of rows that bound what landmarks miss, in random order: drawn from all rows without replacement and
     independently of the sample, from which landmarks, sigma and sizes are chosen. Some may be in both."""
-    return random_stream(spec.seed, UNSEEN).choice(rows.shape[0], spec.unseen_count(*rows.shape), replace=False)
+    return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
 
 
 def _outside(numbers: Array, n: int, seed: int) -> Array:
@@ -119,8 +117,9 @@ def _given_numbers(rows: Rows, spec: FitSpec) -> Array:
 
 def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> dict[str, Length]:
     """Candidate lengths sigma of the kernel, from the same sample and pairs as a fit with this spec would draw."""
-    sampled = draw_sample(rows, spec, engine, progress)
-    shift = _shift(rows, sampled.few, spec, engine, progress)
+    fit = resolve(spec, rows)
+    sampled = draw_sample(rows, fit, engine, progress)
+    shift = _shift(rows, sampled.few, fit, engine, progress)
     return bandwidth.candidate_lengths(_distances(sampled.sample, shift, spec, engine), spec.distance)
 
 
@@ -130,15 +129,15 @@ def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -
     return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
 
 
-def _shift(rows: Rows, few: Array, spec: FitSpec, engine: Engine, progress: Progress) -> Columns:
+def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine, progress: Progress) -> Columns:
     """The offset and scale of a fit, with a kernel of any length."""
-    offset, scale, kernel = np.zeros(rows.shape[1]), None, spec.kernel_value(rows.shape[1], 1.0)
+    offset, scale, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
     if spec.standardize:
         found = columns_of(rows, spec.block_rows, engine, progress)
         offset, scale = rounded(found.mean, rows), found.scale
     elif kernel.allows_shift(spec.center):
         offset = rounded(np.median(few, axis=0), rows)  # which outliers and sentinels do not move
-    return Columns(kernel, offset, spec.block_dtype(rows.dtype), scale=scale)
+    return Columns(kernel, offset, fit.dtype, scale=scale)
 
 
 def rounded(mean: Array, rows: Rows) -> Array:

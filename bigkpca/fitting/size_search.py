@@ -15,7 +15,7 @@ from bigkpca.numerics import growth
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.growth import Estimate, Stratum, Trial
 from bigkpca.numerics.landmarks import RPCholesky
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 _START = 100
 PAIRED_ROWS = 1024  # of which all pairs are taken, for random features
@@ -46,12 +46,15 @@ class Grown:
     stopped: str | None = None
 
 
-def grow(prepared: Prepared, maps: FeatureMaps, spec: FitSpec, room: Room, engine: Engine, progress: Progress) -> Grown:
+def grow(
+    prepared: Prepared, maps: FeatureMaps, fit: ResolvedFit, room: Room, engine: Engine, progress: Progress
+) -> Grown:
     """The smallest size, to a tenth, whose error on sampled rows, two standard errors added, is at most `spec.tol`.
 
     The error is the relative trace error, for random features that of the kernel. Raises SpecError when no size that
     can be held reaches the tolerance.
     """
+    spec = fit.spec
     assert spec.tol is not None
     judge, judged = _judge(prepared, spec)
     step = 2 if spec.method_value.pairs else 1
@@ -59,7 +62,7 @@ def grow(prepared: Prepared, maps: FeatureMaps, spec: FitSpec, room: Room, engin
     best: Grown | None = None
     late = False
     while (size := growth.next_size(tried, spec.tol, start=_START, most=room.most, step=step)) is not None:
-        features = maps(_trial_spec(spec, size))
+        features = maps(_trial(fit, size))
         started = monotonic()
         found = judge(features)
         pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
@@ -77,19 +80,16 @@ def grow(prepared: Prepared, maps: FeatureMaps, spec: FitSpec, room: Room, engin
         if bound is None:
             raise _out_of_reach(best, tried, spec)
         best = replace(best, stopped=bound)
-    if _trial_spec(spec, best.size) != spec.at(best.size):
-        best = replace(best, features=maps(spec.at(best.size)))
+    if _trial(fit, best.size) != fit.at(best.size):
+        best = replace(best, features=maps(fit.at(best.size)))
     return best
 
 
-def _trial_spec(spec: FitSpec, size: int) -> FitSpec:
+def _trial(fit: ResolvedFit, size: int) -> ResolvedFit:
     """The fit of that size; without passes over all rows, which the last choice makes up for."""
-    sized = spec.at(size)
-    if not spec.method_value.landmarks:
-        return sized
-    rule = spec.landmark_rule()
-    if isinstance(rule, RPCholesky) and rule.over == "all":
-        return sized.model_copy(update={"landmarks": replace(rule, over="sample")})
+    sized = fit.at(size)
+    if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
+        return sized.with_rule(replace(fit.rule, over="sample"))
     return sized
 
 

@@ -23,7 +23,7 @@ from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Span
 from bigkpca.numerics.spectral import Stratum
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
 
@@ -48,12 +48,14 @@ class Checks:
     rounded: tuple[float, float] = (0.0, 0.0)
 
 
-def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: Checks, in_order: Map = map) -> Solved:
+def solve(
+    moments: Moments | None, features: FeatureMap, fit: ResolvedFit, checks: Checks, in_order: Map = map
+) -> Solved:
     """The solution of the method of `spec`, its certificate, and how many components were chosen where that was open.
 
     moments are None for the exact method alone.
     """
-    tolerance = rank_tolerance(features.dtype)
+    tolerance, spec = rank_tolerance(features.dtype), fit.spec
     if spec.exact:
         assert isinstance(features, KernelRows)
         return _solve_exactly(features, spec, checks, tolerance, in_order)
@@ -64,7 +66,7 @@ def solve(moments: Moments | None, features: FeatureMap, spec: FitSpec, checks: 
         most = min((each.directions for each in checks.before), default=None)
         kept = measured.significant(solvers.span_of(features.gram(), moments, tolerance), most)
         span = kept.span
-    evidence = replace(_evidence(moments, features, span, measured, spec, checks, in_order), kept=kept)
+    evidence = replace(_evidence(moments, features, span, measured, fit, checks, in_order), kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = method.solve(moments, features, components, spec.center, tolerance, span)
@@ -94,27 +96,23 @@ def _evidence(
     features: FeatureMap,
     span: Span | None,
     measured: Rounding,
-    spec: FitSpec,
+    fit: ResolvedFit,
     checks: Checks,
     in_order: Map,
 ) -> Evidence:
-    uniform = isinstance(_rule(spec), Uniform) and checks.count == moments.count  # of all rows
+    uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
     if isinstance(features, KernelRows) and features.kernel.positive:
         if not len(checks.unseen):
             return found
-        rng = random_stream(spec.seed, KRYLOV)
+        rng = random_stream(fit.spec.seed, KRYLOV)
         assert span is not None
         more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, measured.value, rng, in_order)
         return replace(found, strata=(*checks.before, more))
     if checks.sample is None:
         return found
-    missed = spectral.estimate(features, span, checks.sample, moments.count, spec.center)
+    missed = spectral.estimate(features, span, checks.sample, moments.count, fit.spec.center)
     return replace(found, missed=missed, sample=checks.sample)
-
-
-def _rule(spec: FitSpec) -> Any:
-    return spec.landmark_rule() if spec.method_value.landmarks else None
 
 
 def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, tolerance: float, in_order: Map) -> Solved:

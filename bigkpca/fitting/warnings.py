@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 
-from bigkpca.data.rows import Rows
 from bigkpca.errors import (
     IndefiniteKernelWarning,
     NarrowKernelWarning,
@@ -20,15 +19,16 @@ from bigkpca.numerics import spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, ResolvedFit
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
 _TOO_COARSE = 0.05  # where it may move more than this, a warning says so
 
 
-def note_lowered(spec: FitSpec, rows: Rows, progress: Progress) -> None:
-    size = spec.feature_count(*rows.shape)
+def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
+    """Say where there are fewer rows than landmarks or components were asked for."""
+    size, spec = fit.size, fit.spec
     if not spec.exact and spec.size != "auto" and size < spec.size:
         progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
     if isinstance(spec.components, int) and spec.components > size:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, log2
 from typing import Any
 
-from bigkpca.data.blocks import fit_block_rows, sample_rows, tile_rows
+from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
 from bigkpca.execution.planning.base import Plan, components, graph_bytes, piece_bytes, resident, streaming_bytes
@@ -15,7 +15,7 @@ from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
-from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec
+from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
 
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
@@ -24,25 +24,28 @@ _AXES_WIDTH = 512 + OVERSAMPLING
 
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+    """The cost of fitting `spec` to these rows, see `plan_resolved`."""
+    return plan_resolved(rows, resolve(spec, rows), threads)
+
+
+def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """The cost of a fit: the sample and its passes. Raises SpecError for more rows than `exact` can hold.
 
     With a tolerance it is the cost of the largest size that may be needed. What RPCholesky over all rows adds depends
     on the data and is not counted.
     """
-    n, d = rows.shape
+    n, d, spec, m = fit.n, fit.d, fit.spec, fit.sample
     if spec.precomputed:
-        return _plan_similarities(rows, spec, threads)
-    if spec.matrix_free(n):
-        return _plan_products(rows, spec, threads)
-    itemsize = spec.block_dtype(rows.dtype).itemsize
-    D = spec.feature_count(n, d)
+        return _plan_similarities(rows, fit, threads)
+    if fit.matrix_free:
+        return _plan_products(rows, fit, threads)
+    itemsize, D = fit.dtype.itemsize, fit.size
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
-    m = sample_rows(n, d, D if spec.method_value.landmarks else 0)
     sample = m * d * rows.dtype.itemsize
     held = spec.method_value.map_bytes(d, D, itemsize)
     scaled = m * d * itemsize if spec.standardize else 0  # a copy, for the median
-    stages = [sample + scaled + _choosing_bytes(spec, m, d, D, itemsize)]
+    stages = [sample + scaled + _choosing_bytes(fit)]
     if spec.tol is not None:  # what a size is tried with, beside the sample
         stages.append(sample + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d)))
     passes = 0
@@ -50,12 +53,11 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
     else:
         partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
-        unseen = spec.unseen_count(n, d)
-        held += (unseen + MEASURED_ROWS) * d * rows.dtype.itemsize
-        passes, working = _pass(rows, D, held, itemsize, threads, partial, _sketch_width(spec, D))
+        held += (fit.unseen + MEASURED_ROWS) * d * rows.dtype.itemsize
+        passes, working = _pass(rows, D, held, itemsize, threads, partial, _sketch_width(fit))
         stages.append(held + scaled + working)  # allocators keep what held the copy
-        if _sketch_width(spec, D) is None:
-            stages.append(held + _certificate_bytes(d, D, unseen, itemsize, threads))
+        if _sketch_width(fit) is None:
+            stages.append(held + _certificate_bytes(d, D, fit.unseen, itemsize, threads))
     if isinstance(spec.method_value, PrincipalFeatures):
         wide = d > DENSE_MOST_FEATURES
         more, working = _pass(rows, d, 0, itemsize, threads, partial, _AXES_WIDTH if wide else None)
@@ -65,7 +67,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         stages = [stage + sample for stage in stages]
     if spec.preimage_value.trained:
         passes += 1
-        stages.append(_training_bytes(rows, spec, D, held, itemsize, threads, blocks))
+        stages.append(_training_bytes(rows, fit, held, threads, blocks))
     passes += spec.standardize
     return Plan(
         rows=n,
@@ -76,7 +78,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=held + 8 * D * components(spec, D) + (0 if _sketch_width(spec, D) else 8 * D * (D + 2)),
+        result_bytes=held + 8 * D * components(spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2)),
     )
 
 
@@ -88,22 +90,22 @@ def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int)
     return max(rounding, 7 * 8 * D * D + spectral)
 
 
-def _training_bytes(rows: Rows, spec: FitSpec, D: int, held: int, itemsize: int, threads: int, blocks: int) -> int:
+def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, blocks: int) -> int:
     """Work space of the pass that teaches the way back, and of its linear system."""
-    way: Any = spec.preimage_value
-    d, q = rows.shape[1], way.size
+    way: Any = fit.spec.preimage_value
+    d, q, D, itemsize = fit.d, way.size, fit.size, fit.dtype.itemsize
     square = 8 * q * (q + d)
     tile = tile_rows(d, D, itemsize) * 8 * (2 * q + 2 * d)
     partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
-    moments = 0 if spec.exact else 8 * D * D
+    moments = 0 if fit.spec.exact else 8 * D * D
     return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * square) + (partial + 3) * square
 
 
-def _plan_products(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """The cost of exact eigenpairs: an approximate fit, its scores, the rows in memory, and products with K."""
-    n, d = rows.shape
-    start = plan_fit(rows, spec.start(n), threads)
-    held = n * d * spec.block_dtype(rows.dtype).itemsize
+    n, d, spec = fit.n, fit.d, fit.spec
+    start = plan_resolved(rows, fit.start(), threads)
+    held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     working = max(2 * held, held + (_BLOCKS_HELD + threads) * block)
     return replace(
@@ -116,21 +118,21 @@ def _plan_products(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     )
 
 
-def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
+def _plan_similarities(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """The cost of a given matrix: held whole in float64, or looked at once and read for each of two products.
 
     Products beyond those depend on the data and are not counted.
     """
     check_square(rows)
-    n, itemsize = rows.shape[0], spec.block_dtype(rows.dtype).itemsize
+    n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * piece_bytes(rows)
     r = components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
     working = 4 * 8 * n * n + itemsize * n * n + reading
-    if spec.matrix_free(n):
+    if fit.matrix_free:
         passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
         tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
-        l = spec.start(n).feature_count(n, n)  # noqa: E741
+        l = fit.start().size  # noqa: E741
         block = 8 * n * (r + 2 * OVERSAMPLING + 1)
         starting = n * l * itemsize + (3 * threads + 6) * 8 * l * l
         working = reading + max(2 * n * l * itemsize, starting, (_BLOCKS_HELD + threads) * block)
@@ -147,18 +149,18 @@ def _plan_similarities(rows: Rows, spec: FitSpec, threads: int) -> Plan:
     )
 
 
-def _choosing_bytes(spec: FitSpec, m: int, d: int, D: int, itemsize: int) -> int:
-    """Work space of choosing landmarks or frequencies, beside the sample of m rows."""
-    if not spec.method_value.landmarks:
-        return spec.method_value.working_bytes(m, d, D)
-    rule = spec.landmark_rule()
-    candidates = m if spec.own_landmarks is not None else min(m, rule.most_rows(D))
+def _choosing_bytes(fit: ResolvedFit) -> int:
+    """Work space of choosing landmarks or frequencies, beside the sample."""
+    m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
+    if rule is None:
+        return fit.spec.method_value.working_bytes(m, d, D)
+    candidates = m if fit.spec.own_landmarks is not None else min(m, rule.most_rows(D))
     return rule.working_bytes(candidates, d, D, itemsize)
 
 
-def _sketch_width(spec: FitSpec, D: int) -> int | None:
+def _sketch_width(fit: ResolvedFit) -> int | None:
     """Columns of the block that a randomized solver multiplies; None where D x D is held."""
-    return components(spec, D) + OVERSAMPLING if spec.randomized(D) else None
+    return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
 def _pass(
@@ -178,32 +180,30 @@ def _pass(
     return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial * thin + (2 * PASSES + 4) * thin
 
 
-def sample_bytes(rows: Rows, spec: FitSpec, threads: int) -> int:
+def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     """The peak of a process that reads the sample of a fit, and takes distances of its pairs."""
-    n, d = rows.shape
-    itemsize = spec.block_dtype(rows.dtype).itemsize
-    m = sample_rows(n, d, spec.feature_count(n, d) if spec.method_value.landmarks else 0)
-    drawn = 3 * m * d * rows.dtype.itemsize + (m * d * itemsize if spec.standardize else 0)
+    m, d, itemsize = fit.sample, fit.d, fit.dtype.itemsize
+    drawn = 3 * m * d * rows.dtype.itemsize + (m * d * itemsize if fit.spec.standardize else 0)
     return resident(drawn + threads * streaming_bytes(rows, d, 0, itemsize))
 
 
-def largest_size_that_fits(rows: Rows, spec: FitSpec, threads: int, limit: int) -> int | None:
+def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:
     """The largest size, of two digits, whose fit stays within `limit` bytes; None if none does."""
-    for size in _two_digit_sizes(spec.feature_count(*rows.shape)):
-        if _bytes_at(size, rows, spec, threads) <= limit:
+    for size in _two_digit_sizes(fit.size):
+        if _bytes_at(size, rows, fit, threads) <= limit:
             return size
     return None
 
 
-def smallest(rows: Rows, spec: FitSpec, threads: int) -> str:
+def smallest(rows: Rows, fit: ResolvedFit, threads: int) -> str:
     """In words, what a fit of the least size needs."""
-    return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, spec, threads) / 1e6:.0f} MB"
+    return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, fit, threads) / 1e6:.0f} MB"
 
 
-def _bytes_at(size: int, rows: Rows, spec: FitSpec, threads: int) -> int:
+def _bytes_at(size: int, rows: Rows, fit: ResolvedFit, threads: int) -> int:
     """The peak of a fit of this size; of landmarks in place of the exact method."""
-    changed = {"size": size} | ({"method": "nystroem"} if spec.exact else {})
-    return plan_fit(rows, spec.model_copy(update=changed), threads).peak_bytes
+    sized = fit.changed(size=size, **({"method": "nystroem"} if fit.spec.exact else {}))
+    return plan_resolved(rows, sized, threads).peak_bytes
 
 
 def _two_digit_sizes(below: int) -> Iterator[int]:

@@ -7,39 +7,19 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from bigkpca.data.blocks import sample_rows
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
-from bigkpca.numerics import kernels, landmarks, methods, preimages, spectral
+from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
-from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Denoising, FixedPoint, Preimage
-from bigkpca.numerics.sketch import OVERSAMPLING
+from bigkpca.spec import checks
 
-EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
-DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
-_RANDOM_FEATURES = 2048
 VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
 """Fields by which approximations of one problem differ; the others say what the problem is."""
-_UNSEEN_BYTES = 16_000_000
-_MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
-
-
-def _wanted(error: Mapping[str, Any]) -> str:
-    """What a value of a field may be that pydantic refused."""
-    kind, context = error["type"], error.get("ctx", {})
-    limits = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below"}
-    if kind in limits:
-        (limit,) = context.values()
-        return f"a number {limits[kind]} {limit:g}"
-    if kind == "literal_error":
-        return str(context["expected"])
-    names = {"int": "a whole number", "float": "a number", "finite": "a finite number", "bool": "true or false"}
-    return names.get(kind.partition("_")[0], error["msg"])
 
 
 class FitSpec(BaseModel):
@@ -122,85 +102,19 @@ class FitSpec(BaseModel):
             if isinstance(context, BigKPCAError):
                 raise context from None
             key = found[0]["loc"][0]
-            wanted = dict.fromkeys(_wanted(one) for one in found if one["loc"][0] == key)  # one for each kind of value
+            # One for each kind of value.
+            wanted = dict.fromkeys(checks.wanted(one) for one in found if one["loc"][0] == key)
             if "a number" in wanted:
                 wanted.pop("a whole number", None)
             raise SpecError(f"{key}={values[str(key)]!r}: give {' or '.join(wanted)}") from None
 
-    @field_validator("components")
-    @classmethod
-    def _components(cls, value: int | float | str | None) -> int | float | str | None:
-        if value is None or isinstance(value, str):
-            return value
-        if isinstance(value, float) and not 0 < value < 1:
-            if not value.is_integer():
-                raise SpecError(f"components={value}: a share of the variance lies between 0 and 1")
-            value = int(value)
-        if value <= 0:
-            raise SpecError(f"components={value}: at least one component must be kept")
-        return value
-
-    @field_validator("kernel", mode="before")
-    @classmethod
-    def _kernel(cls, value: Any) -> str | Kernel:
-        if isinstance(value, Kernel):
-            return value
-        if isinstance(value, type):
-            raise SpecError(f"kernel={value.__name__} is a class: give one of its values, or its name")
-        if callable(value):
-            return kernels.Function(value)
-        return kernels.kernel_class(str(value)).name
-
-    @field_validator("method")
-    @classmethod
-    def _method(cls, value: str | Method) -> str | Method:
-        if isinstance(value, str):
-            return methods.named(value).name
-        if type(value) not in methods.METHODS.values():
-            raise SpecError(f"method={value!r}: give a name or a value of bigkpca.methods")
-        return value
-
-    @field_validator("preimage")
-    @classmethod
-    def _preimage(cls, value: str | Preimage) -> str | Preimage:
-        if isinstance(value, str):
-            way = preimages.named(value)
-            return way if ":" in value else way.name
-        if type(value) not in preimages.PREIMAGES.values():
-            raise SpecError(f"preimage={value!r}: give a name or a value of bigkpca.preimages")
-        return value
-
-    @field_validator("landmarks", mode="before")
-    @classmethod
-    def _landmarks(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return value if value == "auto" else landmarks.named(value).name
-        if type(value) in (*landmarks.RULES.values(), landmarks.Rows, landmarks.RowNumbers):
-            return value
-        if not isinstance(value, np.ndarray | list | tuple):
-            raise SpecError(
-                f"landmarks={value!r}: give a name or a value of bigkpca.landmarks, rows (l, d), or row numbers (l,)"
-            )
-        try:
-            given = np.asarray(value)
-        except ValueError:
-            raise SpecError("landmarks: rows of different lengths; give a table (l, d)") from None
-        return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.Rows(given)
-
-    @field_validator("size", "n_directions")
-    @classmethod
-    def _size(cls, value: int | str, info: ValidationInfo) -> int | str:
-        if isinstance(value, int) and value < 1:
-            what = "landmark or random feature" if info.field_name == "size" else "principal axis"
-            raise SpecError(f"{info.field_name}={value}: at least one {what} is needed")
-        return value
-
-    @field_validator("sigma", "gamma")
-    @classmethod
-    def _positive(cls, value: float | str | None, info: ValidationInfo) -> float | str | None:
-        if isinstance(value, float) and not (np.isfinite(value) and value > 0):
-            raise SpecError(f"{info.field_name}={value}: it must be a positive number")
-        return value
+    _components = field_validator("components")(checks.components)
+    _kernel = field_validator("kernel", mode="before")(checks.kernel)
+    _method = field_validator("method")(checks.method)
+    _preimage = field_validator("preimage")(checks.preimage)
+    _landmarks = field_validator("landmarks", mode="before")(checks.landmark_rule)
+    _size = field_validator("size", "n_directions")(checks.size)
+    _positive = field_validator("sigma", "gamma")(checks.positive)
 
     @model_validator(mode="after")
     def _lengths(self) -> FitSpec:
@@ -361,90 +275,9 @@ class FitSpec(BaseModel):
         own: Any = self.landmarks
         return own.count if isinstance(own, landmarks.Rows | landmarks.RowNumbers) else None
 
-    def landmark_rule(self) -> LandmarkRule:
-        """The rule that chooses landmarks, with its options."""
-        if not isinstance(self.landmarks, str):
-            rule: LandmarkRule = self.landmarks
-            return rule
-        return self.automatic_rule()[0] if self.landmarks == "auto" else landmarks.named(self.landmarks)
-
-    def automatic_rule(self) -> tuple[LandmarkRule, str]:
-        """The rule that suits method and kernel, and why it does."""
-        if self.method_value.uniform:
-            return landmarks.Uniform(), "the method's formulas hold for rows drawn uniformly"
-        if self.stationary:
-            return landmarks.KMeans(), "the kernel depends on x - y, so that means of rows stand for rows"
-        if self.kernel_value(1, 1.0).name == "sigmoid":
-            return landmarks.Uniform(), "the kernel is not positive semidefinite, which other rules need"
-        return landmarks.RPCholesky(), "the kernel has no length, so rows stand for rows: those not yet explained"
-
-    def feature_count(self, n: int, d: int) -> int:
-        """D for n rows of d columns: all rows, the size that was given, or the most that a tolerance may need.
-
-        By default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at most n.
-        """
-        if self.exact:
-            return n
-        if self.own_landmarks is not None:
-            return self.own_landmarks
-        wanted = self._automatic_size()[0] if self.size == "auto" else self.size
-        if self.size == "auto" and self.tol is not None:
-            wanted = min(_MOST_GROWN, sample_rows(n, d, 0)) if self.method_value.landmarks else _MOST_GROWN
-        return min(wanted, n) if self.method_value.landmarks else wanted
-
-    def unseen_count(self, n: int, d: int) -> int:
-        """How many rows bound what landmarks miss: at most 4096, or 16 MB as float32. None where no bound holds: random
-        features, the exact method, kernels that may be indefinite."""
-        if not self.method_value.landmarks or self.exact or not self.kernel_value(d, 1.0).positive:
-            return 0
-        return min(n, max(2, min(spectral.HELD_OUT_ROWS, _UNSEEN_BYTES // (4 * d))))
-
-    def _automatic_size(self) -> tuple[int, str]:
-        if not self.method_value.landmarks:
-            return _RANDOM_FEATURES, "the default number of random features"
-        kept = self.components if isinstance(self.components, int) else 50
-        return min(max(20 * kept, 500), max(2000, kept)), "20 for each component, but at least 500 and at most 2000"
-
-    @property
-    def size_reason(self) -> str:
-        """Why an automatic size is what it is."""
-        return self._automatic_size()[1]
-
     def at(self, size: int) -> FitSpec:
         """The same fit with that size."""
         return self.model_copy(update={"size": size, "tol": None})
-
-    def matrix_free(self, n: int) -> bool:
-        """Whether eigenpairs of n rows come from products with the Gram matrix, never holding n x n."""
-        large = self.exact and n > EXACT_MOST_ROWS
-        if large and not isinstance(self.components, int):
-            raise SpecError(
-                f"method='exact' above {EXACT_MOST_ROWS} rows needs a number of components, not {self.components}"
-            )
-        return large or self.refine > 0
-
-    def start(self, n: int) -> FitSpec:
-        """The spec of the approximate fit from which products with the Gram matrix start: a few more components."""
-        assert isinstance(self.components, int)
-        changed: dict[str, Any] = {"components": self.components + OVERSAMPLING, "refine": 0}
-        return self.model_copy(update=changed | ({"method": "nystroem"} if self.exact else {}))
-
-    def randomized(self, D: int) -> bool:
-        """Whether eigenpairs of D random features come from a sketch, never holding D x D."""
-        chosen = self.solver == "randomized" or (
-            self.solver == "auto" and D > DENSE_MOST_FEATURES and not self.method_value.landmarks
-        )
-        if chosen and not isinstance(self.components, int):
-            raise SpecError(
-                f"the randomized solver, used above {DENSE_MOST_FEATURES} random features or when asked for, needs a "
-                f"number of components, not {self.components}: give one, or solver='dense'"
-            )
-        return chosen
-
-    def block_dtype(self, data: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype of block work on rows of dtype `data`."""
-        widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
-        return np.dtype(self.dtype) if self.dtype else min(np.result_type(data, np.float32), widest)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array) -> FitSpec:
