@@ -149,7 +149,9 @@ def test_threads_have_no_worker_limits() -> None:
 
 
 _SCRIPT = """
-from bigkpca.execution.engine import Silent, Task, open_engine
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Task
+from bigkpca.execution.progress import Silent
 
 print("the script runs", flush=True)
 

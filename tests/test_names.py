@@ -24,7 +24,6 @@ from bigkpca.errors import DataError, SpecError
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import models
 from bigkpca.storage.describe import info
-from bigkpca.workflows import evaluate, fit, transform
 
 X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 10, 100]
 FRAME = pd.DataFrame(X, columns=list("abc"))
@@ -291,7 +290,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ingest([parquet(path / "a.parquet", FRAME)], path / "straight.zarr")
     ingest([parquet(path / "b.parquet", TURNED)], path / "turned.zarr")
     np.save(path / "nameless.npy", X)
-    fit.fit(path / "straight.zarr", path / "model.zarr", components=2, size=20)
+    bigkpca.fit(path / "straight.zarr", path / "model.zarr", components=2, size=20)
     return path
 
 
@@ -306,9 +305,9 @@ def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path
     data: Any = {"frame": TURNED, "polars": pl.DataFrame(dict(TURNED))}.get(rows, folder / rows)
     model, out = folder / "model.zarr", tmp_path / "out.zarr"
     for run in (
-        lambda: transform.transform(model, data, out),
-        lambda: transform.denoise(model, data, out),
-        lambda: evaluate.evaluate(model, data, sample=20),
+        lambda: bigkpca.transform(model, data, out),
+        lambda: bigkpca.denoise(model, data, out),
+        lambda: bigkpca.evaluate(model, data, sample=20),
         lambda: bigkpca.arrays.scores(models.load_model(str(model)), data),
         lambda: bigkpca.arrays.residuals(models.load_model(str(model)), data),
     ):
@@ -328,7 +327,7 @@ def test_an_estimator_refuses_a_path_with_turned_columns(folder: Path) -> None:
 def test_the_same_columns_and_rows_without_names_pass(rows: str, folder: Path, tmp_path: Path) -> None:
     others = {"frame": FRAME, "polars": pl.DataFrame(dict(FRAME)), "array": X}
     data = others[rows] if rows in others else folder / rows
-    assert transform.transform(folder / "model.zarr", data, tmp_path / "out.zarr").shape == (60, 2)
+    assert bigkpca.transform(folder / "model.zarr", data, tmp_path / "out.zarr").shape == (60, 2)
 
 
 def test_names_do_not_travel_with_every_task(tmp_path: Path) -> None:
@@ -347,7 +346,7 @@ def test_missing_and_further_columns_are_named(folder: Path, tmp_path: Path) -> 
         (FRAME.assign(id=1.0), "has the column 'id', unlike the model; give"),
     ):
         with pytest.raises(SpecError, match=message):
-            transform.transform(folder / "model.zarr", frame, tmp_path / "out.zarr")
+            bigkpca.transform(folder / "model.zarr", frame, tmp_path / "out.zarr")
 
 
 @pytest.mark.parametrize(
@@ -369,7 +368,7 @@ def test_names_that_are_no_text_are_no_names() -> None:
 
 def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path: Path) -> None:
     def fit(frame: Any, **options: Any) -> Any:
-        return fit.fit(frame, tmp_path / "model.zarr", components=2, size=20, **options)
+        return bigkpca.fit(frame, tmp_path / "model.zarr", components=2, size=20, **options)
 
     first = fit(FRAME)
     assert fit(FRAME).names == first.names
@@ -382,10 +381,10 @@ def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path: Path) 
 
 def test_a_model_of_before_names_takes_a_frame(tmp_path: Path) -> None:
     notes = Notes()
-    fit.fit(X, tmp_path / "model.zarr", components=2, size=20)
-    assert fit.fit(FRAME, tmp_path / "model.zarr", components=2, size=20, progress=notes).names is None
+    bigkpca.fit(X, tmp_path / "model.zarr", components=2, size=20)
+    assert bigkpca.fit(FRAME, tmp_path / "model.zarr", components=2, size=20, progress=notes).names is None
     assert "is there already" in notes.said[0]
-    transform.transform(tmp_path / "model.zarr", TURNED, tmp_path / "scores.zarr")
+    bigkpca.transform(tmp_path / "model.zarr", TURNED, tmp_path / "scores.zarr")
 
 
 # The estimator

@@ -305,7 +305,7 @@ def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
 
 
 def test_a_system_without_locks_is_told_so() -> None:
-    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.storage.destination"
+    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.storage.locks"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert (

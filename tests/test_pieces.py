@@ -19,6 +19,7 @@ from bigkpca.data import npy
 from bigkpca.data.matrix_tiles import Part, halves, parts, piece_shape, pieces, read_bytes, upper_share
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError
 from bigkpca.numerics.exact import add_tile
 
@@ -127,14 +128,14 @@ def test_any_grid_gives_the_product(n: int, height: int, width: int, upper: bool
 def test_each_chunk_is_decoded_once(kind: str, upper: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = open_rows(KINDS[kind](tmp_path))
     upper = upper and halves(rows)
-    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), zarr.ZarrRows.block
+    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
 
     def counting(self: Any, start: int, stop: int, columns: slice) -> Any:
         (height, width) = self.grid
         decoded[start // height : -(-stop // height), columns.start // width : -(-columns.stop // width)] += 1
         return block(self, start, stop, columns)
 
-    monkeypatch.setattr(zarr.ZarrRows, "block", counting)
+    monkeypatch.setattr(ZarrRows, "block", counting)
     for part in parts(rows, None, upper=upper):
         for _ in pieces(rows, part, upper=upper):
             pass
