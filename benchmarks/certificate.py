@@ -16,7 +16,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.size_search import Room
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 
 COMPONENTS = 50
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         engine = Engine(threads=2)
         model = fit_rows(rows, spec, engine, Silent())
-        chosen = choose(rows, spec, Room(given.size), engine, Silent())
+        chosen = choose(rows, resolve(spec, rows), Room(given.size), engine, Silent())
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         few = replace(checks, unseen=chosen.unseen[:0])
 

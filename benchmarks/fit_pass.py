@@ -18,7 +18,7 @@ from bigkpca.execution.progress import Silent
 from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.choices import choose
 from bigkpca.fitting.size_search import Room
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 
 
 def bare_products(n: int, d: int, size: int) -> None:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = open_rows(repeated_dataset(given.folder, given.rows))
     spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
     threads = Engine(threads=2)
-    chosen = choose(rows, spec, Room(given.size), threads, Silent())
+    chosen = choose(rows, resolve(spec, rows), Room(given.size), threads, Silent())
 
     def one_pass(engine: Engine) -> float:
         return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))

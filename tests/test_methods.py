@@ -25,7 +25,7 @@ from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, model_digest, save_model
 
 OPTIONS: dict[str, Any] = {"components": 6, "size": 60, "seed": 3}
@@ -418,7 +418,7 @@ def test_adding_rows_is_fitting_all_with_the_same_features(case: str, X: np.ndar
     grown = extend(half, ArrayRows(X[300:]), spec, Engine(threads=1), Silent())
     moments, _ = moments_of(rows, half.features, half.moments.mean, None, Engine(threads=1), Silent())  # type: ignore[union-attr]
     checks = Checks(X, half.moments.mean, X[:0], len(X), X)  # type: ignore[union-attr]
-    whole, _, _ = solve(moments, half.features, spec, checks)
+    whole, _, _ = solve(moments, half.features, resolve(spec, rows), checks)
     np.testing.assert_allclose(grown.solution.eigenvalues, whole.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(grown.solution.total_variance, whole.total_variance, rtol=1e-9)
     expected = scores(Model(half.features, whole, moments), X)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from dask.delayed import Delayed
 
-from bigkpca.errors import (
-    Array,
-    DataError,
-)
+from bigkpca.errors import Array, DataError
+
+if TYPE_CHECKING:  # so that `--help`, which asks for the options of a fit, is quick
+    from dask.delayed import Delayed
 
 EVERY = slice(None)  # column
 
