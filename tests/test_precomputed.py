@@ -29,13 +29,7 @@ from bigkpca.cli import main
 from bigkpca.data import matrix_tiles, npy
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import (
-    CorruptionError,
-    DataError,
-    IndefiniteKernelWarning,
-    MemoryLimitError,
-    SpecError,
-)
+from bigkpca.errors import CorruptionError, DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.execution.progress import Silent

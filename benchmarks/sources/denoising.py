@@ -18,14 +18,7 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.sources.common import arguments, save_figure, save_table
-from benchmarks.sources.digits import (
-    TRAINING_ROWS,
-    first_of_each,
-    mosaic,
-    row_errors,
-    test_digits,
-    training_digits,
-)
+from benchmarks.sources.digits import TRAINING_ROWS, first_of_each, mosaic, row_errors, test_digits, training_digits
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, NarrowKernelWarning
 

@@ -12,9 +12,7 @@ from dask.delayed import Delayed, delayed
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous
-from bigkpca.errors import (
-    Array,
-)
+from bigkpca.errors import Array
 from bigkpca.numerics.aligned import aligned
 
 

@@ -9,12 +9,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import (
-    Array,
-    DataError,
-    SpecError,
-    check_numeric,
-)
+from bigkpca.errors import Array, DataError, SpecError, check_numeric
 
 FRAME = "the dask dataframe"
 

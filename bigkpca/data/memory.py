@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import EVERY, anonymous, little_endian
-from bigkpca.errors import (
-    Array,
-)
+from bigkpca.errors import Array
 from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.display import brief
 

@@ -12,12 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import EVERY, anonymous, check_shape
-from bigkpca.errors import (
-    Array,
-    CorruptionError,
-    DataError,
-    check_numeric,
-)
+from bigkpca.errors import Array, CorruptionError, DataError, check_numeric
 
 _RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
 

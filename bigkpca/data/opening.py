@@ -18,11 +18,7 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, check_shape
 from bigkpca.data.zarr import SCRATCH, ZarrRows, group_rows, zarr_name
-from bigkpca.errors import (
-    IncompleteError,
-    SpecError,
-    check_numeric,
-)
+from bigkpca.errors import IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:

@@ -17,12 +17,7 @@ from zarr.storage import LocalStore
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.version_marks import version_marks
-from bigkpca.errors import (
-    Array,
-    CorruptionError,
-    IncompleteError,
-    SpecError,
-)
+from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.rows import Rows, anonymous
-from bigkpca.errors import (
-    Array,
-    RoundingError,
-)
+from bigkpca.errors import Array, RoundingError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress

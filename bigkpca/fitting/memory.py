@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import (
-    MemoryLimitError,
-)
+from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest
 from bigkpca.fitting.size_search import Room

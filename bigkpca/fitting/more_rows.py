@@ -7,10 +7,7 @@ import warnings
 import numpy as np
 
 from bigkpca.data.rows import Rows, anonymous
-from bigkpca.errors import (
-    SpecError,
-    UniformLandmarksWarning,
-)
+from bigkpca.errors import SpecError, UniformLandmarksWarning
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress

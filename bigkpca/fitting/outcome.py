@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import (
-    Array,
-)
+from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import action_of, moments_of

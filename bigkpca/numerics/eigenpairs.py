@@ -9,10 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.linalg import (
-    numerical_rank,
-    signs,
-)
+from bigkpca.numerics.linalg import numerical_rank, signs
 
 _ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
 

@@ -14,13 +14,7 @@ from bigkpca.numerics.eigenpairs import (
     negative_share,
     orthogonal_to_ones,
 )
-from bigkpca.numerics.linalg import (
-    Map,
-    eigh_descending,
-    is_positive,
-    rounding_of_eigenvalues,
-    signs,
-)
+from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, rounding_of_eigenvalues, signs
 
 
 def gram(

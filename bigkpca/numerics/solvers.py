@@ -9,11 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics.eigenpairs import Solution, at_least_its_parts, kept_components, negative_share, spectrum
-from bigkpca.numerics.linalg import (
-    eigh_descending,
-    numerical_rank,
-    signs,
-)
+from bigkpca.numerics.linalg import eigh_descending, numerical_rank, signs
 from bigkpca.numerics.moments import Moments
 
 
