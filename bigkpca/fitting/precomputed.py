@@ -29,8 +29,6 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.spec import ResolvedFit
 
-# Up to 8192 rows
-
 
 def whole(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> tuple[Array, str]:
     """The matrix (n, n), float64, and a digest of it: one pass.

@@ -40,9 +40,6 @@ from bigkpca.spec import ResolvedFit
 _PROBES = 4  # random vectors p for which K p = K'p
 
 
-# Above 8192 rows
-
-
 @dataclass(frozen=True)
 class Start:
     """What products start from: a block (n, b); and tr(K), the sum of the `sizes` of K, a digest of it, and the most

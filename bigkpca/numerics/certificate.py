@@ -11,6 +11,8 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import Summary, Told, at_least, at_most, counted, number, share_at_most
 
+# Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
+# that halving does not change, and intervals of an evaluation then miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
 MISSED = 1 / 3  # of an eigenvalue, at most, may be what landmarks missed where its component is solid

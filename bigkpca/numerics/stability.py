@@ -12,8 +12,6 @@ from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Span
 
-# Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
-# that halving does not change, and intervals of an evaluation then miss the eigenvalue.
 _SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
 _CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
 
