@@ -29,6 +29,7 @@ from bigkpca.cli import main
 from bigkpca.data import matrix_tiles, npy
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit, plan_transform
@@ -305,14 +306,14 @@ def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_prod
 ) -> None:
     rows = open_rows(SOURCES[kind](tmp_path, K))
     height, width = rows.grid
-    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), zarr.ZarrRows.block
+    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
 
     def counting(self: Any, start: int, stop: int, columns: slice = rows.EVERY) -> Any:
         left, right, _ = columns.indices(N)
         decoded[start // height : -(-stop // height), left // width : -(-right // width)] += 1
         return block(self, start, stop, columns)
 
-    monkeypatch.setattr(zarr.ZarrRows, "block", counting)
+    monkeypatch.setattr(ZarrRows, "block", counting)
     products = fitted(rows).provenance["products"]
     lower = np.tril(np.ones(decoded.shape, bool), -1) if kind == "zarr" else np.zeros(decoded.shape, bool)
     assert_array_equal(decoded, np.where(lower, 1, 1 + products))
