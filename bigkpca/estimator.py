@@ -242,7 +242,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = self._rows(X, reset=True)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         with open_engine() as engine:
-            self.model_ = fit_within(rows, self._spec(), engine, limit, Silent())
+            # What lies at a path is recorded as the command line does, so that both make the same model.
+            identity = rows.fingerprint() if isinstance(X, str | os.PathLike) else None
+            self.model_ = fit_within(rows, self._spec(), engine, limit, Silent(), identity)
         return self
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
@@ -344,10 +346,14 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         found = self._made(rows, arrays.residuals, projection.residual_rows)
         return containers.in_data_array(X, found, "residual") if is_data_array(X) else found
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the fitted model at a new path. Raises SpecError if something is there or the kernel is a function."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the fitted model; nothing happens where it is saved already.
+
+        Raises SpecError if something else is there, which `overwrite` replaces where it is a model, or if the kernel is
+        a function.
+        """
         check_is_fitted(self)
-        save_model(self.model_, os.fspath(path))
+        save_model(self.model_, os.fspath(path), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

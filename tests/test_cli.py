@@ -254,6 +254,11 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (["compare", "DATA", "m.zarr", "--memory", "1.5"], 2, "--memory 1.5: give a unit, e.g. --memory '1.5 GB'"),
         (["fit", "DATA", "m.zarr", "--degree", "2"], 2, "--degree is for the polynomial kernel, not for gaussian"),
         (["fit", "DATA", "m.zarr", "--kernel", "rbf", "--coef0", "2"], 2, "--coef0 is for the polynomial and sigmoid"),
+        (
+            ["plan", "DATA", "--method", "Exact", "--size", "9"],
+            2,
+            "--method exact takes every row for a landmark: leave --si",
+        ),
         (["plan", "DATA", "--residual-tol", "0.1"], 2, "--residual-tol is where --method exact and --refine stop"),
         (["fit", "DATA", "m.zarr", "--array", "x"], 2, "is one array, not a group that holds 'x': leave --array out"),
         (["info", "TEXT", "--array", "x"], 2, "text.zarr is one array, not a group that holds 'x'"),

@@ -195,6 +195,11 @@ def test_amounts_of_memory(text: str | int, amount: int) -> None:
     assert parse_bytes(text) == amount
 
 
+def test_an_amount_is_positive() -> None:
+    with pytest.raises(SpecError, match="'-1 GB': an amount of memory must be positive"):
+        parse_bytes("-1 GB")
+
+
 def test_an_amount_that_is_none() -> None:
     with pytest.raises(SpecError, match="'lots' is not an amount of memory"):
         parse_bytes("lots")

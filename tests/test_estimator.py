@@ -153,8 +153,14 @@ def test_save_and_load(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
     loaded = KernelPCA.load(tmp_path / "model.zarr")
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+    before = (tmp_path / "model.zarr" / "zarr.json").stat().st_mtime_ns
+    fitted.save(tmp_path / "model.zarr")  # it is there
+    assert (tmp_path / "model.zarr" / "zarr.json").stat().st_mtime_ns == before
+    other = KernelPCA(2, size=20, random_state=0).fit(X)
     with pytest.raises(SpecError, match="is in the way"):
-        fitted.save(tmp_path / "model.zarr")
+        other.save(tmp_path / "model.zarr")
+    other.save(tmp_path / "model.zarr", overwrite=True)
+    assert KernelPCA.load(tmp_path / "model.zarr").n_components_ == 2
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.UnseenClusterWarning")  # landmarks far from the digits

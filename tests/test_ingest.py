@@ -608,7 +608,7 @@ def stop_at(monkeypatch, module, name, call=1):
 
 MOMENTS = [
     (ingest_module, "_codes", 1),
-    (destination, "sync_tree", 1),
+    (durable, "sync_tree", 1),
     (zarr.core.attributes.Attributes, "__setitem__", 1),
 ]
 

@@ -250,6 +250,47 @@ def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:
     assert all((home / name).is_dir() for name in ("d2.zarr", "m2.zarr", "s2.zarr", "x2.zarr"))
 
 
+def test_commands_write_out_the_home_folder_wherever_a_path_stands(home: Path) -> None:
+    def run(*command: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "bigkpca.cli", *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (home / "sub").mkdir()
+    assert "dataset" in run("ingest", "~/a.npy", "~/sub/d.zarr", "-q") + run("info", "~/sub/d.zarr")
+    np.save(home / "own.npy", X[:9])
+    run("fit", "~/sub/d.zarr", "~/sub/m.zarr", "--components", "2", "--landmarks", "~/own.npy", "-q")
+    run("transform", "~/sub/m.zarr", "~/sub/d.zarr", "~/sub/s.zarr", "-q")
+    run("reconstruct", "~/sub/m.zarr", "~/sub/s.zarr", "~/sub/x.zarr", "-q")
+    assert "model" in run("info", "~/sub/m.zarr")
+    assert sorted(path.name for path in (home / "sub").iterdir()) == ["d.zarr", "m.zarr", "s.zarr", "x.zarr"]
+    assert not (home / "~").exists()
+
+
+@every_write
+def test_a_file_where_a_folder_is_needed_is_named(write: str, home: Path) -> None:
+    with pytest.raises(SpecError, match=r"cannot be written: .*a\.npy is a file, not a folder"):
+        WRITES[write]("a.npy/sub/o.zarr")
+
+
+def test_what_is_no_rows_is_not_read_as_rows(home: Path) -> None:
+    with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, and no rows"):
+        bigkpca.fit("m.zarr", "o.zarr")
+    (home / "s.zarr" / "scores" / "manifest.json").unlink()
+    with pytest.raises(IncompleteError, match=r"s\.zarr is not finished: run the command that makes it again"):
+        bigkpca.fit("s.zarr", "o.zarr")
+
+
+def test_an_estimator_makes_the_model_of_the_command(home: Path) -> None:
+    bigkpca.KernelPCA(3, size=10, random_state=0).fit("d.zarr").save("k.zarr")
+    bigkpca.fit("d.zarr", "c.zarr", **FIT)
+    assert tree_bytes(home / "k.zarr") == tree_bytes(home / "c.zarr")
+
+
+def test_evaluations_of_few_rows_take_all_of_them(home: Path) -> None:
+    assert len(bigkpca.evaluate("m.zarr", "d.zarr").eigenvalues) == 3
+
+
 @pytest.mark.parametrize("text", ["[]", '{"attributes": null}', '{"attributes": []}', "3"])
 def test_metadata_that_say_nothing_are_those_of_somebody_else(text: str, home: Path) -> None:
     (home / "o.zarr").mkdir()

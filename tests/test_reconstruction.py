@@ -353,10 +353,10 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
 ) -> None:
     out = tmp_path / "back.zarr"
     slow = (
-        "import itertools, sys, time; from bigkpca import store_blocks; from bigkpca.cli import main\n"
-        "write, calls = store_blocks.write_block, itertools.count()\n"
+        "import itertools, sys, time; from bigkpca.storage import block_arrays; from bigkpca.cli import main\n"
+        "write, calls = block_arrays.write_block, itertools.count()\n"
         "def slow(*block): time.sleep(60 * (next(calls) >= 2)); return write(*block)  # two blocks, in any order\n"
-        "store_blocks.write_block = slow\n"
+        "block_arrays.write_block = slow\n"
         "main(sys.argv[1:])"
     )
     command = [sys.executable, "-c", slow, "reconstruct", model, scores, str(out), "--block-rows", str(CHUNK)]

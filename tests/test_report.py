@@ -457,6 +457,14 @@ def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any,
     assert figures.trust(exact) is None
 
 
+def test_the_last_point_of_the_learning_curve_is_the_bound(digits: np.ndarray[Any, Any]) -> None:
+    model = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits).model_
+    curve = figures.learning_curve(model)
+    assert curve is not None
+    shown = float(re.search(r"([\d.]+)% with 100\.$", curve.alt)[1])  # type: ignore[index]
+    assert shown / 100 >= model.certificate.relative_trace_error  # type: ignore[operator]
+
+
 def test_what_other_components_hold_is_not_said_of_these(digits: np.ndarray[Any, Any]) -> None:
     own = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits[:300]).model_
     columns = bigkpca.KernelPCA(4, size=100, method="columns", random_state=0).fit(digits[:300]).model_

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import common, given, json_option, memory_option, overwrite_option, spec_options
+from bigkpca.cli.options import PATH, common, given, json_option, memory_option, overwrite_option, spec_options
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 from bigkpca.numerics.display import share_at_most
@@ -30,8 +30,8 @@ _COLUMNS = {
 
 
 @click.command(short_help="Compare all methods on your data.")
-@click.argument("data")
-@click.argument("outdir")
+@click.argument("data", type=PATH)
+@click.argument("outdir", type=PATH)
 @click.option("--methods", metavar="M,M,...", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.  [default: all]")
 @click.option("--sizes", metavar="L,L,...", help="Landmarks or random features.  [default: up to that of a fit]")
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Fits of each.")

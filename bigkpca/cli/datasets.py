@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from bigkpca.cli.errors import verbose_option
-from bigkpca.cli.options import common, json_option, overwrite_option
+from bigkpca.cli.options import PATH, common, json_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
 
 
 @click.command(short_help="Make a dataset of files.")
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.argument("destination", metavar="DST")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
+@click.argument("destination", metavar="DST", type=PATH)
 @click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
-@click.option("--labels", metavar="NAME|FILE", help="Labels: a member, a column, or a second file.")
+@click.option("--labels", type=PATH, metavar="NAME|FILE", help="Labels: a member, a column, or a second file.")
 @click.option("--dtype", metavar="T", help="Store as this dtype.")
 @click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one stored shard.")
 @click.option("--append", is_flag=True, help="Add rows to the dataset DST.")
@@ -36,7 +36,7 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
 
 
 @click.command(short_help="Tell what is at a path.")
-@click.argument("path")
+@click.argument("path", type=PATH)
 @click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
 @json_option
 @verbose_option

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from bigkpca.cli.options import common
+from bigkpca.cli.options import PATH, common
 from bigkpca.cli.output import show_spectrum
 from bigkpca.cli.progress import Report
 
 
 @click.command(short_help="Try it all on small data.")
-@click.argument("folder", default="bigkpca-demo", metavar="[DIR]")
+@click.argument("folder", default="bigkpca-demo", metavar="[DIR]", type=PATH)
 @common
 def demo(folder: str, quiet: bool) -> None:
     """Run ingest, fit, transform and report on 1797 real digits, and write all that they make to DIR."""

@@ -8,16 +8,14 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.options import json_option, running
+from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.cli.progress import Report
 
 
 @click.command(short_help="Estimate how wrong a model is.")
-@click.argument("model")
-@click.argument("data")
-@click.option(
-    "--sample", type=click.IntRange(2), default=500, show_default=True, metavar="N", help="Rows with exact kernels."
-)
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.option("--sample", type=click.IntRange(2), metavar="N", help="Rows with exact kernels.  [default: 500, or all]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed of the sample.")
 @json_option
 @running

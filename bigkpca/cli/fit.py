@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.options import fit_options, given, json_option, overwrite_option, running
+from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, running
 from bigkpca.cli.output import show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
 from bigkpca.spec import FitSpec, resolve
 
 
 @click.command(short_help="Tell what a fit would cost.")
-@click.argument("data")
+@click.argument("data", type=PATH)
 @fit_options
 @json_option
 @running
@@ -32,8 +32,8 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 
 @click.command(short_help="Fit kernel PCA and save the model.")
-@click.argument("data")
-@click.argument("model")
+@click.argument("data", type=PATH)
+@click.argument("model", type=PATH)
 @fit_options
 @click.option("--time-budget", metavar="TIME", help="With --tol: end the growth of the size in time, e.g. '10 min'.")
 @overwrite_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,18 @@ Command = Callable[..., Any]
 
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks.")
+
+
+class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do not take
+    """A path, with `~` written out: what a shell does not expand within quotes, or after `--option=`."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return os.path.expanduser(value)
+
+
+PATH = _Path()
 
 
 def common(command: Command) -> Command:
@@ -107,6 +120,8 @@ def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
         if name in values and kernel not in kernels:
             raise SpecError(f"--{name} is for the {' and '.join(kernels)} kernel, not for {kernel}: leave it out")
     exact = named(str(values.get("method", FitSpec().method))) == Exact()
+    if exact and "size" in values:
+        raise SpecError("--method exact takes every row for a landmark: leave --size out")
     stops = varied or exact or values.get("refine", "0") != "0"
     if "residual_tol" in values and not stops:
         raise SpecError("--residual-tol is where --method exact and --refine stop: add one of them, or leave it out")
@@ -116,6 +131,6 @@ def _array_of(path: str) -> Any:
     import numpy as np
 
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(os.path.expanduser(path), allow_pickle=False)
     except (OSError, ValueError) as error:
         raise SpecError(f"landmarks cannot be read from {path}: {error}") from error

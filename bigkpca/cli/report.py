@@ -7,17 +7,21 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.options import common, overwrite_option
+from bigkpca.cli.options import PATH, common, overwrite_option
 from bigkpca.cli.output import show
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 
 
 @click.command(short_help="Draw a page about a model.")
-@click.argument("model")
-@click.argument("out", metavar="OUT.html")
-@click.option("--scores", metavar="PATH", help="Feature store, or array of scores, to show.  [default: sampled rows]")
-@click.option("--labels", metavar="PATH|NAME", help="Labels: a file, or an array beside the rows.  [default: y]")
+@click.argument("model", type=PATH)
+@click.argument("out", metavar="OUT.html", type=PATH)
+@click.option(
+    "--scores", type=PATH, metavar="PATH", help="Feature store, or array of scores, to show.  [default: sampled rows]"
+)
+@click.option(
+    "--labels", type=PATH, metavar="PATH|NAME", help="Labels: a file, or an array beside the rows.  [default: y]"
+)
 @click.option("--image-shape", metavar="H,W", help="Show rows as pictures.  [default: their shape before ingest]")
 @click.option("--array", metavar="NAME", help="Array of the rows inside their Zarr group.")
 @overwrite_option

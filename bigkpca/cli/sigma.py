@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import json_option, running
+from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec, resolve
@@ -23,7 +23,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 
 
 @click.command(short_help="Find a length sigma for the kernel.")
-@click.argument("data")
+@click.argument("data", type=PATH)
 @click.option(
     "--kernel", metavar="NAME", default="gaussian", show_default=True, help="The kernel whose length is asked for."
 )
@@ -34,7 +34,7 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @click.option("--noise", type=float, metavar="SD", help="With --cv: restore rows from noise of this deviation.")
 @click.option("--size", metavar="L", help="With --cv: landmarks of each fit.  [default: auto]")
 @click.option("--components", metavar="R,R,...", help="With --cv: numbers of components to try.")
-@click.option("--save", metavar="FILE", help="With --cv: write every setting that was tried to a .csv file.")
+@click.option("--save", type=PATH, metavar="FILE", help="With --cv: write every setting that was tried to a .csv file.")
 @json_option
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.options import overwrite_option, running
+from bigkpca.cli.options import PATH, overwrite_option, running
 from bigkpca.cli.output import show
 from bigkpca.cli.progress import Report
 
 
 @click.command(short_help="Write the scores of rows.")
-@click.argument("model")
-@click.argument("data")
-@click.argument("out")
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.argument("out", type=PATH)
 @click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
 @click.option("--residual", is_flag=True, help="Also write what scores leave out of each row: novelty.")
 @overwrite_option
@@ -38,9 +38,9 @@ def _show_rows(out: str, x: Any) -> None:
 
 
 @click.command(short_help="Write the rows that scores stand for.")
-@click.argument("model")
-@click.argument("scores")
-@click.argument("out")
+@click.argument("model", type=PATH)
+@click.argument("scores", type=PATH)
+@click.argument("out", type=PATH)
 @click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
 @overwrite_option
 @running
@@ -52,9 +52,9 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
 
 
 @click.command(short_help="Remove noise from rows.")
-@click.argument("model")
-@click.argument("data")
-@click.argument("out")
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.argument("out", type=PATH)
 @click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
 @overwrite_option
 @running

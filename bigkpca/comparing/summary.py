@@ -80,7 +80,7 @@ def advice(found: Sequence[Line]) -> str:
     exact = next((line for line in found if line.exact), None)
     if exact is not None and exact.median("seconds") <= best.median("seconds"):
         return (
-            f"Take the exact method: it took {_cost(exact)}, no more than {best} ({_cost(best)}), "
+            f"Take the exact method: it took {_cost(exact)}, no longer than {best} ({_cost(best)}), "
             f"whose scores are off by {best.median('score_error'):.2%}."
         )
     against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""

@@ -21,6 +21,7 @@ from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
+_BLOCKWISE = {"features": "scores", "reconstruction": "x"}  # written block by block: the array with the manifest
 SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
 
 
@@ -152,10 +153,12 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         name = name or "x"
         if "rows" not in about:
             raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
-    elif kind == "features":
-        name = name or "scores"
-    elif kind == "reconstruction":
-        name = name or "x"
+    elif kind in _BLOCKWISE:
+        name = name or _BLOCKWISE[kind]
+        if not (Path(path) / _BLOCKWISE[kind] / "manifest.json").exists():
+            raise IncompleteError(f"{path} is not finished: run the command that makes it again")
+    elif kind == "model":
+        raise SpecError(f"{path} is a bigkpca model, and no rows: give a dataset, an array, or scores")
     node = group.get(name or "x")
     if node is None and name is None:
         arrays = dict(group.arrays())

@@ -13,9 +13,12 @@ from bigkpca.errors import SpecError
 def parse_bytes(text: str | int) -> int:
     """Bytes in "2 GB" (decimal) or "2 GiB" (binary); SpecError if it says neither."""
     try:
-        return int(_parse_bytes(text))
+        found = int(_parse_bytes(text))
     except ValueError as error:
         raise SpecError(f"{text!r} is not an amount of memory such as '2 GB' or '500 MB'") from error
+    if found <= 0:
+        raise SpecError(f"{text!r}: an amount of memory must be positive")
+    return found
 
 
 def parse_seconds(text: str | float) -> float:

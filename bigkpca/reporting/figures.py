@@ -8,6 +8,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
+from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.reporting.drawing import (
     ACCENT,
@@ -115,14 +116,18 @@ def learning_curve(model: Model) -> Drawing | None:
     if curve is None:
         return None
     numbers, errors = curve[:, 0].astype(int), 100 * curve[:, 1]
-    pairs = ", ".join(f"{error:.1f}% with {number:,}" for number, error in zip(numbers, errors, strict=True))
+    proven = model.certificate.relative_trace_error
+    shown = [f"{error:.1f}%" for error in errors]
+    if proven is not None:  # the bound, which is wider than the last point of the curve by its rounding
+        errors[-1], shown[-1] = 100 * proven, share_at_most(proven, 1)
+    pairs = ", ".join(f"{share} with {number:,}" for number, share in zip(numbers, shown, strict=True))
     with axes_of() as (figure, axes):
         axes.set_xscale("log", base=2)
         axes.plot(numbers, errors, "-", color=ACCENT)
         axes.plot(numbers[:-1], errors[:-1], "o", color=ACCENT, markerfacecolor=PAPER, label="with fewer landmarks")
         axes.plot(numbers[-1:], errors[-1:], "o", color=ACCENT, label="this model, proven")
-        for number, error in zip(numbers, errors, strict=True):
-            axes.annotate(f"{error:.1f}%", (number, error), (4, 5), textcoords="offset points")
+        for number, error, share in zip(numbers, errors, shown, strict=True):
+            axes.annotate(share, (number, error), (4, 5), textcoords="offset points")
         axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max() or 1))
         axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
         axes.minorticks_off()

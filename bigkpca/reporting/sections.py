@@ -77,8 +77,8 @@ def quality(model: Model) -> Section:
     ]
     if drawing := figures.trust(model):
         lines = (
-            "Below the lower line a component is solid where its eigenvalue is larger than what the landmarks may have "
-            "missed, below the upper one fair, above it doubtful."
+            "Below the lower line a component is solid, or fair where more than a third of its eigenvalue may have "
+            "been missed; between the lines it is fair, above them doubtful."
         )
         cards.append(Card("Trust", lines, drawing))
     if drawing := figures.learning_curve(model):

@@ -119,7 +119,9 @@ def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
         return _RANDOM_FEATURES, "the default number of random features"
     kept = spec.components if isinstance(spec.components, int) else 50
     wanted = min(max(20 * kept, 500), max(2000, kept))
-    return min(wanted, n), "20 for each component, but at least 500 and at most 2000"
+    if n <= wanted:
+        return n, "every row, of which there are no more"
+    return wanted, "one for each component" if kept > 2000 else "20 for each component, at least 500 and at most 2000"
 
 
 def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:

@@ -25,6 +25,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
 
     Raises SpecError if nothing readable is there, CorruptionError for a damaged model.
     """
+    path = os.path.expanduser(path)
     about = groups.describe(path)
     if about is None:
         return _rows_info(path, array)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bigkpca.data.zarr import SCRATCH
 from bigkpca.errors import SpecError
-from bigkpca.storage.durable import exchanged, sync_folder, sync_tree
+from bigkpca.storage import durable
 from bigkpca.storage.groups import MAIN, describe, is_finished, manifest_path, named
 
 # Beside an output, besides SCRATCH and the lock: a successor that is filled block by block, what it replaced, what is
@@ -39,12 +39,12 @@ class Destination:
         try:
             yield scratch
             if self.work != scratch:
-                sync_tree(Path(scratch))
+                durable.sync_tree(Path(scratch))
                 os.rename(scratch, self.work)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        sync_folder(Path(self.work).absolute().parent)
+        durable.sync_folder(Path(self.work).absolute().parent)
 
     def put_in_place(self) -> None:
         """Let finished work take the place of what was at `path`, which is there until it is replaced."""
@@ -53,15 +53,17 @@ class Destination:
         folder = Path(self.path).absolute().parent
         if not os.path.exists(self.path):
             os.rename(self.work, self.path)
-            sync_folder(folder)
+            durable.sync_folder(folder)
             return
         if self.work == self.path + _SUCCESSOR:
             _mark(self.work).touch()  # so that `open_destination` can tell what it replaced from work that is to come
-            sync_folder(_mark(self.work).parent)
-        if not exchanged(self.work, self.path):  # `open_destination` takes up again what stops between the two renames
+            durable.sync_folder(_mark(self.work).parent)
+        if not durable.exchanged(
+            self.work, self.path
+        ):  # `open_destination` takes up again what stops between the two renames
             os.rename(self.path, self.path + _OLD)
             os.rename(self.work, self.path)
-        sync_folder(folder)
+        durable.sync_folder(folder)
         _settle(self.path, self.work)
 
 

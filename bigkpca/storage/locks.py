@@ -16,8 +16,7 @@ except ImportError as error:
         "bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
     ) from error
 
-_LOCK = ".bigkpca-lock"
-_LOCK = ".bigkpca-lock"
+_LOCK = ".bigkpca-lock"  # behind the name of an output
 
 
 @contextmanager

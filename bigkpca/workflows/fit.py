@@ -79,11 +79,15 @@ def fit(
     return model
 
 
-def save(model: Model, path: Path) -> None:
-    """Save a model at a new path; SpecError if something is there, or the kernel is a function."""
+def save(model: Model, path: Path, *, overwrite: bool = False) -> None:
+    """Save a model; nothing happens where it is saved already. SpecError if something else is there, which `overwrite`
+    replaces where it is a model, or if the kernel is a function."""
     out = paths.group_path(path)
     with locks.lock(out), durable.room_on_disk(out):
-        _save(model, destination.open_destination(out, {"format": "model", "digest": ""}, overwrite=False, whole=True))
+        record = {"format": "model", "digest": models.model_digest(model)}
+        place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
+        if place.state != "done":
+            _save(model, place)
 
 
 def _save(model: Model, place: destination.Destination) -> None:
