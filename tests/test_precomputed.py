@@ -29,6 +29,7 @@ from bigkpca.cli import main
 from bigkpca.data import matrix_tiles, npy
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import EVERY
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
@@ -308,7 +309,7 @@ def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_prod
     height, width = rows.grid
     decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
 
-    def counting(self: Any, start: int, stop: int, columns: slice = rows.EVERY) -> Any:
+    def counting(self: Any, start: int, stop: int, columns: slice = EVERY) -> Any:
         left, right, _ = columns.indices(N)
         decoded[start // height : -(-stop // height), left // width : -(-right // width)] += 1
         return block(self, start, stop, columns)

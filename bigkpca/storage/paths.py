@@ -26,8 +26,6 @@ def output_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
     real, here = os.path.realpath(out), os.path.realpath(os.curdir)
     if _within(here, real):
         raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")
-    if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
-        raise SpecError(f"{given} cannot be written: {file} is a file, not a folder")
     if os.path.ismount(real):
         raise SpecError(f"{given} is where a file system is mounted, which no rename can replace: name a folder in it")
     for other in filter(None, inputs):
@@ -36,6 +34,8 @@ def output_path(path: str | os.PathLike[str], *inputs: str | None) -> str:
             raise SpecError(f"{given} is what is read, and would be replaced: choose another output path")
         if _within(real, taken) or _within(taken, real):
             raise SpecError(f"{given} and what is read, {other}, lie inside each other: choose another output path")
+    if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
+        raise SpecError(f"{given} cannot be written: {file} is a file, not a folder")
     return out
 
 
