@@ -70,7 +70,7 @@ def _ridge(W: Array, weights: Array, size: int) -> float:
 
 @dataclass(frozen=True)
 class Leverage:
-    """Rows drawn by recursive ridge leverage scores (`numerics/leverage.py`): guarantees in the spectral norm."""
+    """Rows drawn by recursive ridge leverage scores: guarantees in the spectral norm."""
 
     name: ClassVar[str] = "leverage"
 

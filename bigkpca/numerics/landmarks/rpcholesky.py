@@ -172,7 +172,7 @@ def grown(
 
 @dataclass(frozen=True)
 class RPCholesky:
-    """Rows drawn in proportion to what the landmarks before leave unexplained (`numerics/cholesky.py`).
+    """Rows drawn in proportion to what the landmarks before leave unexplained (the head of this file).
 
     The choice for small clusters, fast spectra and data that are not vectors. `over="sample"` draws from the bounded
     sample; `over="all"` from all rows, with the exact law: residual bounds are refreshed by a further pass over the
