@@ -21,7 +21,8 @@ from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
-_BLOCKWISE = {"features": "scores", "reconstruction": "x"}  # written block by block: the array with the manifest
+MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
+MANIFEST = "manifest.json"  # in the folder of that array, once all of it is there
 SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
 
 
@@ -153,9 +154,9 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         name = name or "x"
         if "rows" not in about:
             raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
-    elif kind in _BLOCKWISE:
-        name = name or _BLOCKWISE[kind]
-        if not (Path(path) / _BLOCKWISE[kind] / "manifest.json").exists():
+    elif kind in MAIN:
+        name = name or MAIN[kind]
+        if not (Path(path) / MAIN[kind] / MANIFEST).exists():
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
     elif kind == "model":
         raise SpecError(f"{path} is a bigkpca model, and no rows: give a dataset, an array, or scores")

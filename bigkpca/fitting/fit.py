@@ -29,7 +29,7 @@ from bigkpca.fitting.warnings import (
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
-COARSE = 0.01  # a share: where rounding may move more, the fit is made again in float64
+_COARSE = 0.01  # a share: where rounding may move more, the fit is made again in float64
 
 
 def fit_within(
@@ -105,7 +105,7 @@ def _without_decoder(
             if not single:
                 raise
             return _in_double_precision(rows, fit, engine, progress, identity, room)
-    if single and moved_by_rounding(found, COARSE):
+    if single and moved_by_rounding(found, _COARSE):
         return _in_double_precision(rows, fit, engine, progress, identity, room)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
@@ -133,7 +133,7 @@ def _in_double_precision(
     """`_without_decoder` with block work in float64, and a choice that says why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
     model, sample = _without_decoder(rows, fit.in_double_precision(), engine, progress, identity, room)
-    reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {COARSE}"
+    reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
     choices = [*model.provenance["choices"], *choices_info((Choice("dtype", "float64", reason),))]
     return replace(model, provenance={**model.provenance, "spec": fit.spec.to_dict(), "choices": choices}), sample
 

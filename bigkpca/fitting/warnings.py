@@ -37,12 +37,14 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
 
 
 def warn_of(found: Outcome, features: FeatureMap) -> None:
+    """Warn of what the eigenproblem left: negative eigenvalues, rounding that counts, a cluster without a landmark."""
     warn_if_indefinite(found.solution)
     _warn_if_rounded(found, features)
     _warn_of_cluster(found, features.kernel)
 
 
 def warn_if_indefinite(solution: Solution) -> None:
+    """Warn where negative eigenvalues were dropped that are no rounding."""
     if solution.negative < _NOTICEABLY_NEGATIVE:
         warnings.warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
@@ -95,6 +97,7 @@ def _warn_of_cluster(found: Outcome, kernel: Kernel) -> None:
 
 
 def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
+    """Warn that memory or time ended the growth of the size before its error met the tolerance."""
     warnings.warn(
         f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
         ToleranceWarning,

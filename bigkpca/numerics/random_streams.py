@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# What randomness is for: each purpose has a stream of its own, so that one more draw here changes nothing there.
+# What randomness is for. One more draw for one purpose changes nothing for the others.
 SAMPLE, PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, HELD_OUT, FEW = range(10)
 TRAINING, REFERENCES, FOLDS, SCORING, UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_START = range(10, 18)
 

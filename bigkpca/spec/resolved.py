@@ -44,7 +44,7 @@ class ResolvedFit:
     sample: int
     unseen: int
     matrix_free: bool
-    rule: LandmarkRule | None  # None for random features
+    rule: LandmarkRule | None  # None for random features and the exact method, which choose no rows
     rule_reason: str
 
     def at(self, size: int) -> ResolvedFit:

@@ -18,6 +18,7 @@ import zarr
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.rows import little_endian
+from bigkpca.data.zarr import MAIN
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.storage import durable, groups
 
@@ -38,7 +39,7 @@ def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tu
 
 def open_main(path: str, kind: Kind) -> Stored:
     """The array that a store is for: scores (n, r), or x (n, d)."""
-    array = groups.open_group(path, kind)[groups.MAIN[kind]]
+    array = groups.open_group(path, kind)[MAIN[kind]]
     assert isinstance(array, zarr.Array)
     return array
 
@@ -100,7 +101,7 @@ def publish(
         "format_version": groups.FORMAT_VERSION,
         "rows": blocks[-1].stop,
         "blocks": [
-            {"start": block.start, "stop": block.stop, **_named(digest, groups.MAIN[record["format"]])}
+            {"start": block.start, "stop": block.stop, **_named(digest, MAIN[record["format"]])}
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }

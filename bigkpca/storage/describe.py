@@ -9,7 +9,7 @@ from typing import Any
 from bigkpca.data.blocks import split
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.zarr import ZarrRows
+from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificate import Certificate
@@ -33,7 +33,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, told of as a whole: leave --array out")
     if about["format"] == "model":
         return model_info(models.load_model(path), path)
-    if about["format"] in groups.MAIN:
+    if about["format"] in MAIN:
         return _blocks_info(path, about)
     return _dataset_info(path, about)
 

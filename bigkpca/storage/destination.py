@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bigkpca.data.zarr import SCRATCH
+from bigkpca.data.zarr import MAIN, SCRATCH
 from bigkpca.errors import SpecError
 from bigkpca.storage import durable
-from bigkpca.storage.groups import MAIN, describe, is_finished, manifest_path, named
+from bigkpca.storage.groups import describe, is_finished, manifest_path, named
 
 # Beside an output, besides SCRATCH and the lock: a successor that is filled block by block, what it replaced, what is
 # being removed; names that nobody gives to anything else.

@@ -21,11 +21,10 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.zarr import ATTRIBUTE
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST
 from bigkpca.errors import SpecError
 
 FORMAT_VERSION = 1
-MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 CHUNK_BYTES = 2**20  # one read
 
@@ -136,4 +135,4 @@ def manifest_path(path: str) -> Path:
     """The manifest of what is written block by block: inside the array's folder, where Zarr does not trip over it."""
     about = describe(path)
     assert about is not None  # callers know that it is ours
-    return Path(path) / MAIN[about["format"]] / "manifest.json"
+    return Path(path) / MAIN[about["format"]] / MANIFEST

@@ -105,6 +105,7 @@ def _write(
 
 
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
+    """Raise SpecError where what lies at the path of the rows has another fingerprint than `before`."""
     # Stores remember what they listed, so the rows are opened afresh.
     path = before["path"]
     if path is not None and open_rows(path, rows.name).fingerprint() != before:
