@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from bigkpca.cli.options import PATH, common
@@ -20,7 +18,7 @@ def demo(folder: str, quiet: bool) -> None:
     from bigkpca.reporting import INSTALL
     from bigkpca.storage.describe import model_info
 
-    shown = demonstrate(Path(folder), Report(quiet))
+    shown = demonstrate(folder, Report(quiet))
     facts = model_info(shown.model, shown.paths["model"])
     click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (the median pair of digits has k = exp(-1))")
     show_spectrum(facts)

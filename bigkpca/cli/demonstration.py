@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
+from bigkpca.data.stores import store_of
 from bigkpca.errors import Array
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.streaming import ingest
@@ -33,20 +34,20 @@ class Demonstration:
     accuracy_pixels: float
 
 
-def demonstrate(folder: Path, progress: Progress) -> Demonstration:
+def demonstrate(folder: str, progress: Progress) -> Demonstration:
     """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report
     where its extra is installed."""
-    folder.mkdir(parents=True, exist_ok=True)
+    store = store_of(folder)
+    store.make_folder(folder)
     raw, dataset, model_path, scores_path = (
-        str(folder / name) for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")
+        f"{folder}/{name}" for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")
     )
     digits = load_digits()
     pixels = digits.data.astype(np.uint8)
-    if not Path(raw).exists():  # written once, so that running the demo again finds everything done
-        partial = folder / "digits.npz.partial"
-        with partial.open("wb") as file:
-            np.savez_compressed(file, pixels=pixels, digit=digits.target)
-        partial.replace(raw)
+    if not store.exists(raw):  # written once, so that running the demo again finds everything done
+        content = io.BytesIO()
+        np.savez_compressed(content, pixels=pixels, digit=digits.target)
+        store.write(raw, content.getvalue())
     seconds: dict[str, float] = {}
 
     def timed(step: str, work: Callable[[], T]) -> T:
@@ -63,7 +64,7 @@ def demonstrate(folder: Path, progress: Progress) -> Demonstration:
     scores = timed("transform", lambda: transform.transform(model_path, dataset, scores_path, progress=progress))
     paths = {"dataset": dataset, "model": model_path, "scores": scores_path}
     if installed():
-        page = str(folder / "report.html")
+        page = f"{folder}/report.html"
 
         def drawn() -> str:
             return report(model_path, page, scores=scores_path, image_shape=(8, 8), overwrite=True, progress=progress)

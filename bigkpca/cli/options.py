@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
 
 from bigkpca.cli.errors import verbose_option
+from bigkpca.data.stores import store_of, written_out
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 
@@ -24,7 +24,7 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do n
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return os.path.expanduser(value)
+        return written_out(value)
 
 
 PATH = _Path()
@@ -130,7 +130,9 @@ def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
 def _array_of(path: str) -> Any:
     import numpy as np
 
+    path = written_out(path)
     try:
-        return np.load(os.path.expanduser(path), allow_pickle=False)
+        with store_of(path).open(path) as file:
+            return np.load(file, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise SpecError(f"landmarks cannot be read from {path}: {error}") from error

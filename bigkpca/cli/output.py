@@ -55,38 +55,46 @@ def show_choices(facts: Mapping[str, Any]) -> None:
 
 
 def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Eigenvalues with what they are at most and one word of trust for each, then how wrong the whole is."""
+    """Eigenvalues with their upper bounds and one word of trust for each, then how wrong the whole is."""
     certified = facts["certificate"]
-    proven, likely, estimated = certified["proven"], certified["likely"], certified["estimated"]
-    values, shares, trust = facts["eigenvalues"], facts["explained_variance_ratio"], estimated["trust"]
-    highest = {"proven at most": proven["eigenvalue_upper"]}
+    proven, likely = certified["proven"], certified["likely"]
+    bounds = {"proven at most": proven["eigenvalue_upper"]}
     if likely["confidence"]:
-        highest[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
-    highest = {title: bounds for title, bounds in highest.items() if bounds}
-    click.echo(
-        "component   eigenvalue   share of variance   cumulative"
-        + "".join(f"   {title}" for title in highest)
-        + ("   trust" if trust else "")
-    )
-    total = 0.0
+        bounds[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
+    _show_components(facts, {title: upper for title, upper in bounds.items() if upper}, rows)
+    _show_errors(facts["method"], proven, likely, certified["estimated"])
+
+
+def _show_components(facts: Mapping[str, Any], bounds: Mapping[str, Any], rows: int) -> None:
+    """One line for each of the first `rows` components, and one for all others."""
+    values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
+    trust = facts["certificate"]["estimated"]["trust"]
+    head = ("component", "eigenvalue", "share of variance", "cumulative", *bounds, *(["trust"] if trust else []))
+    click.echo("   ".join(head))
     for number in range(min(rows, len(values))):
-        total += shares[number]
         click.echo(
-            f"{number + 1:>9}   {values[number]:>#10.5g}   {shares[number]:>16.2%}   {total:>10.2%}"
-            + "".join(f"   {at_most(bounds[number]):>#{len(title)}.5g}" for title, bounds in highest.items())
+            f"{number + 1:>9}   {values[number]:>#10.5g}   {shares[number]:>16.2%}   {sum(shares[: number + 1]):>10.2%}"
+            + "".join(f"   {at_most(upper[number]):>#{len(title)}.5g}" for title, upper in bounds.items())
             + (f"   {trust[number]}" if trust else "")
         )
     if len(values) > rows:
-        rest = sum(shares[rows:])
         words = [f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")] if trust else []
-        gap = "".join(" " * (3 + len(title)) for title in highest)
+        gap = "".join(" " * (3 + len(title)) for title in bounds)
         click.echo(
-            f"  {rows + 1} to {len(values)}" + f"{rest:>30.2%}   {total + rest:>10.2%}{gap}   " + ", ".join(words)
+            f"  {rows + 1} to {len(values)}"
+            + f"{sum(shares[rows:]):>30.2%}   {sum(shares):>10.2%}{gap}   "
+            + ", ".join(words)
         )
+
+
+def _show_errors(
+    method: str, proven: Mapping[str, Any], likely: Mapping[str, Any], estimated: Mapping[str, Any]
+) -> None:
+    """How wrong the whole is: first what is proven, then what holds with confidence, then estimates."""
     if proven["residuals"] is not None:
         largest = at_most(max(proven["residuals"]), 2)
         click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies that near)")
-    if facts["method"] == "exact" and proven["residuals"] is None:
+    if method == "exact" and proven["residuals"] is None:
         click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
     elif proven["relative_trace_error"] is not None:
         share = share_at_most(proven["relative_trace_error"])

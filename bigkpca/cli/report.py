@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -28,11 +27,12 @@ from bigkpca.errors import SpecError
 @common
 def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:
     """Draw one page, OUT.html, that says whether MODEL is good and what it found."""
+    from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 
     shape = _shape(image_shape) if image_shape else None
     path = draw(model, out, image_shape=shape, progress=Report(quiet), **options)
-    show({"path": path, "bytes": Path(path).stat().st_size}, False)
+    show({"path": path, "bytes": store_of(path).files(path)[""].bytes}, False)
 
 
 def _shape(text: str) -> tuple[int, ...]:

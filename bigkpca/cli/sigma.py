@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,12 +119,9 @@ def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation
 
 def _check_place(path: str) -> None:
     """Raise SpecError where the settings cannot be written, before any work."""
-    place = Path(path)
-    if not place.absolute().parent.is_dir():
-        raise SpecError(f"{path} cannot be written: its folder does not exist")
-    if place.is_dir():
-        raise SpecError(f"{path} is a folder: give the name of a file, e.g. settings.csv")
-    if place.exists() and not place.read_bytes().startswith(",".join(_COLUMNS).encode()):
+    from bigkpca.storage.paths import check_file
+
+    if not check_file(path, ",".join(_COLUMNS).encode(), "settings.csv"):
         raise SpecError(
             f"{path} exists and was not made by bigkpca sigma, so it is never replaced: choose another path, or move "
             "it away yourself"
@@ -140,8 +136,12 @@ def _number(text: str) -> int:
 
 def _save_settings(path: str, settings: Any) -> None:
     import csv
+    import io
 
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        writer.writerows([getattr(one, column) for column in _COLUMNS] for one in settings)
+    from bigkpca.data.stores import store_of
+
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    writer.writerows([getattr(one, column) for column in _COLUMNS] for one in settings)
+    store_of(path).write(path, text.getvalue().encode())

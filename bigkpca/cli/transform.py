@@ -1,24 +1,43 @@
-"""A model at work on rows: scores, and the ways back."""
+"""A model at work on rows: scores, and pre-images."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from bigkpca.cli.options import PATH, overwrite_option, running
+from bigkpca.cli.options import PATH, Command, overwrite_option, running
 from bigkpca.cli.output import show
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Write the scores of rows.")
-@click.argument("model", type=PATH)
-@click.argument("data", type=PATH)
-@click.argument("out", type=PATH)
-@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
-@click.option("--residual", is_flag=True, help="Also write what scores leave out of each row: novelty.")
-@overwrite_option
-@running
+def _writes_rows(short_help: str, given: str, *own: Callable[[Command], Command]) -> Callable[[Command], click.Command]:
+    """A command MODEL GIVEN OUT that writes block by block; `own` are its own options."""
+
+    def decorate(command: Command) -> click.Command:
+        options: tuple[Callable[[Command], Command], ...] = (
+            running,
+            overwrite_option,
+            *own,
+            click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard."),
+            click.argument("out", type=PATH),
+            click.argument(given, type=PATH),
+            click.argument("model", type=PATH),
+        )
+        for option in options:
+            command = option(command)
+        return click.command(short_help=short_help)(command)
+
+    return decorate
+
+
+_residual_option = click.option(
+    "--residual", is_flag=True, help="Also write what scores leave out of each row: novelty."
+)
+
+
+@_writes_rows("Write the scores of rows.", "data", _residual_option)
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.workflows import transform
@@ -27,23 +46,7 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
 
 
-def _show_rows(out: str, x: Any) -> None:
-    """Where pre-images are, and what is known of them."""
-    from bigkpca.storage import block_arrays
-
-    far = int(block_arrays.values(out, "far").sum())
-    stopped = x.shape[0] - int(block_arrays.values(out, "converged").sum()) - far
-    facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
-    show(facts, False)
-
-
-@click.command(short_help="Write the rows that scores stand for.")
-@click.argument("model", type=PATH)
-@click.argument("scores", type=PATH)
-@click.argument("out", type=PATH)
-@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
-@overwrite_option
-@running
+@_writes_rows("Write the rows that scores stand for.", "scores")
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the rows that SCORES of MODEL stand for, their pre-images, to OUT."""
     from bigkpca.workflows import transform
@@ -51,15 +54,19 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=Report(quiet), **options))
 
 
-@click.command(short_help="Remove noise from rows.")
-@click.argument("model", type=PATH)
-@click.argument("data", type=PATH)
-@click.argument("out", type=PATH)
-@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard.")
-@overwrite_option
-@running
+@_writes_rows("Remove noise from rows.", "data")
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write what MODEL makes of the rows of DATA to OUT: transform and reconstruct in one pass."""
     from bigkpca.workflows import transform
 
     _show_rows(out, transform.denoise(model, data, out, progress=Report(quiet), **options))
+
+
+def _show_rows(out: str, x: Any) -> None:
+    """Path and shape of pre-images, and how many are no more than the mean, or not converged."""
+    from bigkpca.storage import block_arrays
+
+    far = int(block_arrays.values(out, "far").sum())
+    stopped = x.shape[0] - int(block_arrays.values(out, "converged").sum()) - far
+    facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
+    show(facts, False)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path as File
 from time import monotonic
 from typing import Any
 
@@ -29,6 +28,7 @@ from bigkpca.comparing.summary import Line, advice, lines
 from bigkpca.comparing.trial import Trial, tried
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
+from bigkpca.data.stores import last_name, store_of
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
@@ -38,7 +38,7 @@ from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
-from bigkpca.storage import durable, locks, paths
+from bigkpca.storage import paths
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,9 +97,9 @@ def compare(
     limit = None if memory is None else parse_bytes(memory)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
     out = paths.output_path(out, record["input"]["path"])
-    folder = Folder(File(out))
+    folder = Folder(out)
     grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
-    with locks.lock(out), durable.room_on_disk(out), OwnProcesses() as processes:
+    with store_of(out).writer(out), OwnProcesses() as processes:
         folder.claim(record, overwrite=overwrite)
         if not figure.drawable():
             progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")
@@ -108,7 +108,7 @@ def compare(
         trials, missing = work.trials(reference, grid, deadline)
         found = lines(trials)
         if figure.drawable():
-            folder.write_figure(figure.drawn(found, os.path.basename(rows.where), reference.about))
+            folder.write_figure(figure.drawn(found, last_name(rows.where), reference.about))
     return Comparison(out, tuple(trials), found, advice(found), reference.about, missing)
 
 

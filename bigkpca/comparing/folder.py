@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
@@ -16,8 +13,9 @@ import numpy as np
 
 from bigkpca.comparing.reference import Reference
 from bigkpca.comparing.trial import Trial
+from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.storage import durable
+from bigkpca.storage import groups
 from bigkpca.storage.destination import difference
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
@@ -29,7 +27,14 @@ _NUMBERS = [field.name for field in fields(Trial) if field.type in ("float", "fl
 class Folder:
     """The output folder of a comparison; its record says what was compared."""
 
-    path: Path
+    path: str
+
+    @property
+    def _store(self) -> Store:
+        return store_of(self.path)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}"
 
     def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
         """Make the folder, or find the same comparison in it, whose trials are kept.
@@ -39,7 +44,7 @@ class Folder:
         """
         wanted = {**_FORMAT, **record}
         there = self._record()
-        if there is None and self.path.exists() and not self._is_empty():
+        if there is None and self._store.exists(self.path) and not self._is_empty():
             raise SpecError(
                 f"{self.path} is not an empty folder and was not made by bigkpca compare: choose another one, or move "
                 "it away yourself"
@@ -51,29 +56,31 @@ class Folder:
                     "with --overwrite (overwrite=True in Python)"
                 )
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record last: without it nobody would know the folder
-                (self.path / name).unlink(missing_ok=True)
-        self.path.mkdir(parents=True, exist_ok=True)
-        durable.publish_json(self.path / _RECORD, wanted)
+                self._store.remove(self._at(name))
+        self._store.make_folder(self.path)
+        groups.write_json(self._at(_RECORD), wanted)
 
     def _is_empty(self) -> bool:
         """Whether it holds nothing, or only a record that was never finished."""
-        return self.path.is_dir() and all(entry.name == _RECORD + ".partial" for entry in self.path.iterdir())
+        if not self._store.is_folder(self.path):
+            return False
+        return all(name == _RECORD + ".partial" for name in self._store.names(self.path))
 
     def _record(self) -> dict[str, Any] | None:
         try:
-            found = json.loads((self.path / _RECORD).read_text(encoding="utf-8"))
+            found = groups.read_json(self._at(_RECORD))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
 
     def trials(self) -> list[Trial]:
         """The trials that were written, in order. Raises CorruptionError for a file that was changed by hand."""
-        path = self.path / _TRIALS
-        if not path.exists():
+        path = self._at(_TRIALS)
+        if not self._store.exists(path):
             return []
         try:
-            with path.open(newline="", encoding="utf-8") as file:
-                return [_trial(line) for line in csv.DictReader(file)]
+            with self._store.open(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+                return [_trial(line) for line in csv.DictReader(text)]
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptionError(f"{path} does not hold trials: move it away, and they are run again") from error
 
@@ -83,41 +90,36 @@ class Folder:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(Trial)])
         writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
-        durable.publish_text(self.path / _TRIALS, text.getvalue())
+        self._store.write(self._at(_TRIALS), text.getvalue().encode())
 
     def reference(self) -> Reference | None:
         """The reference that was written, if it was."""
         try:
-            with (self.path / _REFERENCE).open("rb") as file, np.load(file, allow_pickle=False) as held:
+            with self._store.open(self._at(_REFERENCE)) as file, np.load(file, allow_pickle=False) as held:
                 numbers = [None if np.isnan(value) else float(value) for value in held["numbers"]]
                 return Reference(held["eigenvalues"], held["scores"], held["rows"], str(held["about"]), *numbers)
         except FileNotFoundError:
             return None
         except (OSError, KeyError, ValueError, BadZipFile) as error:
-            raise CorruptionError(
-                f"{self.path / _REFERENCE} cannot be read: remove it, and it is made again"
-            ) from error
+            raise CorruptionError(f"{self._at(_REFERENCE)} cannot be read: remove it, and it is made again") from error
 
     def write_reference(self, reference: Reference) -> None:
         """The reference, whole or not at all."""
         numbers = reference.sigma, reference.seconds, reference.peak_mb
-        partial = self.path / (_REFERENCE + ".partial")
-        with partial.open("wb") as file:
-            np.savez(
-                file,
-                eigenvalues=reference.eigenvalues,
-                scores=reference.scores,
-                rows=reference.rows,
-                about=np.array(reference.about),
-                numbers=np.array([np.nan if value is None else value for value in numbers]),
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path / _REFERENCE)
+        content = io.BytesIO()
+        np.savez(
+            content,
+            eigenvalues=reference.eigenvalues,
+            scores=reference.scores,
+            rows=reference.rows,
+            about=np.array(reference.about),
+            numbers=np.array([np.nan if value is None else value for value in numbers]),
+        )
+        self._store.write(self._at(_REFERENCE), content.getvalue())
 
     def write_figure(self, svg: str) -> None:
         """compare.svg."""
-        durable.publish_text(self.path / FIGURE, svg)
+        self._store.write(self._at(FIGURE), svg.encode())
 
 
 def _trial(line: Mapping[str, str]) -> Trial:

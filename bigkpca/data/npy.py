@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
-from pathlib import Path
+from io import SEEK_END
 from typing import IO, Any
 
 import numpy as np
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, CorruptionError, DataError, check_numeric
 
 _RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
@@ -24,7 +24,7 @@ class NpyRows:
     Trailing axes are flattened; row_shape keeps them.
     """
 
-    path: Path
+    where: str  # its path
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     row_shape: tuple[int, ...]
@@ -32,10 +32,6 @@ class NpyRows:
     data_start: int  # bytes
     name: None = None
     names: None = None
-
-    @property
-    def where(self) -> str:
-        return str(self.path)
 
     @property
     def grain(self) -> int:
@@ -46,16 +42,16 @@ class NpyRows:
         return (_RUN_BYTES // self.dtype.itemsize, 1) if self.fortran else (1, 1)
 
     @classmethod
-    def open(cls, path: Path) -> NpyRows:
+    def open(cls, path: str) -> NpyRows:
         """Read the header; raises DataError for dtypes and shapes that cannot be rows."""
-        with path.open("rb") as file:
-            shape, fortran, dtype = read_npy_header(file, str(path))
+        with store_of(path).open(path) as file:
+            shape, fortran, dtype = read_npy_header(file, path)
             start = file.tell()
             needed = start + math.prod(shape) * dtype.itemsize
-            if os.fstat(file.fileno()).st_size < needed:
+            if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")
-        check_numeric(dtype, str(path))
-        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, str(path))
+        check_numeric(dtype, path)
+        rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, path)
         return cls(path, rows, dtype, tuple(shape[1:]), fortran, start)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
@@ -64,7 +60,7 @@ class NpyRows:
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         d = self.shape[1]
         left, right, _ = columns.indices(d)
-        with self.path.open("rb") as file:
+        with store_of(self.where).open(self.where) as file:
             if self.fortran:
                 return self._block_by_columns(file, start, stop, left, right)
             found = np.empty((stop - start, right - left), self.dtype)
@@ -94,12 +90,11 @@ class NpyRows:
         """Fill the vector `values` with what the file holds from value `first` on."""
         file.seek(self.data_start + first * self.dtype.itemsize)
         if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
-            raise CorruptionError(f"{self.path} ended early: was it truncated while it was read?")
+            raise CorruptionError(f"{self.where} ended early: was it truncated while it was read?")
 
     def fingerprint(self) -> dict[str, Any]:
-        status = self.path.stat()
-        stamp = f"{status.st_size} {status.st_mtime_ns}"
-        return anonymous(self) | {"path": os.path.abspath(self.path), "stamp": stamp}
+        store = store_of(self.where)
+        return anonymous(self) | {"path": store.canonical(self.where), "stamp": store.files(self.where)[""].stamp}
 
 
 def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -17,7 +15,8 @@ from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, check_shape
-from bigkpca.data.zarr import SCRATCH, ZarrRows, group_rows, zarr_name
+from bigkpca.data.stores import is_path, store_of, written_out
+from bigkpca.data.zarr import SCRATCH, ZarrRows, array_path, group_rows, zarr_name
 from bigkpca.errors import IncompleteError, SpecError, check_numeric
 
 
@@ -36,16 +35,23 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     return rows
 
 
+def path_of(data: Any) -> str | None:
+    """The path of what a user passes as a path or a Zarr array in a folder, None for anything else."""
+    if is_path(data):
+        return written_out(data)
+    return array_path(data) if isinstance(data, zarr.Array) else None
+
+
 def is_lazy(data: Any) -> bool:
     """Whether `data` is a path, an array of Dask or Zarr, a Dask frame, or a DataArray over Dask: its rows need not be
     in memory."""
     held = data.data if is_data_array(data) else data
-    return isinstance(held, str | os.PathLike | da.Array | zarr.Array) or is_dask_frame(held)
+    return is_path(held) or isinstance(held, da.Array | zarr.Array) or is_dask_frame(held)
 
 
 def _opened(data: Any, array: str | None) -> Rows:
-    if isinstance(data, str | os.PathLike):
-        return _path_rows(os.path.expanduser(os.fspath(data)), array)
+    if is_path(data):
+        return _path_rows(written_out(data), array)
     if is_data_array(data):
         return _opened(data.data, array)
     if is_dask_frame(data):
@@ -70,19 +76,18 @@ def _opened(data: Any, array: str | None) -> Rows:
 
 
 def _path_rows(path: str, array: str | None) -> Rows:
-    if "://" in path:
-        raise SpecError(f"{path}: only local paths can be read so far")
-    if not os.path.exists(path):
-        if os.path.exists(os.path.normpath(path) + SCRATCH):
+    store = store_of(path)
+    if not store.exists(path):
+        if store.exists(path.rstrip("/") + SCRATCH):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
         _check_unnamed(path, array)
-        return NpyRows.open(Path(path).absolute())  # workers may run in another folder
-    if os.path.isfile(path):
+        return NpyRows.open(store.canonical(path))  # workers may run in another folder
+    if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:
-        node = zarr.open(os.path.abspath(path), mode="r")
+        node = zarr.open(store.zarr(path), mode="r")
     except Exception as error:  # zarr raises several kinds for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
     if isinstance(node, zarr.Array):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from zarr.storage import LocalStore
 
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.version_marks import version_marks
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
@@ -74,19 +73,13 @@ class ZarrRows:
             ) from error
 
     @cached_property
-    def _stored(self) -> dict[str, os.stat_result]:
-        """Each stored chunk or shard with its file status; empty where the store is not a local folder."""
-        if not isinstance(self.array.store, LocalStore):
-            return {}
-        root = Path(self.array.store.root) / self.array.path
-        keys = {str(root / key): key for key in self._expected_keys()}
-        found = {}
-        for folder in {os.path.dirname(path) for path in keys}:
-            if os.path.isdir(folder):
-                for entry in os.scandir(folder):
-                    if entry.path in keys:
-                        found[keys[entry.path]] = entry.stat()
-        return found
+    def _stored(self) -> dict[str, StoredFile] | None:
+        """The chunks or shards that are stored, by their keys; None where the store cannot be listed."""
+        folder = array_path(self.array)
+        if folder is None:
+            return None
+        files = store_of(folder).files(folder)
+        return {key: files[key] for key in self._expected_keys() if key in files}
 
     def _expected_keys(self) -> list[str]:
         rows, columns = self.array.shards or self.array.chunks
@@ -95,7 +88,7 @@ class ZarrRows:
 
     def missing(self) -> list[int]:
         """First row of every stored chunk that should exist and does not; empty where stores cannot be listed."""
-        if not isinstance(self.array.store, LocalStore):
+        if self._stored is None:
             return []
         rows = (self.array.shards or self.array.chunks)[0]
         per_row = len(self._expected_keys()) // math.ceil(self.count / rows)
@@ -106,7 +99,7 @@ class ZarrRows:
         the store cannot be listed."""
         height, width = self.array.shards or self.array.chunks
         at = row // height, column // width
-        if not isinstance(self.array.store, LocalStore) or self.array.metadata.encode_chunk_key(at) in self._stored:
+        if self._stored is None or self.array.metadata.encode_chunk_key(at) in self._stored:
             return None
         rows, columns = (
             slice(number * size, min(number * size + size, end))
@@ -127,15 +120,15 @@ class ZarrRows:
 
     def fingerprint(self) -> dict[str, Any]:
         digest = hashlib.sha256()
-        if not isinstance(self.array.store, LocalStore):
+        if self._stored is None:
             marks = version_marks(self.array)
             if marks is None:
                 return ArrayRows(self.block(0, self.count)).fingerprint()
             digest.update("\n".join(marks).encode())
             return anonymous(self) | {"stamp": digest.hexdigest()}
-        for key, status in sorted(self._stored.items()):
-            digest.update(f"{key} {status.st_size} {status.st_mtime_ns}\n".encode())
-        return anonymous(self) | {"path": os.path.abspath(self.where), "stamp": digest.hexdigest()}
+        for key, file in sorted(self._stored.items()):
+            digest.update(f"{key} {file.stamp}\n".encode())
+        return anonymous(self) | {"path": store_of(self.where).canonical(self.where), "stamp": digest.hexdigest()}
 
     def __getstate__(self) -> dict[str, Any]:
         # What travels with every task: none needs the names, of which there may be thousands.
@@ -143,8 +136,15 @@ class ZarrRows:
 
 
 def zarr_name(array: zarr.Array[Any]) -> str:
-    root = getattr(array.store, "root", None)
-    return str(Path(root) / array.path) if root else f"the zarr array {array.path!r}"
+    """What messages call an array that a user passes."""
+    return array_path(array) or f"the zarr array {array.path!r}"
+
+
+def array_path(array: zarr.Array[Any]) -> str | None:
+    """The path of an array's folder; None where its store is not one that `store_of` knows."""
+    if not isinstance(array.store, LocalStore):
+        return None
+    return f"{array.store.root}/{array.path}".rstrip("/")
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
@@ -156,7 +156,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
             raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
     elif kind in MAIN:
         name = name or MAIN[kind]
-        if not (Path(path) / MAIN[kind] / MANIFEST).exists():
+        if not store_of(path).exists(f"{path}/{MAIN[kind]}/{MANIFEST}"):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
     elif kind == "model":
         raise SpecError(f"{path} is a bigkpca model, and no rows: give a dataset, an array, or scores")

@@ -10,25 +10,22 @@ the work.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 
-from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
+from bigkpca.data.stores import AnyPath, last_name, store_of
+from bigkpca.data.zarr import ATTRIBUTE
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.formats.concat import Source, kind_of
-from bigkpca.storage import durable, groups, locks, paths
+from bigkpca.ingesting.shards import Shards, rows_of_shard, shard_rows
+from bigkpca.storage import groups, paths
 from bigkpca.storage.destination import open_destination
-
-_SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,8 @@ class Ingested:
 
 
 def ingest(
-    sources: Sequence[str | os.PathLike[str]],
-    destination: str | os.PathLike[str],
+    sources: Sequence[AnyPath],
+    destination: AnyPath,
     *,
     member: str | None = None,
     labels: str | None = None,
@@ -58,34 +55,65 @@ def ingest(
 ) -> Ingested:
     """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,).
 
-    Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in
-    all files after the first, and the names are kept; the index of a pandas frame is left out. `member` names the
-    array inside .npz and .h5 files; `labels` is a file with one label for each row of all sources, or else the
-    name of an array or column beside the rows (text becomes codes, numbered by first appearance). `dtype` casts;
-    without it all sources must have one type. `block_rows` is the number of rows of a shard. `append` adds the
-    rows to a finished dataset of the same columns, type and kind of labels; `overwrite` replaces a dataset once
-    its successor is finished.
+    Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in all
+    files after the first, and the names are kept; the index of a pandas frame is left out. Doing the same again changes
+    nothing, and goes on where an earlier run was stopped.
 
-    Doing the same again changes nothing, and goes on where an earlier run was stopped.
-    Raises SpecError for what does not exist or fit together, DataError for values that are no finite
-    numbers (rows are counted from 0 in their own file), CorruptionError for files that do not decode,
-    LockedError, and IncompleteError for a full disk.
+    Parameters
+    ----------
+    sources : list of paths
+        Files of the formats of `docs/getting-started.md`, all with the same columns.
+    destination : path
+        Folder of the dataset.
+    member : str, optional
+        Name of the array inside .npz and .h5 files.
+    labels : str, optional
+        A file with one label for each row of all sources, or else the name of an array or column beside the rows. Text
+        becomes codes, numbered by first appearance.
+    dtype : str, optional
+        Type to cast to; without it all sources must have one type.
+    block_rows : int, optional
+        Rows of a shard.
+    append : bool
+        Add the rows to a finished dataset of the same columns, type and kind of labels.
+    overwrite : bool
+        Replace a dataset once its successor is finished.
+    progress : Progress
+        Gets the rows read, and notes; by default nobody does.
+
+    Returns
+    -------
+    Ingested
+        Path, shape and type of the dataset, and whether it was there already.
+
+    Raises
+    ------
+    SpecError
+        What does not exist or fit together.
+    DataError
+        Values that are no finite numbers; rows are counted from 0 in their own file.
+    CorruptionError
+        Files that do not decode.
+    LockedError
+        Another run writes `destination`.
+    IncompleteError
+        The disk is full, or an earlier ingest did not finish.
+
+    Notes
+    -----
+    One pass over the files; memory does not depend on the number of rows.
     """
     source = Source.open(sources, member, labels, dtype)
-    path = os.path.abspath(paths.group_path(destination, *(each["path"] for each in source.identity["sources"])))
+    out = paths.group_path(destination, *(each["path"] for each in source.identity["sources"]))
+    path = store_of(out).canonical(out)
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
     record = {"format": "dataset", **source.identity, "block_rows": block_rows}
     if append and overwrite:
         raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
-    with locks.lock(path), durable.room_on_disk(path):
+    with store_of(path).writer(path):
         done = _append(source, path, record, progress) if append else _create(source, path, record, overwrite, progress)
     return _ingested(path, already_done=done)
-
-
-def shard_rows(row_bytes: int, given: int | None = None) -> int:
-    """Rows of a shard: the largest power of two within 8 MiB and 65536 rows, whatever n is, or those given."""
-    return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
 
 
 def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
@@ -159,7 +187,7 @@ def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zar
         "columns": (source.columns, x.shape[1]),
         "dtype": (source.dtype.name, x.dtype.name),
         "labels": (kind_of(source.label_dtype), labels),
-        "block_rows": (record["block_rows"] or _shard(x), _shard(x)),
+        "block_rows": (record["block_rows"] or rows_of_shard(x), rows_of_shard(x)),
     }
     for what, (here, there) in pairs.items():
         if here != there:
@@ -172,17 +200,12 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     return array
 
 
-def _shard(array: zarr.Array[Any]) -> int:
-    assert array.shards is not None
-    return array.shards[0]
-
-
 def _fill(
     group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
 ) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; returns what the attribute will say of them."""
-    x = _Shards.after(_array(group, "x"), start)
-    y = None if source.label_dtype is None else _Shards.after(_array(group, "y"), start)
+    x = Shards.after(_array(group, "x"), start)
+    y = None if source.label_dtype is None else Shards.after(_array(group, "y"), start)
     digest = hashlib.sha256()
     progress.start("ingest", source.rows or 0)
     try:
@@ -200,46 +223,9 @@ def _fill(
     stop = x.flush()
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)
-    names = [os.path.basename(identity["path"]) for identity in source.identity["sources"]]
+    names = [last_name(identity["path"]) for identity in source.identity["sources"]]
     entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
     return {"rows": stop, "provenance": [entry], **({"categories": list(categories)} if categories else {})}
-
-
-@dataclass
-class _Shards:
-    """Rows gathered in memory until they fill a shard, which is then written once, by one assignment."""
-
-    array: zarr.Array[Any]
-    start: int  # the first row that is held
-    held: Array
-    filled: int
-
-    @classmethod
-    def after(cls, array: zarr.Array[Any], rows: int) -> _Shards:
-        """Goes on after `rows` rows; those of a shard that is not full are read back, to be written again."""
-        held = np.empty((_shard(array), *array.shape[1:]), array.dtype)
-        filled = rows % len(held)
-        start = rows - filled
-        held[:filled] = ZarrRows(array, f"{array.store_path}", rows).block(start, rows) if filled else held[:0]
-        return cls(array, start, held, filled)
-
-    def add(self, values: Array) -> None:
-        while len(values):
-            taken = values[: len(self.held) - self.filled]
-            self.held[self.filled : self.filled + len(taken)] = taken
-            self.filled += len(taken)
-            values = values[len(taken) :]
-            if self.filled == len(self.held):
-                self.flush()
-
-    def flush(self) -> int:
-        """Write what is held; returns the number of rows of the array."""
-        stop = self.start + self.filled
-        if self.filled:  # an append that stopped may have left rows behind, so that resizing may also cut
-            self.array.resize((stop, *self.array.shape[1:]))
-            self.array[self.start : stop] = self.held[: self.filled]
-            self.start, self.filled = stop, 0
-        return stop
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:
@@ -251,14 +237,11 @@ def _codes(labels: Array, categories: dict[str, int]) -> Array:
 
 def _publish(path: str, values: Mapping[str, Any]) -> None:
     """Force the rows to disk, and only then the attribute that vouches for them."""
-    durable.remove_partials(path)
-    durable.sync_tree(Path(path))
+    store_of(path).sync(path)
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     group.attrs[ATTRIBUTE] = {**about, **values}
-    with (Path(path) / "zarr.json").open("rb") as file:
-        os.fsync(file.fileno())
-    durable.sync_folder(Path(path))
+    store_of(path).sync(f"{path}/zarr.json")
 
 
 def _ingested(path: str, *, already_done: bool) -> Ingested:

@@ -12,13 +12,13 @@ page       the HTML around it
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from bigkpca.data.opening import path_of
+from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
@@ -28,10 +28,9 @@ from bigkpca.reporting import sections, words
 from bigkpca.reporting.looked import Looked, drawn_from, look
 from bigkpca.reporting.page import MARK, render, request_mark
 from bigkpca.spec import FitSpec
-from bigkpca.storage import durable, groups, locks, paths
+from bigkpca.storage import groups, paths
 from bigkpca.storage.describe import model_info
 from bigkpca.storage.models import AnyModel, model_of
-from bigkpca.workflows.block_writer import Path as AnyPath
 
 INSTALL = "pip install 'bigkpca[report]'"
 
@@ -59,22 +58,22 @@ def report(
     Raises SpecError for what does not fit together, and where matplotlib or jinja2 is not installed.
     """
     check_installed()
-    fitted, path = model_of(model), os.fspath(model) if isinstance(model, str | os.PathLike) else ""
-    given = os.fspath(scores) if isinstance(scores, str | os.PathLike) else None
-    out = paths.output_path(out, path, fitted.provenance["identity"]["path"], given)
+    fitted, path = model_of(model), path_of(model) or ""
+    out = paths.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     _check_place(out)
     mark = request_mark(drawn_from(fitted, scores, labels, image_shape, array))
-    with locks.lock(out), durable.room_on_disk(out):
-        if os.path.exists(out) and mark.encode() in _head(out):
+    store = store_of(out)
+    with store.writer(out):
+        if store.exists(out) and mark.encode() in paths.head(out):
             progress.note(f"{out} is there already, of the same model and rows: nothing to do")
             return out
-        if os.path.exists(out) and not overwrite:
+        if store.exists(out) and not overwrite:
             raise SpecError(
                 f"{out} is in the way: it is another report; choose another output path, or replace it with "
                 "--overwrite (overwrite=True in Python)"
             )
         looked = look(fitted, scores, labels, image_shape, array, progress)
-        durable.publish_text(Path(out), _page(fitted, path, looked, mark))
+        store.write(out, _page(fitted, path, looked, mark).encode())
     return out
 
 
@@ -91,20 +90,11 @@ def check_installed() -> None:
 
 def _check_place(out: str) -> None:
     """Raise SpecError where no report can be written, before any work."""
-    if not Path(out).absolute().parent.is_dir():
-        raise SpecError(f"{out} cannot be written: its folder does not exist")
-    if os.path.isdir(out):
-        raise SpecError(f"{out} is a folder: give the name of a file, e.g. report.html")
-    if os.path.exists(out) and MARK.encode() not in _head(out):
+    if not paths.check_file(out, MARK.encode(), "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"
         )
-
-
-def _head(out: str) -> bytes:
-    with open(out, "rb") as file:
-        return file.read(2000)
 
 
 def _page(model: Model, path: str, looked: Looked, mark: str) -> str:
@@ -116,7 +106,7 @@ def _page(model: Model, path: str, looked: Looked, mark: str) -> str:
     plan = None if looked.rows is None else plan_fit(looked.rows, FitSpec.of(model), Engine().threads)
     return render(
         request=mark,
-        title="Kernel PCA of " + (os.path.basename(source) if source else "an array"),
+        title="Kernel PCA of " + (last_name(source) if source else "an array"),
         verdict=words.verdict(model),
         findings=words.findings(model, looked),
         sections=[section for section in found if section is not None],

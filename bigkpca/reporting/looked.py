@@ -17,6 +17,7 @@ from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
+from bigkpca.data.stores import store_of, written_out
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
@@ -117,7 +118,7 @@ def drawn_from(
         "model": model_digest(model),
         "scores": opened and opened.fingerprint(),
         "rows": rows and rows.fingerprint(),
-        "labels": labels and os.path.abspath(labels),
+        "labels": labels and store_of(written_out(labels)).canonical(written_out(labels)),
         "stamp of labels": _labels_stamp(labels, source["path"]),
         "shape": shape and list(shape),
     }
@@ -203,11 +204,11 @@ def _dataset(path: str | None) -> Mapping[str, Any] | None:
 def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int, numbers: Array) -> Labels | None:
     """The labels as given, or else `y` beside the rows."""
     if given is None:
-        if source is None or _dataset(source) is None or not os.path.isdir(os.path.join(source, "y")):
+        if source is None or _dataset(source) is None or not store_of(source).is_folder(f"{source}/y"):
             return None
         # Rows may have been added since: those of before keep their places.
         return _named(_values(groups.open_values(source, "y"), numbers), source)
-    values, where = _open_labels(os.fspath(given), source)
+    values, where = _open_labels(written_out(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
@@ -218,25 +219,25 @@ def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> l
     """What changes when the file of labels does, or the folder of their array; empty where there are none."""
     if given is None and source is None:
         return []
-    beside = os.path.join(source or "", "y" if given is None else given)
-    place = beside if given is None or not os.path.exists(given) else os.fspath(given)
-    inside = os.path.join(place, "y")
-    place = inside if os.path.isdir(inside) else place
-    found = [place, *(os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names)]
-    statuses = [(os.path.relpath(path, place), os.stat(path)) for path in sorted(found) if os.path.exists(path)]
-    return [(path, status.st_size, status.st_mtime_ns) for path, status in statuses]
+    place = "y" if given is None else written_out(given)
+    if source is not None and (given is None or not store_of(place).exists(place)):
+        place = f"{source}/{place}"
+    inside = f"{place}/y"
+    place = inside if store_of(inside).is_folder(inside) else place
+    return sorted((name, file.stamp) for name, file in store_of(place).files(place).items())
 
 
 def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
     """An array of labels, unread, and where it lies: a .npy file, a Zarr array, a dataset, or a name in the input."""
-    if given.endswith(".npy") and os.path.isfile(given):
+    store = store_of(given)
+    if given.endswith(".npy") and store.exists(given):
         try:
             return np.load(given, mmap_mode="r", allow_pickle=False), given
         except ValueError as error:
             raise SpecError(f"labels cannot be read from {given}: {error}") from error
-    if os.path.isdir(given):
+    if store.is_folder(given):
         return groups.open_values(given, "y"), given
-    if source is None or os.sep in given or not os.path.isdir(source):
+    if source is None or "/" in given or not store_of(source).is_folder(source):
         raise SpecError(
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
             "beside the rows"

@@ -13,10 +13,10 @@ from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
-from bigkpca.numerics.methods import Method, PrincipalFeatures
+from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Denoising, FixedPoint, Preimage
-from bigkpca.spec import checks
+from bigkpca.numerics.preimages import Denoising, Preimage
+from bigkpca.spec import checks, combinations
 
 VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
 """Fields by which approximations of one problem differ; the others say what the problem is."""
@@ -117,68 +117,8 @@ class FitSpec(BaseModel):
     _positive = field_validator("sigma", "gamma")(checks.positive)
 
     @model_validator(mode="after")
-    def _lengths(self) -> FitSpec:
-        numeric = isinstance(self.sigma, float)
-        if numeric and self.gamma is not None:
-            raise SpecError("both sigma and gamma are given: give one, gamma = 1 / (2 sigma^2) for the Gaussian")
-        if isinstance(self.kernel, Kernel):
-            if numeric or self.gamma is not None:
-                raise SpecError("sigma and gamma belong to kernel names; a kernel value has its own parameters")
-        elif numeric and kernels.kernel_class(self.kernel).distance is None:
-            raise SpecError(f"the {self.kernel} kernel has no length sigma")
-        elif self.kernel == "polynomial" and not self.coef0 >= 0:
-            raise SpecError(f"coef0={self.coef0}: a negative constant makes the polynomial kernel indefinite")
-        elif self.gamma is not None and self.kernel in ("linear", "cosine", "precomputed"):
-            raise SpecError(f"the {self.kernel} kernel has no gamma")
-        return self
-
-    @model_validator(mode="after")
-    def _method_fits(self) -> FitSpec:
-        method = self.method_value
-        if self.precomputed and not self.exact:
-            raise SpecError(
-                f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels"
-            )
-        if self.precomputed and self.standardize:
-            raise SpecError("standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels")
-        if self.n_directions != "auto" and not isinstance(method, PrincipalFeatures):
-            raise SpecError(f"n_directions={self.n_directions} belongs to method='rff-pca', not to {method.name!r}")
-        if method.landmarks and self.solver == "randomized":
-            raise SpecError(f"solver='randomized' is for random features: method={method.name!r} holds its W anyway")
-        if not method.landmarks and self.landmarks != "auto":
-            raise SpecError(f"method={method.name!r} draws random features and has no landmarks: leave landmarks out")
-        if method.uniform and self._rule_name not in ("auto", "uniform"):
-            raise SpecError(
-                f"{method} takes uniform landmarks only, not {self._rule_name!r}: its scaling from l to n and its "
-                "centring hold for rows drawn uniformly; use method='nystroem' with other landmarks"
-            )
-        if self.exact and self.refine:
-            raise SpecError("method='exact' stops at residual_tol: leave refine out")
-        if self.refine and not isinstance(self.components, int):
-            raise SpecError(f"refine={self.refine} needs a number of components, not {self.components}")
-        own = self.own_landmarks
-        if self.exact and self.landmarks != "auto":
-            raise SpecError(
-                "method='exact' takes every row for a landmark: leave landmarks out, or use method='nystroem'"
-            )
-        if own is not None and self.size not in ("auto", own):
-            raise SpecError(f"size={self.size}, but {own} landmarks are given: leave size out")
-        if self.tol is not None and (self.exact or own is not None or self.size != "auto"):
-            what = "the exact method" if self.exact else f"{own} landmarks" if own is not None else f"size={self.size}"
-            raise SpecError(f"tol={self.tol} lets the size grow, but {what} leaves nothing to grow: leave tol out")
-        method.check(self.kernel_value(1, 1.0), None if self.size == "auto" else self.size)
-        return self
-
-    @model_validator(mode="after")
-    def _preimage_fits(self) -> FitSpec:
-        way = self.preimage_value
-        if isinstance(self.preimage, Denoising) and self.preimage.noise and self.noise:
-            raise SpecError(f"noise={self.noise} and {self.preimage} both give the noise: leave one of them out")
-        if way == FixedPoint():  # the default, which a kernel may refuse when it is asked for rows
-            return self
-        if self.precomputed:
-            raise SpecError(f"preimage={way.name!r} leads back to rows, which kernel='precomputed' has none of")
-        way.check(self.kernel_value(1, 1.0), self.kept_method)
+    def _combinations(self) -> FitSpec:
+        combinations.check(self)
         return self
 
     @property
@@ -266,7 +206,8 @@ class FitSpec(BaseModel):
         return self.kernel in (kernels.Precomputed.name, kernels.Precomputed())
 
     @property
-    def _rule_name(self) -> str:
+    def rule_name(self) -> str:
+        """The name of the landmark rule, or "auto"."""
         return self.landmarks if isinstance(self.landmarks, str) else str(self.landmarks.name)
 
     @property

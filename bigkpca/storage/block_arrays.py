@@ -7,10 +7,7 @@ reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,9 +15,10 @@ import zarr
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.rows import little_endian
+from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import MAIN
 from bigkpca.errors import Array, CorruptionError
-from bigkpca.storage import durable, groups
+from bigkpca.storage import groups
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
@@ -51,7 +49,7 @@ def values(path: str, name: str) -> Array:
 
 def _arrays(path: str, mode: Literal["r", "r+"] = "r") -> dict[str, Stored]:
     # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
-    found = zarr.open_group(os.path.abspath(path), mode=mode).arrays()
+    found = zarr.open_group(store_of(path).zarr(path), mode=mode).arrays()
     return {name: array.with_config({"write_empty_chunks": True}) for name, array in found}
 
 
@@ -60,22 +58,20 @@ def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[st
     arrays = _arrays(path, "r+")
     for name in values:
         # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.
-        _shard(path, name, arrays[name], block).unlink(missing_ok=True)
+        store_of(path).remove(f"{path}/{name}/{_shard(arrays[name], block)}")
         arrays[name][block.start : block.stop] = values[name]
     return {name: _sha256(found) for name, found in values.items()}
 
 
 def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
     """The blocks whose shards exist; shards appear whole, by a rename."""
-    arrays = _arrays(path)
-    return [
-        block for block in blocks if all(_shard(path, name, array, block).exists() for name, array in arrays.items())
-    ]
+    stored = [(array, store_of(path).files(f"{path}/{name}")) for name, array in _arrays(path).items()]
+    return [block for block in blocks if all(_shard(array, block) in files for array, files in stored)]
 
 
-def _shard(path: str, name: str, array: Stored, block: Block) -> Path:
-    key = (block.number, *[0] * (array.ndim - 1))
-    return Path(path) / name / array.metadata.encode_chunk_key(key)
+def _shard(array: Stored, block: Block) -> str:
+    """The name of the file, in the folder of the array, that holds a block."""
+    return array.metadata.encode_chunk_key((block.number, *[0] * (array.ndim - 1)))
 
 
 def _sha256(values: Array) -> str:
@@ -94,8 +90,7 @@ def publish(
     path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
 ) -> None:
     """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
-    durable.remove_partials(path)
-    durable.sync_tree(Path(path))
+    store_of(path).sync(path)
     manifest = {
         **record,
         "format_version": groups.FORMAT_VERSION,
@@ -105,7 +100,7 @@ def publish(
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }
-    durable.publish_json(groups.manifest_path(path), manifest)
+    groups.write_json(groups.manifest_path(path), manifest)
 
 
 def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
@@ -115,10 +110,10 @@ def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
 def read_manifest(path: str) -> dict[str, Any] | None:
     """The manifest of a published store, None before it is published."""
     name = groups.manifest_path(path)
-    if not name.exists():
-        return None
     try:
-        manifest: dict[str, Any] = json.loads(name.read_text())
+        manifest: dict[str, Any] = groups.read_json(name)
+    except FileNotFoundError:
+        return None
     except ValueError as error:
-        raise CorruptionError(f"{os.fspath(name)} does not parse ({error}); write {path} again") from error
+        raise CorruptionError(f"{name} does not parse ({error}); write {path} again") from error
     return manifest

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from bigkpca.data.blocks import split
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import store_of, written_out
 from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
@@ -25,7 +25,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
 
     Raises SpecError if nothing readable is there, CorruptionError for a damaged model.
     """
-    path = os.path.expanduser(path)
+    path = written_out(path)
     about = groups.describe(path)
     if about is None:
         return _rows_info(path, array)
@@ -168,4 +168,4 @@ def _array_facts(rows: Any) -> dict[str, Any]:
 
 
 def _stored_bytes(path: str) -> int:
-    return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)
+    return sum(file.bytes for file in store_of(path).files(path).values())

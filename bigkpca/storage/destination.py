@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
+from bigkpca.data.stores import parent, store_of
 from bigkpca.data.zarr import MAIN, SCRATCH
 from bigkpca.errors import SpecError
-from bigkpca.storage import durable
 from bigkpca.storage.groups import describe, is_finished, manifest_path, named
 
 # Beside an output, besides SCRATCH and the lock: a successor that is filled block by block, what it replaced, what is
@@ -35,41 +32,35 @@ class Destination:
     @contextmanager
     def made(self) -> Iterator[str]:
         """A folder in which to make what then appears at `work`, by one rename; nothing stays of it after an error."""
-        scratch = self.path + SCRATCH
+        store, scratch = store_of(self.path), self.path + SCRATCH
         try:
             yield scratch
             if self.work != scratch:
-                durable.sync_tree(Path(scratch))
-                os.rename(scratch, self.work)
+                store.sync(scratch)
+                store.move(scratch, self.work)
         except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
+            store.remove(scratch)
             raise
-        durable.sync_folder(Path(self.work).absolute().parent)
 
     def put_in_place(self) -> None:
         """Let finished work take the place of what was at `path`, which is there until it is replaced."""
         if self.work == self.path:
             return
-        folder = Path(self.path).absolute().parent
-        if not os.path.exists(self.path):
-            os.rename(self.work, self.path)
-            durable.sync_folder(folder)
+        store = store_of(self.path)
+        if not store.exists(self.path):
+            store.move(self.work, self.path)
             return
-        if self.work == self.path + _SUCCESSOR:
-            _mark(self.work).touch()  # so that `open_destination` can tell what it replaced from work that is to come
-            durable.sync_folder(_mark(self.work).parent)
-        if not durable.exchanged(
-            self.work, self.path
-        ):  # `open_destination` takes up again what stops between the two renames
-            os.rename(self.path, self.path + _OLD)
-            os.rename(self.work, self.path)
-        durable.sync_folder(folder)
+        if self.work == self.path + _SUCCESSOR:  # so that `open_destination` can tell what it replaced from a successor
+            store.write(_mark(self.work), b"")
+        if not store.exchange(self.work, self.path):
+            store.move(self.path, self.path + _OLD)  # `open_destination` takes up what stops between these two
+            store.move(self.work, self.path)
         _settle(self.path, self.work)
 
 
-def _mark(path: str) -> Path:
+def _mark(path: str) -> str:
     """The file in what is written block by block that says that it replaces something."""
-    return manifest_path(path).with_name("replacing")
+    return f"{parent(manifest_path(path))}/replacing"
 
 
 def _settle(path: str, work: str) -> None:
@@ -77,14 +68,15 @@ def _settle(path: str, work: str) -> None:
     for replaced in (work, path + _OLD):
         _discard(replaced, path)
     if work == path + _SUCCESSOR:
-        _mark(path).unlink(missing_ok=True)
+        store_of(path).remove(_mark(path))
 
 
 def _discard(folder: str, path: str) -> None:
     """Remove a folder beside `path`, if it is there, so that no half of it can stay under its name."""
-    if os.path.exists(folder):
-        os.rename(folder, path + _TRASH)
-        shutil.rmtree(path + _TRASH, ignore_errors=True)
+    store = store_of(path)
+    if store.exists(folder):
+        store.move(folder, path + _TRASH)
+        store.remove(path + _TRASH)
 
 
 def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
@@ -95,12 +87,13 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     once its successor is finished. With `whole` the work appears at `path` only when it is finished. What a killed run
     left beside the path is removed, or put back.
     """
-    if os.path.exists(path + _OLD) and not os.path.exists(path):
-        os.rename(path + _OLD, path)  # it was killed between the two renames of put_in_place
-    if (describe(path) or {}).get("format") in MAIN and _mark(path).exists():
+    store = store_of(path)
+    if store.exists(path + _OLD) and not store.exists(path):
+        store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
+    if (describe(path) or {}).get("format") in MAIN and store.exists(_mark(path)):
         _settle(path, path + _SUCCESSOR)
     for left in (SCRATCH, _OLD, _TRASH):
-        shutil.rmtree(path + left, ignore_errors=True)
+        store.remove(path + left)
     state, successor = _state(path, record), path + _SUCCESSOR
     if state == "foreign":
         raise SpecError(
@@ -139,7 +132,8 @@ def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool)
 
 
 def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "done", "other", "foreign"]:
-    if not os.path.exists(path) or (os.path.isdir(path) and not os.listdir(path)):
+    store = store_of(path)
+    if not store.exists(path) or (store.is_folder(path) and not store.names(path)):
         return "new"
     about = describe(path)
     if about is None:

@@ -11,9 +11,7 @@ Four kinds of Zarr v3 groups are ours, told apart by the attribute `bigkpca` of 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +19,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.blocks import power_of_two
+from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST
 from bigkpca.errors import SpecError
 
@@ -66,14 +65,14 @@ def create_array(
 def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
     """A new group of our own kind at a path where nothing is."""
     stamped = {**about, "format_version": FORMAT_VERSION}
-    return zarr.create_group(os.path.abspath(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
+    return zarr.create_group(store_of(path).zarr(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
 
 
 def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
     """Our group of the given kind; SpecError says what is there instead."""
     about = describe(path)
     if about is None:
-        there = "exists, but is not a bigkpca" if os.path.exists(path) else "does not exist: no"
+        there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
         raise SpecError(f"{path} {there} {named(kind)}")
     if about["format"] != kind:
         raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not a {named(kind)}")
@@ -82,7 +81,7 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
             f"{path} has {named(kind)} format version {about['format_version']}; this bigkpca reads version "
             f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
         )
-    return zarr.open_group(os.path.abspath(path), mode=mode)
+    return zarr.open_group(store_of(path).zarr(path), mode=mode)
 
 
 def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
@@ -91,7 +90,7 @@ def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
     Raises SpecError where there is none.
     """
     try:
-        node = zarr.open(os.path.abspath(path), mode="r")
+        node = zarr.open(store_of(path).zarr(path), mode="r")
     except Exception as error:  # zarr raises several kinds for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group") from error
     if isinstance(node, zarr.Group):
@@ -110,10 +109,21 @@ def named(kind: str) -> str:
     return _NAMES.get(kind, kind)
 
 
+def read_json(path: str) -> Any:
+    """The values of a JSON file. Raises OSError where there is none, ValueError where it does not parse."""
+    with store_of(path).open(path) as file:
+        return json.load(file)
+
+
+def write_json(path: str, values: Mapping[str, Any]) -> None:
+    """Write a JSON file so that readers see all of it or none."""
+    store_of(path).write(path, json.dumps(values, indent=1).encode())
+
+
 def describe(path: str) -> dict[str, Any] | None:
     """The `bigkpca` attribute of the group at `path`, None if there is no such group."""
     try:
-        metadata = json.loads((Path(path) / "zarr.json").read_text())
+        metadata = read_json(f"{path}/zarr.json")
     except (OSError, ValueError):
         return None
     attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
@@ -128,11 +138,11 @@ def is_finished(path: str) -> bool:
         return False
     if about["format"] == "dataset":
         return "rows" in about
-    return about["format"] == "model" or manifest_path(path).exists()
+    return about["format"] == "model" or store_of(path).exists(manifest_path(path))
 
 
-def manifest_path(path: str) -> Path:
+def manifest_path(path: str) -> str:
     """The manifest of what is written block by block: inside the array's folder, where Zarr does not trip over it."""
     about = describe(path)
     assert about is not None  # callers know that it is ours
-    return Path(path) / MAIN[about["format"]] / MANIFEST
+    return f"{path}/{MAIN[about['format']]}/{MANIFEST}"

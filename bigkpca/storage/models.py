@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
+from bigkpca.data.stores import AnyPath, is_path, store_of, written_out
 from bigkpca.data.zarr import ATTRIBUTE
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
@@ -24,7 +23,7 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
-from bigkpca.storage import durable, groups
+from bigkpca.storage import groups
 
 _SHARD_BYTES = 2**24
 
@@ -46,7 +45,7 @@ def save_model(model: Model, path: str) -> str:
         rows = max(1, min(shape[0], most))
         stored = groups.create_array(group, name, shape, values.dtype, rows, names, compress=False)
         stored[...] = values
-    durable.sync_tree(Path(path))
+    store_of(path).sync(path)
     return str(about["digest"])
 
 
@@ -67,7 +66,7 @@ class FittedEstimator(Protocol):
         """What it was fitted to."""
 
 
-AnyModel = str | os.PathLike[str] | Model | FittedEstimator
+AnyModel = AnyPath | Model | FittedEstimator
 
 
 def model_of(given: AnyModel) -> Model:
@@ -75,8 +74,8 @@ def model_of(given: AnyModel) -> Model:
 
     Raises SpecError for anything else, and as `load_model`.
     """
-    if isinstance(given, str | os.PathLike):
-        return load_model(os.fspath(given))
+    if is_path(given):
+        return load_model(given)
     model = getattr(given, "model_", given)
     if isinstance(model, Model):
         aligned: Model = all_aligned(model)  # it may have come from another process
@@ -87,9 +86,9 @@ def model_of(given: AnyModel) -> Model:
     raise SpecError(f"a {name} is no model: give what fit returned, the path where a model is, or a fitted KernelPCA")
 
 
-def load_model(path: str) -> Model:
+def load_model(path: AnyPath) -> Model:
     """The model stored at `path`. Raises SpecError if there is none, CorruptionError if its digest differs."""
-    path = os.path.expanduser(path)
+    path = written_out(path)
     group = groups.open_group(path, "model")
     about: Any = dict(group.attrs)[ATTRIBUTE]
     try:

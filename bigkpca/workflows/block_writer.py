@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +9,16 @@ from typing import Any
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
+from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.by_block import by_block
-from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, Task
 from bigkpca.execution.planning import Plan
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.units import parse_bytes
+from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, destination, durable, locks, models, paths
+from bigkpca.storage import block_arrays, destination, models, paths
 from bigkpca.storage.block_arrays import Stored
-
-Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -41,21 +38,16 @@ class BlockOutput:
 
 def written(
     work: BlockOutput,
-    out: Path,
+    out: AnyPath,
     options: Mapping[str, Any],
-    scheduler: str | None,
-    workers: int | None,
-    memory: str | int | None,
-    overwrite: bool,
-    progress: Progress,
+    run: RunOptions,
 ) -> Stored:
     """Write the blocks that are missing, publish the manifest, and open what is there."""
     fingerprint = work.rows.fingerprint()
     out = paths.group_path(out, fingerprint["path"], work.model_path)
-    with locks.lock(out), durable.room_on_disk(out), open_engine(scheduler, workers) as engine:
+    with store_of(out).writer(out), run.engine() as engine:
         plan = work.plan(engine.threads)
-        limit = None if memory is None else parse_bytes(memory)
-        plan.check(limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
+        plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
         record = {
             "format": work.kind,
@@ -64,15 +56,15 @@ def written(
             "block_rows": plan.block_rows,
             **options,
         }
-        place = destination.open_destination(out, record, overwrite=overwrite)
+        place = destination.open_destination(out, record, overwrite=run.overwrite)
         if place.state == "done":
-            progress.note(f"{out} is there already, from the same model and rows: nothing to do")
+            run.progress.note(f"{out} is there already, from the same model and rows: nothing to do")
             return block_arrays.open_main(out, work.kind)
         blocks = split(work.rows.shape[0], plan.block_rows)
         if place.state == "new":
             with place.made() as scratch:
                 block_arrays.create(scratch, record, work.rows.shape[0], work.arrays)
-        digests = _write_missing(work, os.path.abspath(place.work), blocks, engine, progress)
+        digests = _write_missing(work, store_of(out).canonical(place.work), blocks, engine, run.progress)
         check_unchanged(work.rows, fingerprint)
         block_arrays.publish(place.work, record, blocks, digests)
         place.put_in_place()

@@ -6,9 +6,8 @@ from typing import Any
 
 from bigkpca.data.opening import open_rows
 from bigkpca.evaluating.error import evaluate_rows
-from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.units import parse_bytes
+from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
@@ -28,15 +27,49 @@ def evaluate(
     memory: str | int | None = None,
     progress: Progress = Silent(),
 ) -> Evaluation:
-    """Estimate how wrong a model is on `data`, those it was fitted on or others, from exact kernels with `sample` rows,
-    by default 500 or all.
+    """Estimate how wrong a model is on rows, those it was fitted on or others, from exact kernels with sampled rows.
 
-    Reads the sampled rows, and makes one pass: `sample` kernels a row. Raises SpecError for rows of the wrong width and
-    a sample larger than the data, MemoryLimitError where `memory`, or a worker, allows less than the plan needs.
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+    sample : int, optional
+        Rows whose kernels with all rows are taken; by default 500, or all.
+    seed : int
+        Seed of the sample.
+    array, scheduler, workers, memory, progress
+        As `fit`.
+
+    Returns
+    -------
+    Evaluation
+        Estimates with standard errors, and intervals: eigenvalues, residuals, |K - K^|_F and total variance.
+
+    Raises
+    ------
+    SpecError
+        Rows of another width or other columns, a sample larger than the data.
+    DataError, CorruptionError, IncompleteError
+        As `fit`.
+    MemoryLimitError
+        The pass needs more than `memory`, or than a worker has.
+
+    Notes
+    -----
+    Reads the sampled rows, then makes one pass over the data with `sample` kernels for each row. Source:
+    `docs/numerics.md`, section 15.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> found = bigkpca.evaluate(model, X, sample=200)
+    >>> found.sampled, found.rows
+    (200, 500)
     """
     fitted = models.model_of(model)
     rows = open_rows(data, array)
-    limit = None if memory is None else parse_bytes(memory)
-    with open_engine(scheduler, workers) as engine:
+    run = RunOptions(scheduler, workers, memory, progress=progress)
+    with run.engine() as engine:
         sample = min(_SAMPLE, rows.shape[0]) if sample is None else sample
-        return evaluate_rows(fitted, rows, sample, seed, engine, progress, limit)
+        return evaluate_rows(fitted, rows, sample, seed, engine, progress, run.memory_limit)

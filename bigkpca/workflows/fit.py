@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Any
 
 from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import SpecError
-from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.units import parse_bytes, parse_seconds
+from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
+from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.storage import destination, durable, groups, locks, models, paths
-from bigkpca.workflows.block_writer import Path, check_unchanged
+from bigkpca.storage import destination, groups, models, paths
+from bigkpca.workflows.block_writer import check_unchanged
 
 
 def fit(
     data: Any,
-    out: Path,
+    out: AnyPath,
     *,
+    components: int | float | str | None = 50,
+    kernel: Any = "gaussian",
+    sigma: float | str = "median",
+    gamma: float | None = None,
+    degree: int = 3,
+    coef0: float = 1.0,
+    method: str | Method = "nystroem",
+    size: int | str = "auto",
+    tol: float | None = None,
+    landmarks: Any = "auto",
+    n_directions: int | str = "auto",
+    center: bool = True,
+    standardize: bool = False,
+    dtype: str | None = None,
+    solver: str = "auto",
+    refine: int = 0,
+    residual_tol: float = 1e-2,
+    preimage: Any = "fixed-point",
+    noise: float | None = None,
+    seed: int = 0,
+    block_rows: int | None = None,
     array: str | None = None,
     scheduler: str | None = None,
     workers: int | None = None,
@@ -28,17 +50,62 @@ def fit(
     time_budget: str | float | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
-    **options: Any,
 ) -> Model:
-    """Fit `data` (a path, or anything that KernelPCA.fit takes) and save the model at `out`.
+    """Fit a model and save it. The same call on a finished `out` does nothing.
 
-    options are the fields of FitSpec: components, kernel, sigma, method, size, seed, ... The same call on a
-    finished `out` does nothing. With `tol`, `memory` and `time_budget` ("10 min", or seconds) end the growth of the
-    size; the model records the size reached, and that size gives the same bits. Passes over the data: the bounded
-    sample and one more, and both again in float64 where the rounding of float32 would count.
-    Raises SpecError, DataError, MemoryLimitError, LockedError, CorruptionError.
+    Parameters
+    ----------
+    data : path, NumPy, Dask or Zarr array, frame of pandas, polars or Dask, or DataArray, (n, d)
+        Rows to fit. Paths lead to a dataset of `bigkpca ingest`, a Zarr array or group, or a .npy file.
+    out : path
+        Folder of the model.
+    components, kernel, ..., seed, block_rows
+        What to fit: see `KernelPCA`, which calls components n_components and seed random_state. They are the fields of
+        `bigkpca.spec.FitSpec` and the options of `bigkpca fit`.
+    array : str, optional
+        Name of the array where `data` is a Zarr group.
+    scheduler : str, optional
+        Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786".
+    workers : int, optional
+        Number of local processes to run on; by default threads of this process, or a current Dask client.
+    memory : str or int, optional
+        Memory that a process may use, e.g. "2 GB", or bytes. With `tol` it ends the growth of the size.
+    time_budget : str or float, optional
+        With `tol`: time after which the size grows no more, e.g. "10 min", or seconds. The model records the size that
+        was reached, and that size gives the same bits.
+    overwrite : bool
+        Replace an earlier model at `out`, once the new one is finished.
+    progress : Progress
+        Gets titles and rows of each pass, and notes; by default nobody does.
 
-    Rows that share a sentinel are far from all others, and told from each other all the same:
+    Returns
+    -------
+    Model
+        What is saved: `solution` with eigenvalues (r,) and components, `certificate`, `provenance`.
+
+    Raises
+    ------
+    SpecError
+        Options that do not fit each other, the data, or what is at `out`.
+    DataError
+        NaN, infinity, or constant data.
+    MemoryLimitError
+        The fit needs more than `memory`, or than a worker has; nothing was read.
+    LockedError
+        Another run writes `out`.
+    CorruptionError
+        Stored rows cannot be read.
+    IncompleteError
+        `data` is not finished, or the disk is full.
+
+    Notes
+    -----
+    Passes over the data: a bounded sample and one more; see `KernelPCA` for options that need more. Both are made again
+    in float64 where rounding in float32 would count. Source: `docs/numerics.md`.
+
+    Examples
+    --------
+    Rows that share a sentinel are far from all others, and still told apart from each other:
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 5)).astype("f4")
@@ -49,41 +116,50 @@ def fit(
     >>> [choice["option"] for choice in model.provenance["choices"]]
     ['sigma', 'landmarks', 'directions']
 
-    Here 117 of the 295 directions that the landmarks span are left out, which may be mostly rounding in float32.
+    Of the 295 directions that the landmarks span, 117 are left out here, as they may be mostly rounding in float32.
     """
-    spec = FitSpec.checked(**options)
-    deadline = None if time_budget is None else monotonic() + parse_seconds(time_budget)
-    if deadline is not None and spec.tol is None:
+    # Each field of FitSpec is a parameter of this function, of the same name.
+    spec = FitSpec.checked(**{name: value for name, value in locals().items() if name in FitSpec.model_fields})
+    run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress)
+    return fit_and_save(open_rows(data, array), spec, out, run)
+
+
+def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Model:
+    """Fit `spec` to the rows and save the model at `out`, unless it is there already."""
+    if run.deadline is not None and spec.tol is None:
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
-    rows = open_rows(data, array)
     fingerprint = rows.fingerprint()
     out = paths.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
-    with locks.lock(out), durable.room_on_disk(out):
-        if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # models of before have none
+    with store_of(out).writer(out):
+        if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
             record["column_names"] = list(rows.names)
-        place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
+        place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.state == "done":
-            progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")
-            there = models.load_model(out)
-            if rows.names is not None and there.names is None:
-                progress.note(f"{out} knows no names of columns: remove it and fit again to have later rows compared")
-            return there
-        with open_engine(scheduler, workers) as engine:
-            limit = None if memory is None else parse_bytes(memory)
-            model = fit_within(rows, spec, engine, limit, progress, fingerprint, deadline)
+            return _fitted_before(out, rows, run.progress)
+        with run.engine() as engine:
+            model = fit_within(rows, spec, engine, run.memory_limit, run.progress, fingerprint, run.deadline)
         check_unchanged(rows, fingerprint)
         _save(model, place)
     return model
 
 
-def save(model: Model, path: Path, *, overwrite: bool = False) -> None:
+def _fitted_before(out: str, rows: Rows, progress: Progress) -> Model:
+    """The model that an earlier run saved."""
+    progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")
+    model = models.load_model(out)
+    if rows.names is not None and model.names is None:
+        progress.note(f"{out} knows no names of columns: remove it and fit again to have later rows compared")
+    return model
+
+
+def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
     """Save a model; nothing happens where it is saved already. SpecError if something else is there, which `overwrite`
     replaces where it is a model, or if the kernel is a function."""
     out = paths.group_path(path)
-    with locks.lock(out), durable.room_on_disk(out):
+    with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}
         place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
         if place.state != "done":

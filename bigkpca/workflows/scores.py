@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from bigkpca.data.opening import open_rows
+from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
+from bigkpca.data.stores import parent, store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
@@ -40,13 +40,9 @@ def _check_maker(model: Model, scores: Any) -> None:
 
 def feature_store(scores: Any) -> str | None:
     """Where the feature store is that holds these scores, given as a path to it or to its array, or as that array."""
-    root = getattr(getattr(scores, "store", None), "root", None)
-    if isinstance(scores, str | os.PathLike):
-        place = os.fspath(scores)
-    elif root is not None:
-        place = os.path.join(root, scores.path)
-    else:
+    place = path_of(scores)
+    if place is None:
         return None
-    place = os.path.realpath(os.path.expanduser(place))
-    places = place, os.path.dirname(place)
+    place = store_of(place).linked(place)
+    places = place, parent(place)
     return next((place for place in places if (groups.describe(place) or {}).get("format") == "features"), None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal
 
 import numpy as np
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.opening import open_rows
+from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
+from bigkpca.data.stores import AnyPath
 from bigkpca.errors import Array
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.progress import Progress, Silent
@@ -21,19 +21,20 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
+from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import block_arrays, models, paths
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.models import AnyModel
-from bigkpca.workflows.block_writer import BlockOutput, Path, written
+from bigkpca.workflows.block_writer import BlockOutput, written
 from bigkpca.workflows.scores import open_scores
 
 
 def transform(
     model: AnyModel,
     data: Any,
-    out: Path,
+    out: AnyPath,
     *,
     residual: bool = False,
     array: str | None = None,
@@ -44,11 +45,61 @@ def transform(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Stored:
-    """Write the scores of `data` under a model to a feature store at `out`, and return them as a Zarr array.
+    """Write the scores of rows to a feature store, and return them as a Zarr array.
 
-    With `residual` the array of that name beside them gets |φ(x) - φ^(x)|² of each row, what its scores leave out:
-    novelty. One pass. Each block is one shard, written by one task; the manifest is published last. A transform that
-    was stopped goes on with the blocks that are missing; it refuses blocks of another model or input.
+    Scores are (v(x) - mean) @ components. Each block of rows is one shard, written by one task; the manifest is
+    published last. The same call goes on where an earlier one was stopped, and does nothing where that was finished.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+    out : path
+        Folder of the feature store.
+    residual : bool
+        Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: what they leave out,
+        large for novel rows.
+    array : str, optional
+        Name of the array where `data` is a Zarr group.
+    block_rows : int, optional
+        Rows of one task and one shard.
+    scheduler : str, optional
+        Address of the Dask cluster to run on.
+    workers : int, optional
+        Number of local processes to run on; by default threads of this process, or a current Dask client.
+    memory : str or int, optional
+        Memory that a process may use, e.g. "2 GB", or bytes.
+    overwrite : bool
+        Replace earlier output of the same kind at `out`, once the new one is finished.
+    progress : Progress
+        Gets titles and rows of each pass, and notes; by default nobody does.
+
+    Returns
+    -------
+    zarr.Array
+        Scores (n, r), in the dtype of block work.
+
+    Raises
+    ------
+    SpecError
+        Rows of another width or other columns, residuals that the model cannot give, other output at `out`.
+    DataError
+        NaN or infinity in the rows.
+    MemoryLimitError
+        A block needs more than `memory`, or than a worker has.
+    LockedError, CorruptionError, IncompleteError
+        As `fit`.
+
+    Notes
+    -----
+    One pass over the data. Source: `docs/numerics.md`, section 1.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> bigkpca.transform(model, X, "scores.zarr").shape
+    (500, 2)
     """
     fitted = models.model_of(model)
     rows = open_rows(data, array)
@@ -63,13 +114,14 @@ def transform(
 
     function, prepared = (_scores_and_residuals, expansion_of) if residual else (_scores, None)
     work = BlockOutput("features", rows, fitted, arrays, plan, function, "transforming", path_of(model), prepared)
-    return written(work, out, {"residual": residual}, scheduler, workers, memory, overwrite, progress)
+    run = RunOptions(scheduler, workers, memory, overwrite=overwrite, progress=progress)
+    return written(work, out, {"residual": residual}, run)
 
 
 def reconstruct(
     model: AnyModel,
     scores: Any,
-    out: Path,
+    out: AnyPath,
     *,
     array: str | None = None,
     block_rows: int | None = None,
@@ -79,23 +131,54 @@ def reconstruct(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Stored:
-    """Write the rows that scores (n, r) stand for, their pre-images, to `out`, and return them as a Zarr array (n, d).
+    """Write the pre-images of scores, the rows that they stand for, and return them as a Zarr array.
 
-    Beside x lie, for each row, `converged`, `iterations` and `far` (nothing near the data has such scores: the row is
-    the mean). One pass over the scores; blocks, resume and manifest are those of `transform`. Raises SpecError for
-    scores of another model, and for kernels without a way back.
+    Blocks, resume and manifest are those of `transform`. Beside x lie, for each row, `converged` and `iterations` of
+    the search for its pre-image, and `far`: no row near the data has such scores, and the mean stands in its place.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
+    out : path
+        Folder of the rows.
+    array, block_rows, scheduler, workers, memory, overwrite, progress
+        As `transform`.
+
+    Returns
+    -------
+    zarr.Array
+        Rows x (n, d), in the units of the data.
+
+    Raises
+    ------
+    SpecError
+        Scores of another width or model, a model without pre-images, other output at `out`.
+    DataError, MemoryLimitError, LockedError, CorruptionError, IncompleteError
+        As `transform`.
+
+    Notes
+    -----
+    One pass over the scores. Source: `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> scores = bigkpca.transform(model, X, "scores.zarr")
+    >>> bigkpca.reconstruct(model, scores, "rows.zarr").shape
+    (500, 3)
     """
     fitted = models.model_of(model)
     rows = open_scores(fitted, scores, array)
-    return _back(
-        fitted, path_of(model), rows, "scores", out, block_rows, scheduler, workers, memory, overwrite, progress
-    )
+    run = RunOptions(scheduler, workers, memory, overwrite=overwrite, progress=progress)
+    return _write_preimages(rows, fitted, path_of(model), "scores", out, block_rows, run)
 
 
 def denoise(
     model: AnyModel,
     data: Any,
-    out: Path,
+    out: AnyPath,
     *,
     array: str | None = None,
     block_rows: int | None = None,
@@ -105,29 +188,61 @@ def denoise(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Stored:
-    """Write what the model makes of the rows of `data`: `transform` and `reconstruct` in one pass, with iterations that
-    start at the rows themselves. Output and guarantees are those of `reconstruct`.
+    """Write the pre-images of the scores of rows, and return them as a Zarr array: rows as the model sees them.
+
+    It is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves. Output and
+    guarantees are those of `reconstruct`.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+    out : path
+        Folder of the rows.
+    array, block_rows, scheduler, workers, memory, overwrite, progress
+        As `transform`.
+
+    Returns
+    -------
+    zarr.Array
+        Rows x (n, d), in the units of the data.
+
+    Raises
+    ------
+    SpecError
+        Rows of another width or other columns, a model without pre-images, other output at `out`.
+    DataError, MemoryLimitError, LockedError, CorruptionError, IncompleteError
+        As `transform`.
+
+    Notes
+    -----
+    One pass over the data. Source: `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> bigkpca.denoise(model, X, "clean.zarr").shape
+    (500, 3)
     """
     fitted = models.model_of(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)
-    return _back(fitted, path_of(model), rows, "rows", out, block_rows, scheduler, workers, memory, overwrite, progress)
+    run = RunOptions(scheduler, workers, memory, overwrite=overwrite, progress=progress)
+    return _write_preimages(rows, fitted, path_of(model), "rows", out, block_rows, run)
 
 
-def _back(
+def _write_preimages(
+    rows: Rows,
     model: Model,
     model_path: str | None,
-    rows: Rows,
     given: Literal["scores", "rows"],
-    out: Path,
+    out: AnyPath,
     block_rows: int | None,
-    scheduler: str | None,
-    workers: int | None,
-    memory: str | int | None,
-    overwrite: bool,
-    progress: Progress,
+    run: RunOptions,
 ) -> Stored:
-    model.reconstructing(1)  # which says so where there is no way back
+    """Write the pre-images of scores, or of rows, with what is known of each."""
+    model.reconstructing(1)  # raises SpecError for a model without pre-images
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),
         "converged": ((), bool),
@@ -140,14 +255,10 @@ def _back(
 
     function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
     work = BlockOutput("reconstruction", rows, model, arrays, plan, function, title, model_path)
-    x = written(work, out, {"given": given}, scheduler, workers, memory, overwrite, progress)
+    x = written(work, out, {"given": given}, run)
     if lost := int(np.count_nonzero(block_arrays.values(paths.group_path(out), "far"))):
-        progress.note(f"{lost:,} of {x.shape[0]:,} rows are far from all data: they became the mean, see far")
+        run.progress.note(f"{lost:,} of {x.shape[0]:,} rows are far from all data: they became the mean, see far")
     return x
-
-
-def path_of(model: AnyModel) -> str | None:
-    return os.fspath(model) if isinstance(model, str | os.PathLike) else None
 
 
 def _scores(rows: Rows, block: Block, model: Model) -> dict[str, Array]:

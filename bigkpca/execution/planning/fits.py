@@ -34,40 +34,30 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     With a tolerance it is the cost of the largest size that may be needed. What RPCholesky over all rows adds depends
     on the data and is not counted.
     """
-    n, d, spec, m = fit.n, fit.d, fit.spec, fit.sample
-    if spec.precomputed:
-        return _plan_similarities(rows, fit, threads)
+    if fit.spec.precomputed:
+        return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
         return _plan_products(rows, fit, threads)
-    itemsize, D = fit.dtype.itemsize, fit.size
+    n, d, D, m, spec = fit.n, fit.d, fit.size, fit.sample, fit.spec
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
-    sample = m * d * rows.dtype.itemsize
-    held = spec.method_value.map_bytes(d, D, itemsize)
-    scaled = m * d * itemsize if spec.standardize else 0  # a copy, for the median
-    stages = [sample + scaled + _choosing_bytes(fit)]
-    if spec.tol is not None:  # what a size is tried with, beside the sample
-        stages.append(sample + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d)))
-    passes = 0
+    sums = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)  # partial sums that are alive at once
+    held = _held_bytes(rows, fit)
+    passes, stages = 0, [_sampling_bytes(rows, fit)]
     if spec.exact:
-        stages.append(4 * 8 * D * D + sample + held)  # the sample is all rows
+        stages.append(4 * 8 * D * D + m * d * rows.dtype.itemsize + held)  # the sample is all rows
     else:
-        partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
-        held += (fit.unseen + MEASURED_ROWS) * d * rows.dtype.itemsize
-        passes, working = _pass(rows, D, held, itemsize, threads, partial, _sketch_width(fit))
-        stages.append(held + scaled + working)  # allocators keep what held the copy
-        if _sketch_width(fit) is None:
-            stages.append(held + _certificate_bytes(d, D, fit.unseen, itemsize, threads))
+        passes, working = _features_pass(rows, fit, threads, sums)
+        stages += working
     if isinstance(spec.method_value, PrincipalFeatures):
-        wide = d > DENSE_MOST_FEATURES
-        more, working = _pass(rows, d, 0, itemsize, threads, partial, _AXES_WIDTH if wide else None)
+        more, working_bytes = _pass(rows, d, 0, fit.dtype.itemsize, threads, sums, _axes_width(d))
         passes += more
-        stages.append(sample + working)
+        stages.append(m * d * rows.dtype.itemsize + working_bytes)
     if spec.keeps_sample:
-        stages = [stage + sample for stage in stages]
+        stages = [stage + m * d * rows.dtype.itemsize for stage in stages]
     if spec.preimage_value.trained:
         passes += 1
-        stages.append(_training_bytes(rows, fit, held, threads, blocks))
+        stages.append(_training_bytes(rows, fit, held, threads, sums))
     passes += spec.standardize
     return Plan(
         rows=n,
@@ -82,6 +72,41 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     )
 
 
+def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
+    """The feature map, and rows that are kept for the certificate of a pass."""
+    held = fit.spec.method_value.map_bytes(fit.d, fit.size, fit.dtype.itemsize)
+    return held if fit.spec.exact else held + (fit.unseen + MEASURED_ROWS) * fit.d * rows.dtype.itemsize
+
+
+def _scaled_bytes(fit: ResolvedFit) -> int:
+    """A copy of the sample with standardised columns, for the median."""
+    return fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0
+
+
+def _sampling_bytes(rows: Rows, fit: ResolvedFit) -> int:
+    """Work space beside the sample: what chooses landmarks or frequencies, or tries sizes."""
+    d, D = fit.d, fit.size
+    sample = fit.sample * d * rows.dtype.itemsize
+    choosing = sample + _scaled_bytes(fit) + _choosing_bytes(fit)
+    trying = 0 if fit.spec.tol is None else sample + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
+    return max(choosing, trying)
+
+
+def _features_pass(rows: Rows, fit: ResolvedFit, threads: int, sums: int) -> tuple[int, list[int]]:
+    """Number of passes that add up features, and the bytes of each stage: the passes, then the certificate."""
+    width, held, itemsize = _sketch_width(fit), _held_bytes(rows, fit), fit.dtype.itemsize
+    passes, working = _pass(rows, fit.size, held, itemsize, threads, sums, width)
+    stages = [held + _scaled_bytes(fit) + working]  # allocators keep what held the copy
+    if width is None:
+        stages.append(held + _certificate_bytes(fit.d, fit.size, fit.unseen, itemsize, threads))
+    return passes, stages
+
+
+def _axes_width(d: int) -> int | None:
+    """Columns of the sketch that finds the principal axes of d columns; None where d x d is held."""
+    return _AXES_WIDTH if d > DENSE_MOST_FEATURES else None
+
+
 def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int) -> int:
     """Work space of the certificate: squares of the sums, of W and of their rounding, and the upper half of the square
     of kernels of the unseen rows, with tiles of it and their coordinates."""
@@ -90,15 +115,14 @@ def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int)
     return max(rounding, 7 * 8 * D * D + spectral)
 
 
-def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, blocks: int) -> int:
-    """Work space of the pass that teaches the way back, and of its linear system."""
-    way: Any = fit.spec.preimage_value
-    d, q, D, itemsize = fit.d, way.size, fit.size, fit.dtype.itemsize
+def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, sums: int) -> int:
+    """Work space of the pass that trains the pre-images, and of its linear system."""
+    trained: Any = fit.spec.preimage_value
+    d, q, D, itemsize = fit.d, trained.size, fit.size, fit.dtype.itemsize
     square = 8 * q * (q + d)
     tile = tile_rows(d, D, itemsize) * 8 * (2 * q + 2 * d)
-    partial = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)
     moments = 0 if fit.spec.exact else 8 * D * D
-    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * square) + (partial + 3) * square
+    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * square) + (sums + 3) * square
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -118,7 +142,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     )
 
 
-def _plan_similarities(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
+def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """The cost of a given matrix: held whole in float64, or looked at once and read for each of two products.
 
     Products beyond those depend on the data and are not counted.
@@ -163,21 +187,19 @@ def _sketch_width(fit: ResolvedFit) -> int | None:
     return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
-def _pass(
-    rows: Rows, D: int, held: int, itemsize: int, threads: int, partial: int, width: int | None
-) -> tuple[int, int]:
+def _pass(rows: Rows, D: int, held: int, itemsize: int, threads: int, sums: int, width: int | None) -> tuple[int, int]:
     """(passes, bytes) of adding up features of a map of `held` bytes, and of the eigenproblem that follows.
 
-    `partial` sums are alive at once. `width` is that of a sketch, None where D x D is held.
+    `sums` of them are alive at once. `width` is that of a sketch, None where D x D is held.
     """
     streaming = streaming_bytes(rows, D, held, itemsize)
     if width is None:
         # Products, and a sum with its correction; the eigenproblem holds six squares.
         square = 8 * D * D
         accumulators = 3 * square + D * D * itemsize
-        return 1, max(threads * (streaming + accumulators) + partial * square, 6 * square)
+        return 1, max(threads * (streaming + accumulators) + sums * square, 6 * square)
     thin = 8 * D * width
-    return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial * thin + (2 * PASSES + 4) * thin
+    return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + sums * thin + (2 * PASSES + 4) * thin
 
 
 def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:

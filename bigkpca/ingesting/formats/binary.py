@@ -67,7 +67,7 @@ def npy(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of a .npy file."""
     refuse_member(path, member)
     refuse_labels(path, labels)
-    rows = NpyRows.open(path)
+    rows = NpyRows.open(str(path))
     pieces = ranges(rows.shape[0], rows.shape[1] * rows.dtype.itemsize)
     batches = ((native(rows.block(a, b)), None) for a, b in pieces)
     return Table(str(path), rows.dtype, rows.row_shape, rows.shape[0], None, batches)

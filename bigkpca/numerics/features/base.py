@@ -64,6 +64,10 @@ class FeatureMap(ABC):
         """d, the number of input columns."""
         return len(self.offset)
 
+    def landmarks_in_user_units(self) -> Array | None:
+        """Landmarks (l, d) in the units of the data; None for maps without landmarks."""
+        return None
+
     def as_columns(self) -> Columns:
         """The rows themselves, shifted and scaled as for this map, with its kernel."""
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)

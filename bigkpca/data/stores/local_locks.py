@@ -1,4 +1,4 @@
-"""One writer for each output."""
+"""One writer for each output on a local disk."""
 
 from __future__ import annotations
 

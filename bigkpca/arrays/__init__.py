@@ -1,7 +1,6 @@
-"""Lazy Dask views, for people who build their own graphs: nothing is read or computed until they ask.
+"""Lazy Dask arrays for people who build their own graphs: nothing is read or computed until they ask.
 
-Every function takes rows as KernelPCA.fit does (NumPy, Dask or Zarr arrays, frames, paths) and returns arrays of one
-chunk for each block of rows. Models are what fit returned, fitted KernelPCAs or paths.
+Every function takes rows as KernelPCA.fit does and returns arrays of one chunk for each block of rows.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.base import optimize
 
+from bigkpca.arrays.svd import randomized_svd
 from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -28,23 +27,51 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
-from bigkpca.numerics import measures, sketch
-from bigkpca.numerics.aligned import aligned
+from bigkpca.numerics import measures
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
 from bigkpca.numerics.features.frequencies import draw_frequencies
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, VIEW_START, random_stream
+from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, random_stream
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.scores import open_scores
 
+__all__ = [
+    "denoised",
+    "feature_map",
+    "kernel_blocks",
+    "leverage",
+    "preimages",
+    "random_features",
+    "randomized_svd",
+    "residuals",
+    "scores",
+]
+
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:
-    """C = k(X, S) (n, l), lazy, and W = k(S, S) (l, l), float64, in memory; landmarks S (l, d) in the units of X.
+    """Kernels of rows with landmarks, lazy, and of the landmarks with each other.
 
-    One pass over X when C is computed. Raises SpecError for landmarks of another width than X.
+    Parameters
+    ----------
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    landmarks : (l, d)
+        In the units of X.
+    kernel : Kernel
+
+    Returns
+    -------
+    C : dask.array.Array
+        k(X, S), (n, l). One pass over X when it is computed.
+    W : NumPy array
+        k(S, S), (l, l), float64.
+
+    Raises
+    ------
+    SpecError
+        Landmarks of another width than X.
     """
     rows = open_rows(X)
     S = np.asarray(landmarks)
@@ -57,9 +84,27 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
 
 
 def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: Form = "orthogonal") -> da.Array:
-    """Z (n, size) with E z(x)'z(y) = k(x, y), lazy: random Fourier features, all forms but "qmc".
+    """Random features Z (n, size) with E z(x)'z(y) = k(x, y), lazy.
 
-    One pass over X when it is computed. Raises SpecError for kernels without a spectral density and odd sizes of pairs.
+    Parameters
+    ----------
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    size : int
+        Number of real features, sines and cosines both counted.
+    kernel : Kernel
+        With a spectral density: Gaussian, Laplacian, Matern and others that depend on x - y alone.
+    seed : int
+    form : "orthogonal", "iid" or "phase"
+        How frequencies are drawn. "qmc" needs the principal axes of the rows, which only a fit takes.
+
+    Raises
+    ------
+    SpecError
+        A kernel without a spectral density, an odd size of pairs, form="qmc".
+
+    Notes
+    -----
+    One pass over X when it is computed. Source: Rahimi and Recht 2007; `docs/numerics.md`, section 9.
     """
     rows = open_rows(X)
     method = RandomFeatures(form)
@@ -75,10 +120,15 @@ def random_features(X: Any, size: int, kernel: Kernel, *, seed: int = 0, form: F
 
 
 def feature_map(model: AnyModel, X: Any) -> da.Array:
-    """Z (n, m) with K ≈ ZZ', not centred, lazy: the approximation of the Gram matrix behind a model.
+    """Features Z (n, m) of a model with K ≈ ZZ', not centred, lazy.
 
-    C P for landmarks (C W⁺ C' = ZZ' for Nyström), the features themselves for random ones; rff-pca adds a diagonal.
-    One pass over X when it is computed. Raises SpecError for rows of the wrong width.
+    They are C P for landmarks (C W⁺ C' = ZZ' for Nyström), and the features themselves for random ones, where rff-pca
+    adds a diagonal. One pass over X when they are computed. Raises SpecError for rows of another width.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     """
     model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
@@ -89,22 +139,48 @@ def feature_map(model: AnyModel, X: Any) -> da.Array:
 
 
 def scores(model: AnyModel, X: Any) -> da.Array:
-    """Scores (n, r), lazy. One pass over X when they are computed. Raises SpecError for rows of the wrong width."""
+    """Scores (n, r) of rows, lazy: (v(x) - mean) @ components.
+
+    One pass over X when they are computed. Raises SpecError for rows of another width or other columns.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    """
     model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     return _blockwise(rows, block_scores, (model.components,), model.features.dtype, (model,), model.block_rows)
 
 
 def preimages(model: AnyModel, Y: Any) -> da.Array:
-    """Rows (n, d) that scores Y (n, r) stand for, lazy. One pass over Y when they are computed."""
+    """Pre-images (n, d) of scores, lazy: the rows that they stand for.
+
+    One pass over Y when they are computed. Raises SpecError for scores of another width or model, and for a model
+    without pre-images.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    Y : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, r)
+    """
     model = model_of(model)
     scores = open_scores(model, Y)
-    model.reconstructing(1)  # which says so where there is no way back
+    model.reconstructing(1)  # raises SpecError for a model without pre-images
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
 def denoised(model: AnyModel, X: Any) -> da.Array:
-    """Rows (n, d) as the model sees them, lazy: pre-images of their scores. One pass over X when they are computed."""
+    """Pre-images (n, d) of the scores of rows, lazy: rows as the model sees them.
+
+    One pass over X when they are computed. Raises SpecError for rows of another width or other columns, and for a model
+    without pre-images.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    """
     model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     model.reconstructing(1)
@@ -112,7 +188,16 @@ def denoised(model: AnyModel, X: Any) -> da.Array:
 
 
 def residuals(model: AnyModel, X: Any) -> da.Array:
-    """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out. One pass over X when they are computed."""
+    """|φ(x) - φ^(x)|² of each row, (n,), lazy: what its scores leave out of k(x, x).
+
+    One pass over X when they are computed. Raises SpecError for rows of another width or other columns, and for models
+    without residuals.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    """
     model, rows = model_of(model), open_rows(X)
     check_columns(rows, model)
     given = model, expansion_of(model)
@@ -120,10 +205,15 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
 
 
 def leverage(model: AnyModel, X: Any) -> da.Array:
-    """Leverage of each row (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
+    """Leverage of each row, (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
 
     Its largest over its mean is the coherence (`measures.coherence`). Over the fitted rows it adds up to r for Nyström,
-    columns and rff, to a little less for rff-pca. One pass over X when it is computed.
+    columns and rff, and to a little less for rff-pca. One pass over X when it is computed. Raises as `scores`.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     """
 
     def of_block(values: Array) -> Array:
@@ -132,83 +222,6 @@ def leverage(model: AnyModel, X: Any) -> da.Array:
     model = model_of(model)
     eigenvalues = model.solution.eigenvalues
     return scores(model, X).map_blocks(of_block, drop_axis=1, dtype=np.float64, meta=np.empty(0))  # type: ignore[call-arg, arg-type]  # Dask's own types are wrong
-
-
-def randomized_svd(
-    Z: da.Array, k: int, *, seed: int = 0, passes: int = sketch.PASSES
-) -> tuple[da.Array, da.Array, da.Array]:
-    """The k leading singular triplets of Z (n, D), lazy: U (n, k), s (k,), Vt (k, D).
-
-    Block Krylov on Z'Z, which is never formed: `passes` passes over Z, and one more where U is computed. Every pass
-    computes chunks of Z afresh and lets go of them, so that memory holds a few of them and D x k blocks, however tall Z
-    is; so Z should not be a persisted collection. Raises SpecError for k out of range.
-    """
-    D = Z.shape[1]
-    if not 0 < k <= min(Z.shape):
-        raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(Z.shape)} singular values")
-    tall = Z.rechunk({1: -1})
-    chunks = [_Chunk(chunk) for chunk in tall.to_delayed().ravel()]
-    basis: list[Any] = []
-    images: list[Any] = []
-    Q = lazy(_start, D, min(D, k + sketch.OVERSAMPLING), seed)
-    for _ in range(passes):
-        basis.append(Q)
-        images.append(_summed([lazy(_product, chunk, Q) for chunk in chunks]))
-        Q = lazy(_next_block, images[-1], *basis)
-    pair: Any = lazy(_ritz, k, *basis, *images)
-    s, V = pair[0], pair[1]
-    left = [
-        da.from_delayed(lazy(_left, chunk, s, V), (rows, k), dtype=np.float64)
-        for chunk, rows in zip(chunks, tall.chunks[0], strict=True)
-    ]
-    return (
-        da.concatenate(left),
-        da.from_delayed(s, (k,), dtype=np.float64),
-        da.from_delayed(V, (D, k), dtype=np.float64).T,
-    )
-
-
-class _Chunk:
-    """A chunk that each task computes for itself, its graph hidden from the scheduler, which would otherwise keep the
-    chunks of one pass in memory for the next."""
-
-    def __init__(self, chunk: Any) -> None:
-        (self._culled,) = optimize(chunk)
-
-    def values(self) -> Array:
-        return aligned(np.asarray(self._culled.compute(scheduler="synchronous")))
-
-
-def _summed(parts: list[Any]) -> Any:
-    """The sum of the parts over a binary tree."""
-    while len(parts) > 1:
-        sums = [lazy(np.add, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = sums + parts[len(sums) * 2 :]
-    return parts[0]
-
-
-def _start(D: int, width: int, seed: int) -> Array:
-    return sketch.starting_block(D, width, random_stream(seed, VIEW_START))
-
-
-def _product(chunk: _Chunk, Q: Array) -> Array:
-    Z = chunk.values()
-    return np.asarray(Z.T @ (Z @ Q), np.float64)
-
-
-def _next_block(image: Array, *basis: Array) -> Array:
-    return sketch.next_block(np.hstack(basis), image)
-
-
-def _ritz(k: int, *blocks: Array) -> tuple[Array, Array]:
-    """From the blocks of the basis, and then their images: k singular values, and the right vectors (D, k)."""
-    half = len(blocks) // 2
-    found = sketch.rayleigh_ritz(np.hstack(blocks[:half]), np.hstack(blocks[half:]), k)
-    return np.sqrt(np.maximum(found.values, 0)), found.vectors
-
-
-def _left(chunk: _Chunk, s: Array, V: Array) -> Array:
-    return np.asarray(chunk.values() @ (V / np.where(s > 0, s, 1)))
 
 
 def _view(rows: Rows, features: FeatureMap, P: Array | None, block_rows: int | None = None) -> da.Array:

@@ -1,0 +1,146 @@
+"""Local disks: files that appear whole and stay after a power failure."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bigkpca.data.stores.base import StoredFile, parent
+from bigkpca.data.stores.local_locks import lock
+from bigkpca.data.stores.local_paths import check_output
+from bigkpca.errors import IncompleteError
+
+_EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
+
+
+@dataclass(frozen=True)
+class LocalDisk:
+    """Files and folders of the system this process runs on. See `Store` for each operation."""
+
+    def canonical(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def linked(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
+        return check_output(path, inputs)
+
+    def zarr(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def names(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def files(self, path: str) -> dict[str, StoredFile]:
+        if os.path.isfile(path):
+            return {"": _stored(os.stat(path))}
+        return dict(_below(path, ""))
+
+    def open(self, path: str) -> IO[bytes]:
+        return Path(path).open("rb")
+
+    def make_folder(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: str, content: bytes) -> None:
+        temporary = f"{path}.partial"
+        with Path(temporary).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_entry(_folder_of(path))
+
+    def sync(self, path: str) -> None:
+        # Neither Zarr nor the kernel promises that what was written stays.
+        if os.path.isfile(path):
+            _sync_entry(path)
+            _sync_entry(_folder_of(path))
+            return
+        for partial in Path(path).rglob("*.partial"):
+            partial.unlink(missing_ok=True)
+        for folder, _, names in os.walk(path):
+            for name in names:
+                _sync_entry(os.path.join(folder, name))
+            _sync_entry(folder)
+
+    def move(self, source: str, target: str) -> None:
+        os.rename(source, target)
+        _sync_entry(_folder_of(target))
+
+    def exchange(self, a: str, b: str) -> bool:
+        mac = sys.platform == "darwin"
+        exchange = getattr(ctypes.CDLL(None, use_errno=True), "renamex_np" if mac else "renameat2", None)
+        if exchange is None:
+            return False
+        sys.audit("os.rename", a, b, -1, -1)  # as Python does for its own
+        here = () if mac else (-100,)  # AT_FDCWD: relative paths start at the current folder
+        if exchange(*here, os.fsencode(a), *here, os.fsencode(b), ctypes.c_uint(_EXCHANGE)) == 0:
+            _sync_entry(_folder_of(b))
+            return True
+        code = ctypes.get_errno()
+        if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # of this kernel, or this file system
+            return False
+        raise OSError(code, os.strerror(code), a, None, b)
+
+    def remove(self, path: str) -> None:
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+            return
+        with suppress(FileNotFoundError):
+            os.remove(path)
+
+    @contextmanager
+    def writer(self, path: str) -> Iterator[None]:
+        with lock(path):
+            try:
+                yield
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise IncompleteError(
+                    f"the disk is full while writing {path}: make room and run the same command again"
+                ) from error
+
+
+def _stored(status: os.stat_result) -> StoredFile:
+    return StoredFile(status.st_size, f"{status.st_size} {status.st_mtime_ns}")
+
+
+def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
+    """The files below a folder, with their names from `prefix` on; nothing where no folder is."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _below(entry.path, f"{prefix}{entry.name}/")
+            else:
+                with suppress(FileNotFoundError):  # removed meanwhile, or a link that leads nowhere
+                    yield prefix + entry.name, _stored(entry.stat())
+
+
+def _folder_of(path: str) -> str:
+    return parent(os.path.abspath(path)) or os.sep
+
+
+def _sync_entry(path: str) -> None:
+    """Force a file's content, or a folder's list of names, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,109 @@
+"""Rows that are given to KernelPCA, checked as scikit-learn checks them, and results in the kind of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from bigkpca import arrays
+from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import is_lazy, open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import Array
+from bigkpca.execution import containers, projection
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.run_options import RunOptions
+from bigkpca.numerics.model import Model
+
+# Kept as they are, since float32 holds their values exactly; all other integers become float64.
+_SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
+
+
+@dataclass(frozen=True)
+class View:
+    """Values that a model gives for rows: lazily, or at once for rows in memory."""
+
+    lazy: containers.View
+    now: Callable[[Rows, Model, Engine, Progress], Array]
+
+    def of(self, rows: Rows, model: Model) -> Any:
+        """A NumPy array for rows in memory, else a lazy Dask array."""
+        if not isinstance(rows, ArrayRows):
+            return self.lazy(model, rows)
+        with RunOptions().engine() as engine:
+            return self.now(rows, model, engine, Silent())
+
+    def of_frame(self, frame: Any, model: Model, columns: Sequence[Any]) -> Any:
+        """A lazy Dask frame of these columns, for a Dask frame of rows."""
+        return containers.in_frame(frame, self.lazy, model, columns)
+
+
+def _preimages(scores: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+    return projection.reconstruct_rows(scores, model, projection.block_preimages, engine, progress).rows
+
+
+def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> Array:
+    return projection.reconstruct_rows(rows, model, projection.block_denoised, engine, progress).rows
+
+
+SCORES = View(arrays.scores, projection.score_rows)
+PREIMAGES = View(arrays.preimages, _preimages)
+DENOISED = View(arrays.denoised, _denoised)
+RESIDUALS = View(arrays.residuals, projection.residual_rows)
+
+
+class RowsInput:
+    """Opens what users pass as rows, and remembers number and names of the columns as scikit-learn does."""
+
+    n_features_in_: int
+    feature_names_in_: Array
+
+    def _rows(self, X: Any, *, reset: bool) -> Rows:
+        """Rows to fit (`reset`), or to compare with those that were fitted."""
+        if is_dask_frame(X):
+            return open_rows(self._checked_frame(X, reset=reset))
+        if is_lazy(X):
+            rows = open_rows(X)
+            if reset:
+                self._remember(rows.shape[1], rows.names)
+            return rows
+        check_frame(X)
+        values = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32, *_SMALL_INTEGERS],
+            ensure_all_finite=False,  # the pass checks, and names row and column
+            ensure_min_samples=2 if reset else 1,
+        )
+        return ArrayRows(values, names=column_names(X))
+
+    def _fitting_rows(self, X: Any, model: Model) -> Rows:
+        """Rows with as many columns as those that were fitted, and the same names."""
+        rows = self._rows(X, reset=False)
+        projection.check_columns(rows, model)
+        return rows
+
+    def _checked_frame(self, X: Any, *, reset: bool = False) -> Any:
+        """A Dask frame whose columns scikit-learn has checked as it does those of a frame in memory."""
+        validate_data(self, containers.header(X), reset=reset, skip_check_array=True)
+        return X
+
+    def _remember(self, columns: int, names: tuple[str, ...] | None) -> None:
+        """Keep what scikit-learn compares later rows with."""
+        self.n_features_in_ = columns
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+
+def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:
+    """A DataArray for a DataArray, anything else as it is; see `containers.in_data_array`."""
+    return containers.in_data_array(X, values, name, *labels) if is_data_array(X) else values

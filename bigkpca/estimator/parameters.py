@@ -1,0 +1,76 @@
+"""Parameters of KernelPCA, the fields of FitSpec that they set, and the methods that they allow."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from bigkpca.errors import SpecError
+from bigkpca.fitting.more_rows import check_takes_more_rows
+from bigkpca.numerics.kernels import Precomputed, kernel_class
+from bigkpca.spec import FitSpec
+
+FIELDS = {name: name for name in FitSpec.model_fields if name not in ("components", "seed")} | {
+    "n_components": "components",
+    "random_state": "seed",
+}
+"""Names of scikit-learn's, and the fields of FitSpec that they set."""
+
+
+def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
+    """The spec of an estimator's parameters. Raises SpecError where they do not fit together."""
+    values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
+    values["seed"] = _seed(estimator.random_state) if seed is None else seed
+    if estimator.dtype is not None:
+        with suppress(TypeError):  # what is no dtype, the spec refuses
+            values["dtype"] = np.dtype(estimator.dtype).name
+    return FitSpec.checked(**values)
+
+
+def is_precomputed(kernel: Any) -> bool:
+    """Whether the data are a matrix of kernels."""
+    try:
+        return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
+    except SpecError:  # unknown kernels: `fit` says so
+        return False
+
+
+def restores_rows(estimator: Any) -> bool:
+    """Whether the estimator has pre-images, as scikit-learn asks for it.
+
+    False for a matrix of kernels, which has no rows. Raises SpecError where the kernel has none of the kind asked for.
+    """
+    if hasattr(estimator, "model_"):
+        estimator.model_.reconstructing(1)
+        return True
+    spec = _known(estimator)
+    if spec is not None and not spec.reconstructs and not spec.precomputed:
+        spec.preimage_value.check(spec.kernel_value(1, 1.0), spec.kept_method)
+    return not is_precomputed(estimator.kernel)
+
+
+def takes_more_rows(estimator: Any) -> bool:
+    """Whether rows can be added after the fit. Raises SpecError where they cannot."""
+    spec = _known(estimator)
+    if spec is not None:
+        check_takes_more_rows(spec)
+    return True
+
+
+def _known(estimator: Any) -> FitSpec | None:
+    """The spec of the parameters; None where they do not fit together, which `fit` reports."""
+    try:
+        return spec_of(estimator, seed=0)
+    except SpecError:
+        return None
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,48 @@
+"""How a run is run: one value from the public function, the command or the estimator down to the passes."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from time import monotonic
+
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.units import parse_bytes, parse_seconds
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options that say how a run is run. None of them changes a result, but for a time budget, which may end the growth
+    of a size.
+
+    scheduler is the address of a Dask cluster, workers a number of local processes (at most one of the two). memory is
+    what a process may use ("2 GB", or bytes), time_budget how long a size may grow ("10 min", or seconds). overwrite
+    allows to replace earlier output of the same kind. Raises SpecError for amounts that cannot be read.
+    """
+
+    scheduler: str | None = None
+    workers: int | None = None
+    memory: str | int | None = None
+    time_budget: str | float | None = None
+    overwrite: bool = False
+    progress: Progress = Silent()
+    started: float = field(default_factory=monotonic)
+
+    def __post_init__(self) -> None:
+        _ = self.memory_limit, self.deadline  # which raise
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that a process may use, None without a limit."""
+        return None if self.memory is None else parse_bytes(self.memory)
+
+    @property
+    def deadline(self) -> float | None:
+        """The end of the time budget on the monotonic clock, None without one."""
+        return None if self.time_budget is None else self.started + parse_seconds(self.time_budget)
+
+    def engine(self) -> AbstractContextManager[Engine]:
+        """The engine that runs the tasks, open as long as the context."""
+        return open_engine(self.scheduler, self.workers)
