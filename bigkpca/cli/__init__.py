@@ -1,4 +1,4 @@
-"""bigkpca ...: results to stdout, progress and remarks to stderr, exit codes by meaning."""
+"""The command line: results on stdout, progress and notes on stderr, one exit code for each kind of error."""
 
 from __future__ import annotations
 

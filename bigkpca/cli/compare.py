@@ -1,4 +1,4 @@
-"""Methods compared on the user's own data."""
+"""Compare all methods on the user's own data."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _whole(text: str) -> int:
 
 
 def _show_table(lines: Sequence[Line]) -> None:
-    """One line for each method and size; a dash where nothing says it."""
+    """Print one line for each method and size; a dash where nothing is known."""
     head = ["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]
     rows = [
         [line.way.method, line.way.landmarks, f"{line.size:,}"]

@@ -1,4 +1,4 @@
-"""What is on disk: ingest, info."""
+"""Make a dataset, and describe what is on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole story on real digits."""
+"""Run everything once on real digits."""
 
 from __future__ import annotations
 

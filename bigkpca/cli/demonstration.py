@@ -1,4 +1,4 @@
-"""The whole story on real digits: ingest, fit, transform, report, and what came of it."""
+"""Ingest, fit, transform and report on real digits, and how good the result is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the demo made, and how good it is."""
+    """The files that the demo wrote, and how good its scores are."""
 
     model: Model
     seconds: dict[str, float]  # of each step

@@ -1,4 +1,4 @@
-"""Errors, warnings and signals, as a shell sees them: a few lines on stderr and the exit code of their meaning."""
+"""Errors, warnings and signals as lines on stderr and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERBOSE = "bigkpca.verbose"
 
 
 class Commands(click.Group):
-    """Turns errors into a few lines on stderr and the exit code of their meaning."""
+    """A group of commands that turns errors into lines on stderr and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
         return_freed_memory()

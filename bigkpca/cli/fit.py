@@ -1,4 +1,4 @@
-"""Fit a model, and tell beforehand what that would cost."""
+"""Fit a model, and estimate its cost beforehand."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bigkpca.cli.progress import Report
 from bigkpca.spec import FitSpec, resolve
 
 
-@click.command(short_help="Tell what a fit would cost.")
+@click.command(short_help="Estimate the cost of a fit.")
 @click.argument("data", type=PATH)
 @fit_options
 @json_option
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Tell what a fit of DATA would cost, without running it, and whether it fits --memory and the workers."""
+    """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
     from bigkpca.data.opening import open_rows
     from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import plan_fit
@@ -35,7 +35,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 @click.argument("data", type=PATH)
 @click.argument("model", type=PATH)
 @fit_options
-@click.option("--time-budget", metavar="TIME", help="With --tol: end the growth of the size in time, e.g. '10 min'.")
+@click.option("--time-budget", metavar="TIME", help="With --tol: stop growing the size after this time, e.g. '10 min'.")
 @overwrite_option
 @running
 def fit(data: str, model: str, quiet: bool, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""How the C library keeps freed memory in the processes of commands."""
+"""Make the C library give freed memory back to the system."""
 
 from __future__ import annotations
 

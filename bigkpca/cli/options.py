@@ -1,4 +1,4 @@
-"""Options that several commands share, and the values of those that are typed."""
+"""Options that several commands share, and their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigkpca.spec import FitSpec
 Command = Callable[..., Any]
 
 
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, no notes.")
 
 
 class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do not take
@@ -31,12 +31,12 @@ PATH = _Path()
 
 
 def common(command: Command) -> Command:
-    """Options of every command that works for a while."""
+    """Options of every command that may take long."""
     return quiet_option(verbose_option(command))
 
 
 def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-    """An amount of memory that was typed, in bytes; SpecError where it has no unit."""
+    """An amount of memory in bytes. Raises SpecError where the unit is missing."""
     if text is None:
         return None
     if text.strip().replace(".", "").isdecimal():
@@ -52,9 +52,9 @@ def memory_option(text: str) -> Callable[[Command], Command]:
 
 
 def running(command: Command) -> Command:
-    """Options that say where a run works and how much memory a process may use; they never change a result."""
+    """Options for where a run works and how much memory a process may use; they never change a result."""
     for option in (
-        click.option("--array", metavar="NAME", help="Array to read, where the input is a Zarr group."),
+        click.option("--array", metavar="NAME", help="Array to read if the input is a Zarr group."),
         memory_option("Refuse to run where a process would need more, e.g. '2 GB'."),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
         click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
@@ -63,12 +63,12 @@ def running(command: Command) -> Command:
     return common(command)
 
 
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca's at this path.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca at this path.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
-    """One option for each of these fields of FitSpec, so that the two cannot drift apart."""
+    """One option for each of these fields of FitSpec, generated from them."""
 
     def decorate(command: Command) -> Command:
         for name in reversed(list(names)):
@@ -99,7 +99,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The FitSpec fields among parsed options that were typed; "none" means None, a .npy file its array."""
+    """The fields of FitSpec that the user gave; "none" means None, a .npy file its array."""
     typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
     values = {key: None if value == "none" else value for key, value in typed.items()}
     _check_used(values, varied="method" not in options)
@@ -111,7 +111,7 @@ _USED = {"degree": ("polynomial",), "coef0": ("polynomial", "sigmoid")}
 
 
 def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
-    """Raise SpecError for a typed option that the fit would not look at, or none of fits by `varied` methods."""
+    """Raise SpecError for an option that the fit, or every fit by `varied` methods, would ignore."""
     from bigkpca.numerics.kernels import kernel_class
     from bigkpca.numerics.methods import Exact, named
 

@@ -1,4 +1,4 @@
-"""Results on stdout: facts, choices, spectra."""
+"""Print facts, choices and spectra."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")
 
 
 def show_choices(facts: Mapping[str, Any]) -> None:
-    """What was left open, as it was chosen, with the reasons."""
+    """Print what was chosen automatically, and why."""
     for choice in facts["choices"]:
         value = _readable("", choice["value"])
         click.echo(f"chosen: {choice['option'].replace('_', ' ')} {value}, {choice['reason']}")
 
 
 def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Eigenvalues with their upper bounds and one word of trust for each, then how wrong the whole is."""
+    """Print eigenvalues with their upper bounds and trust, then how wrong the whole fit is."""
     certified = facts["certificate"]
     proven, likely = certified["proven"], certified["likely"]
     bounds = {"proven at most": proven["eigenvalue_upper"]}
@@ -66,7 +66,7 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
 
 
 def _show_components(facts: Mapping[str, Any], bounds: Mapping[str, Any], rows: int) -> None:
-    """One line for each of the first `rows` components, and one for all others."""
+    """Print one line for each of the first `rows` components, and one for all others."""
     values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
     trust = facts["certificate"]["estimated"]["trust"]
     head = ("component", "eigenvalue", "share of variance", "cumulative", *bounds, *(["trust"] if trust else []))
@@ -90,7 +90,7 @@ def _show_components(facts: Mapping[str, Any], bounds: Mapping[str, Any], rows: 
 def _show_errors(
     method: str, proven: Mapping[str, Any], likely: Mapping[str, Any], estimated: Mapping[str, Any]
 ) -> None:
-    """How wrong the whole is: first what is proven, then what holds with confidence, then estimates."""
+    """Print how wrong the whole fit is: proven bounds, bounds that hold with confidence, estimates."""
     if proven["residuals"] is not None:
         largest = at_most(max(proven["residuals"]), 2)
         click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies that near)")

@@ -1,4 +1,4 @@
-"""Progress and remarks on stderr."""
+"""Progress and notes on stderr."""
 
 from __future__ import annotations
 

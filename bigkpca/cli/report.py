@@ -1,4 +1,4 @@
-"""Draw a page about a model."""
+"""Draw the report of a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bigkpca.errors import SpecError
 @overwrite_option
 @common
 def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:
-    """Draw one page, OUT.html, that says whether MODEL is good and what it found."""
+    """Draw one page, OUT.html, that shows how good MODEL is and what it found."""
     from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 

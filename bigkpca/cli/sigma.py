@@ -1,4 +1,4 @@
-"""The length sigma of a kernel: by rule, or by cross-validation."""
+"""Find the length sigma of a kernel, by rule or by cross-validation."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 
 @click.command(short_help="Find a length sigma for the kernel.")
 @click.argument("data", type=PATH)
-@click.option(
-    "--kernel", metavar="NAME", default="gaussian", show_default=True, help="The kernel whose length is asked for."
-)
+@click.option("--kernel", metavar="NAME", default="gaussian", show_default=True, help="Kernel to find the length of.")
 @click.option("--seed", metavar="N", default="0", show_default=True, help="Seed of the sample.")
-@click.option("--standardize", is_flag=True, help="Lengths for columns brought to mean 0 and deviation 1.")
-@click.option("--cv", is_flag=True, help="Choose by how well pre-images restore held-out rows of a sample.")
-@click.option("--preimage", metavar="WAY", help="With --cv: the way back from scores to rows.  [default: ridge]")
-@click.option("--noise", type=float, metavar="SD", help="With --cv: restore rows from noise of this deviation.")
+@click.option("--standardize", is_flag=True, help="Standardize the columns first.")
+@click.option("--cv", is_flag=True, help="Choose by the error of pre-images of held-out rows.")
+@click.option("--preimage", metavar="NAME", help="With --cv: how scores become rows again.  [default: ridge]")
+@click.option("--noise", type=float, metavar="SD", help="With --cv: add noise of this standard deviation.")
 @click.option("--size", metavar="L", help="With --cv: landmarks of each fit.  [default: auto]")
 @click.option("--components", metavar="R,R,...", help="With --cv: numbers of components to try.")
-@click.option("--save", type=PATH, metavar="FILE", help="With --cv: write every setting that was tried to a .csv file.")
+@click.option("--save", type=PATH, metavar="FILE", help="With --cv: write all settings and errors to a .csv file.")
 @json_option
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
+    """Print candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.data.opening import open_rows
     from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import check_peak, sample_bytes
@@ -64,7 +62,7 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 
 def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]) -> None:
-    """The error of each setting, a mark at the best, and the command that uses it."""
+    """Print the error of each setting, mark the best, and print the command that fits it."""
     from bigkpca.data.opening import open_rows
     from bigkpca.evaluating.cross_validation import cross_validate
     from bigkpca.execution.clusters import open_engine
@@ -98,7 +96,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
 
 
 def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation) -> str:
-    """The fit with the best setting, whole: every option of the cross-validation that is not the default."""
+    """The fit command with the best setting and all other options of the cross-validation."""
     from bigkpca.numerics import preimages
 
     best, way = found.best, spec.preimage_value
@@ -118,7 +116,7 @@ def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation
 
 
 def _check_place(path: str) -> None:
-    """Raise SpecError where the settings cannot be written, before any work."""
+    """Raise SpecError if the settings cannot be written, before any work."""
     from bigkpca.storage.paths import check_file
 
     if not check_file(path, ",".join(_COLUMNS).encode(), "settings.csv"):

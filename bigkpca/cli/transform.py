@@ -1,4 +1,4 @@
-"""A model at work on rows: scores, and pre-images."""
+"""Use a model on rows: scores, and pre-images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _writes_rows(short_help: str, given: str, *own: Callable[[Command], Command]
 
 
 _residual_option = click.option(
-    "--residual", is_flag=True, help="Also write what scores leave out of each row: novelty."
+    "--residual", is_flag=True, help="Also write the residual of each row, large for novel rows."
 )
 
 
@@ -46,9 +46,9 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
 
 
-@_writes_rows("Write the rows that scores stand for.", "scores")
+@_writes_rows("Write pre-images of scores.", "scores")
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
-    """Write the rows that SCORES of MODEL stand for, their pre-images, to OUT."""
+    """Write the pre-images of SCORES of MODEL to OUT: rows with about these scores."""
     from bigkpca.workflows import transform
 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=Report(quiet), **options))
@@ -56,14 +56,14 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
 
 @_writes_rows("Remove noise from rows.", "data")
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
-    """Write what MODEL makes of the rows of DATA to OUT: transform and reconstruct in one pass."""
+    """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
     from bigkpca.workflows import transform
 
     _show_rows(out, transform.denoise(model, data, out, progress=Report(quiet), **options))
 
 
 def _show_rows(out: str, x: Any) -> None:
-    """Path and shape of pre-images, and how many are no more than the mean, or not converged."""
+    """Print path and shape of pre-images, and how many are far or not converged."""
     from bigkpca.storage import block_arrays
 
     far = int(block_arrays.values(out, "far").sum())

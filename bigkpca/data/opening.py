@@ -1,4 +1,4 @@
-"""Rows of whatever a user passes: an array, a frame, a Dask array, a Zarr array or a path."""
+"""Open what a user passes as rows: an array, a frame, a Dask array, a Zarr array or a path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bigkpca.errors import IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
-    """Rows of whatever a user passes: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
+    """Open what a user passes as rows: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
 
     A Dask frame does not know how many rows its partitions have, so they are counted: one pass over its index. `array`
     names the array inside a Zarr group. Raises SpecError for what is not there or not a table, DataError for dtypes and

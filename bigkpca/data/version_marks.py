@@ -1,4 +1,4 @@
-"""What tells whether a stored Zarr array changed, where it is not a local folder, without reading it."""
+"""Version marks of Zarr arrays outside local folders: names, sizes, tags and times, without reading values."""
 
 from __future__ import annotations
 

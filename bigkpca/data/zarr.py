@@ -1,4 +1,4 @@
-"""Rows of Zarr arrays: read chunk by chunk, with missing chunks found and versions told apart."""
+"""Rows of Zarr arrays, with checks for missing chunks and fingerprints of stored versions."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class ZarrRows:
 
 
 def zarr_name(array: zarr.Array[Any]) -> str:
-    """What messages call an array that a user passes."""
+    """The name of an array in messages."""
     return array_path(array) or f"the zarr array {array.path!r}"
 
 

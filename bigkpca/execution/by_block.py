@@ -1,4 +1,4 @@
-"""One function over all blocks of rows: its results in order, or added up over a fixed tree."""
+"""Run one function over all blocks of rows: results in order, or added up over a fixed tree."""
 
 from __future__ import annotations
 

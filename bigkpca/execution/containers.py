@@ -1,5 +1,4 @@
-"""Results in kind: a Dask frame of rows gets a Dask frame back, with its index and divisions, and a DataArray of xarray
-a DataArray, with its dims and coordinates."""
+"""Results in the container of the input: a Dask frame with its index, a DataArray with its dims and coordinates."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Engine:
 
 
 def shared(value: Any) -> Delayed:
-    """A value that many tasks take: it stands in the graph once, and reaches each worker once.
+    """A value that many tasks take: it is in the graph once, and reaches each worker once.
 
     Not scattered: scattered data are lost with their worker, a graph's own values are sent again.
     """

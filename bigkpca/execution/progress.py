@@ -1,4 +1,4 @@
-"""Who is told how far a pass is."""
+"""Progress of passes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told of every pass: its title and number of rows, then of the rows of each finished block; and of what
-    the user should know besides the result."""
+    """Receives the title and number of rows of each pass, the rows of each finished block, and notes for the user."""
 
     def start(self, title: str, rows: int) -> None: ...
 
@@ -21,7 +20,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Silent:
-    """Progress for nobody."""
+    """No progress."""
 
     def start(self, title: str, rows: int) -> None: ...
 

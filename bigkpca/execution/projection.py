@@ -1,4 +1,4 @@
-"""What a model makes of rows: scores, residuals and pre-images, of a block or of all."""
+"""Scores, residuals and pre-images of a block of rows, or of all rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _scores(rows: Rows, block: Block, model: Model) -> Array:
 
 
 def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
-    """Scores of rows as long as the fit had rows: no tile of whole rows is held."""
+    """Scores of precomputed kernels, read in tiles: whole rows are never held."""
     dtype, scores = model.features.dtype, np.zeros((len(block), model.components))
     project = model.solution.projection(dtype)
     part = Part(slice(block.start, block.stop), slice(0, model.columns))
@@ -75,7 +75,7 @@ def expansion_of(model: Model) -> Expansion:
 
 
 def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
-    """Pre-images of a block of scores, which are all that is known of the rows."""
+    """Pre-images of a block of scores."""
     height = tile_rows(model.columns, model.features.size, 8)
     decode = model.reconstructing(min(height, len(block)))
 
@@ -87,7 +87,7 @@ def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
 
 
 def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
-    """Pre-images of the scores of a block of rows, from which iterations start."""
+    """Pre-images of the scores of a block of rows; iterations start at the rows."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
     decode = model.reconstructing(most_rows)

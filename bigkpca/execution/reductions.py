@@ -1,4 +1,4 @@
-"""Passes that add up: moments, sums of evaluations and regressions, and rows that are drawn."""
+"""Passes that add up moments, sums of evaluations and regressions, and passes that draw rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a pass leaves: sums over the features, and the SHA-256 of each block's values, in block order."""
+    """Sums over the features, and the SHA-256 of each block's values, in block order."""
 
     sums: Any  # Moments, or Action
     digests: tuple[str, ...]
@@ -141,7 +141,7 @@ def draws_by_residual(
     engine: Engine,
     progress: Progress,
 ) -> list[Draws]:
-    """For each block, `count` rows drawn in proportion to what the landmarks of `factor` leave of them: one pass."""
+    """For each block, `count` rows drawn in proportion to their residuals with the landmarks of `factor`: one pass."""
     blocks = fit_blocks(rows, block_rows)
     given = columns, factor, count, seed.spawn(len(blocks))
     return by_block("refreshing residuals", _draws, rows, given, blocks, engine, progress)
@@ -183,7 +183,7 @@ def _sums(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
 def sums_for(
     rows: Rows, training: Training, model: Model, block_rows: int | None, engine: Engine, progress: Progress
 ) -> Regression:
-    """The sums over all rows from which a way back is learned: one pass."""
+    """The sums over all rows that train a pre-image: one pass."""
     given, blocks = (model.features, training), fit_blocks(rows, block_rows)
     found: Regression = sum_by_block("learning the way back", _regression, rows, given, blocks, engine, progress)
     return found

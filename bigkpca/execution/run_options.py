@@ -1,4 +1,4 @@
-"""How a run is run: one value from the public function, the command or the estimator down to the passes."""
+"""Options of a run: where it works, what it may use, what it may replace."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from bigkpca.execution.units import parse_bytes, parse_seconds
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options that say how a run is run. None of them changes a result, but for a time budget, which may end the growth
-    of a size.
+    """Options of a run. None of them changes a result, except a time budget, which may end the growth of a size.
 
     scheduler is the address of a Dask cluster, workers a number of local processes (at most one of the two). memory is
     what a process may use ("2 GB", or bytes), time_budget how long a size may grow ("10 min", or seconds). overwrite
@@ -35,7 +34,7 @@ class RunOptions:
 
     @property
     def memory_limit(self) -> int | None:
-        """Bytes that a process may use, None without a limit."""
+        """Bytes that a process may use; None without a limit."""
         return None if self.memory is None else parse_bytes(self.memory)
 
     @property

@@ -1,4 +1,4 @@
-"""Bytes and seconds as people write them."""
+"""Read amounts of memory and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigkpca.errors import SpecError
 
 
 def parse_bytes(text: str | int) -> int:
-    """Bytes in "2 GB" (decimal) or "2 GiB" (binary); SpecError if it says neither."""
+    """Bytes in "2 GB" (decimal) or "2 GiB" (binary). Raises SpecError for anything else."""
     try:
         found = int(_parse_bytes(text))
     except ValueError as error:
@@ -22,7 +22,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def parse_seconds(text: str | float) -> float:
-    """Seconds in "10 min", "1.5 h" or 90; SpecError if it says none."""
+    """Seconds in "10 min", "1.5 h" or 90. Raises SpecError for anything else."""
     try:
         seconds = float(parse_timedelta(re.sub(r"mins?$", "minutes", text.strip()) if isinstance(text, str) else text))
     except (KeyError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What to fit: the fields that a user sets, and what they mean for the rows at hand."""
+"""What to fit: the options that a user sets, and what they mean for given rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of a FitSpec may be, one by one."""
+"""Check the fields of a FitSpec one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigkpca.numerics.preimages import Preimage
 
 
 def wanted(error: Mapping[str, Any]) -> str:
-    """What a value of a field may be that pydantic refused."""
+    """What a field that pydantic refused may be."""
     kind, context = error["type"], error.get("ctx", {})
     limits = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below"}
     if kind in limits:
@@ -62,7 +62,7 @@ def method(value: str | Method) -> str | Method:
 
 
 def preimage(value: str | Preimage) -> str | Preimage:
-    """A way back from scores to rows, or the name of one; a value where the name came with options."""
+    """A pre-image, or the name of one; a value where the name came with options."""
     if isinstance(value, str):
         way = preimages.named(value)
         return way if ":" in value else way.name

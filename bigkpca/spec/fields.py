@@ -1,4 +1,4 @@
-"""FitSpec: all that a result depends on besides the data, checked, with errors that name the key."""
+"""FitSpec: all options that a result depends on, checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FitSpec(BaseModel):
     kernel: str | Kernel = Field(
         "gaussian",
         description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine; or "
-        "precomputed, with method exact: the data are the matrix of kernels",
+        "precomputed, with method exact: the data are the kernel matrix",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | None = Field(
@@ -75,17 +75,16 @@ class FitSpec(BaseModel):
     )
     preimage: str | Any = Field(
         "fixed-point",
-        description="way back from scores to rows: fixed-point, mds or linear; or ridge or denoising, which one more "
-        "pass trains; options follow, e.g. ridge:ridge=0.01,size=500",
+        description="how scores become rows again: fixed-point, mds or linear; or ridge or denoising, trained in one "
+        "more pass; with options, e.g. ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="standard deviation of the noise that pre-images are to undo: denoising is trained on it, scoring "
-        "adds it",
+        description="standard deviation of the noise that pre-images remove: denoising is trained on it, scoring adds it",
     )
-    seed: int = Field(0, ge=0, description="seed of all that is random")
+    seed: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows of one task")
 
     @classmethod
@@ -123,7 +122,7 @@ class FitSpec(BaseModel):
 
     @property
     def preimage_value(self) -> Preimage:
-        """The way back from scores to rows, with its options."""
+        """The pre-image, with its options."""
         way: Preimage = preimages.named(self.preimage) if isinstance(self.preimage, str) else self.preimage
         return replace(way, noise=self.noise) if isinstance(way, Denoising) and way.noise is None else way
 
@@ -134,7 +133,7 @@ class FitSpec(BaseModel):
 
     @property
     def reconstructs(self) -> bool:
-        """Whether there is a way back from scores to rows."""
+        """Whether the model will have pre-images."""
         if self.precomputed:
             return False
         try:
@@ -145,7 +144,7 @@ class FitSpec(BaseModel):
 
     @property
     def keeps_sample(self) -> bool:
-        """Whether the way back from scores to rows needs sampled rows, which no model keeps by itself."""
+        """Whether pre-images need sampled rows, which models do not keep otherwise."""
         needed = self.preimage_value.needs_rows or not self.method_value.landmarks
         return needed and not self.refine and self.reconstructs
 
@@ -212,7 +211,7 @@ class FitSpec(BaseModel):
 
     @property
     def own_landmarks(self) -> int | None:
-        """How many rows the caller gave for landmarks, those that recur among them; None where a rule chooses."""
+        """Number of landmarks that the caller gave, repeated ones included; None where a rule chooses."""
         own: Any = self.landmarks
         return own.count if isinstance(own, landmarks.Rows | landmarks.RowNumbers) else None
 

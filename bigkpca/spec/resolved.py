@@ -1,4 +1,4 @@
-"""What a FitSpec means for the rows that it is to be fitted on: asked once, so that plan and fit cannot disagree."""
+"""What a FitSpec means for given rows: resolved once, so that plan and fit agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_GROWN = 8192  # landmarks or random features to which a size grows: square
 
 @dataclass(frozen=True)
 class ResolvedFit:
-    """A fit of n rows of d columns, with nothing left open but what the rows themselves tell.
+    """A fit of n rows of d columns; only what depends on the values of the rows is still open.
 
     `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
@@ -104,7 +104,7 @@ def _resolved(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedF
 
 
 def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
-    """D, and why it is what it is where nobody gave it."""
+    """D, and the reason for it."""
     of_landmarks = spec.method_value.landmarks
     if spec.exact:
         return n, "every row is a landmark"
@@ -125,7 +125,7 @@ def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
 
 
 def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:
-    """The rule that chooses landmarks, with its options, and why it suits method and kernel."""
+    """The landmark rule, with its options, and why it suits method and kernel."""
     if not isinstance(spec.landmarks, str):
         rule: LandmarkRule = spec.landmarks
         return rule, "the rule that was given"

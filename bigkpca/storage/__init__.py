@@ -1,1 +1,1 @@
-"""What is on disk: datasets, models, arrays written block by block, and how they get there whole."""
+"""Formats on disk: datasets, models and arrays written block by block, and how output is published."""

@@ -1,4 +1,4 @@
-"""Arrays of rows on disk that tasks fill block by block, one shard for each, and the manifest that makes them public.
+"""Arrays of rows that tasks write block by block, one shard for each, and the manifest that publishes them.
 
 features         scores (n, r), optionally residual (n,)
 reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
@@ -26,8 +26,10 @@ _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
 
 def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
-    """An empty store for n rows of arrays name -> (shape of a row, dtype); `record` names format, model, input and the
-    rows of a block."""
+    """Create empty arrays for n rows: name -> (shape of a row, dtype).
+
+    `record` holds format, model, input and the number of rows of a block.
+    """
     group = groups.create_group(path, record)
     for name, (row, dtype) in arrays.items():
         shape = (n, *row)
@@ -36,14 +38,14 @@ def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tu
 
 
 def open_main(path: str, kind: Kind) -> Stored:
-    """The array that a store is for: scores (n, r), or x (n, d)."""
+    """Open the main array: scores (n, r), or x (n, d)."""
     array = groups.open_group(path, kind)[MAIN[kind]]
     assert isinstance(array, zarr.Array)
     return array
 
 
 def values(path: str, name: str) -> Array:
-    """An array of one number a row, whole, in memory."""
+    """A whole array of one value for each row, in memory."""
     return np.asarray(_arrays(path)[name][...])
 
 
@@ -54,7 +56,7 @@ def _arrays(path: str, mode: Literal["r", "r+"] = "r") -> dict[str, Stored]:
 
 
 def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:
-    """Write the whole shard of a block of each array, alone; may run twice. Returns the SHA-256 of each."""
+    """Write the shard of one block in each array. May run twice. Returns the SHA-256 of each."""
     arrays = _arrays(path, "r+")
     for name in values:
         # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.

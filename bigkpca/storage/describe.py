@@ -1,4 +1,4 @@
-"""What is at a path: a dataset, a model, a feature store, or anybody's Zarr array, as JSON-ready values."""
+"""Describe what is at a path: a dataset, a model, a feature store, or any Zarr array, as JSON-ready values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "dtype": model.features.dtype.name,
         "seed": spec.seed,
         "preimage": spec.preimage_value.name if model.decoder else None,
-        "preimage_options": _way_options(spec) if model.decoder else {},
+        "preimage_options": _preimage_options(spec) if model.decoder else {},
         "noise": spec.noise,
         "options": _other_options(spec),
         "choices": model.provenance["choices"],
@@ -70,14 +70,14 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
     }
 
 
-def _way_options(spec: FitSpec) -> dict[str, Any]:
-    """The options of the way back that are not the default; noise that the fit has is told by itself."""
-    way = preimages.named(spec.preimage) if isinstance(spec.preimage, str) else spec.preimage
-    return preimages.changed(way)
+def _preimage_options(spec: FitSpec) -> dict[str, Any]:
+    """Options of the pre-image that are not the default; noise that the fit sets is not among them."""
+    own = preimages.named(spec.preimage) if isinstance(spec.preimage, str) else spec.preimage
+    return preimages.changed(own)
 
 
 def _other_options(spec: FitSpec) -> dict[str, Any]:
-    """The options of a fit that are not the default, but for those that other facts tell."""
+    """Options of a fit that are not the default, except those that stand among other facts."""
     values, default = spec.to_dict(), FitSpec().to_dict()
     return {key: value for key, value in values.items() if key not in _TOLD and value != default[key]}
 

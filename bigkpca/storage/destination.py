@@ -1,4 +1,4 @@
-"""Where a run writes: what is there, what may be replaced, and how finished work takes its place."""
+"""Where a run writes: what is there already, what may be replaced, and how finished output is published."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUCCESSOR, _OLD, _TRASH = ".bigkpca-next", ".bigkpca-old", ".bigkpca-trash"
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a run writes, and what it finds there: nothing ("new"), its own unfinished work, or all of it.
+    """Where a run writes, and what is there: nothing ("new"), its own unfinished output, or its finished output.
 
     `path` never holds half an output: what is written block by block appears with all its arrays, still empty, and
     anything else appears finished.
@@ -31,7 +31,7 @@ class Destination:
 
     @contextmanager
     def made(self) -> Iterator[str]:
-        """A folder in which to make what then appears at `work`, by one rename; nothing stays of it after an error."""
+        """A scratch folder that becomes `work` by one rename; an error removes it."""
         store, scratch = store_of(self.path), self.path + SCRATCH
         try:
             yield scratch
@@ -43,7 +43,7 @@ class Destination:
             raise
 
     def put_in_place(self) -> None:
-        """Let finished work take the place of what was at `path`, which is there until it is replaced."""
+        """Publish finished output at `path`; what was there stays until it is replaced."""
         if self.work == self.path:
             return
         store = store_of(self.path)
@@ -59,12 +59,12 @@ class Destination:
 
 
 def _mark(path: str) -> str:
-    """The file in what is written block by block that says that it replaces something."""
+    """The file that marks block-wise output as the replacement of older output."""
     return f"{parent(manifest_path(path))}/replacing"
 
 
 def _settle(path: str, work: str) -> None:
-    """Remove what was replaced at `path`, which lies where its successor was made, or aside."""
+    """Remove what was replaced at `path`: it lies at `work`, or aside."""
     for replaced in (work, path + _OLD):
         _discard(replaced, path)
     if work == path + _SUCCESSOR:
@@ -72,7 +72,7 @@ def _settle(path: str, work: str) -> None:
 
 
 def _discard(folder: str, path: str) -> None:
-    """Remove a folder beside `path`, if it is there, so that no half of it can stay under its name."""
+    """Remove a folder beside `path`, if it exists; renamed first, so that no half of it stays under its name."""
     store = store_of(path)
     if store.exists(folder):
         store.move(folder, path + _TRASH)
@@ -80,7 +80,7 @@ def _discard(folder: str, path: str) -> None:
 
 
 def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
-    """Decide what to do about what is at `path`, given the record that identifies this run's work.
+    """Find out what is at `path`, given the record that identifies the output of this run.
 
     Nothing there: new. Our own work with the same record: resume it, or it is done. Anything else: SpecError
     naming what differs; with `overwrite`, work of ours of the same kind (never anything else) is replaced, but only
@@ -144,7 +144,7 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "do
 
 
 def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """In words, how the record of what is in the way differs from the one of what is asked for."""
+    """How the record of existing output differs from that of the output asked for, in words."""
     if there.get("format") != record["format"]:
         return f"it is a bigkpca {named(str(there.get('format')))}"
     here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))

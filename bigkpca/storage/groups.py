@@ -1,6 +1,6 @@
-"""Zarr groups of our own, and the arrays in them.
+"""Zarr groups that bigkpca writes, and the arrays in them.
 
-Four kinds of Zarr v3 groups are ours, told apart by the attribute `bigkpca` of the group:
+There are four kinds of Zarr v3 groups. The attribute `bigkpca` of the group names the kind:
 
     dataset    x (n, d), optionally y (n,)      finished when the attribute holds `rows`
     model      eigenvalues, components, ...     appears whole, by one rename
@@ -63,13 +63,13 @@ def create_array(
 
 
 def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
-    """A new group of our own kind at a path where nothing is."""
+    """Create a group with the attribute `bigkpca` at a path where nothing is."""
     stamped = {**about, "format_version": FORMAT_VERSION}
     return zarr.create_group(store_of(path).zarr(path), zarr_format=3, attributes={ATTRIBUTE: stamped})
 
 
 def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
-    """Our group of the given kind; SpecError says what is there instead."""
+    """Open a group of the given kind. Raises SpecError for anything else."""
     about = describe(path)
     if about is None:
         there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
@@ -105,7 +105,7 @@ def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
 
 
 def named(kind: str) -> str:
-    """What messages call a group of this format."""
+    """The name of a format in messages."""
     return _NAMES.get(kind, kind)
 
 
@@ -132,7 +132,7 @@ def describe(path: str) -> dict[str, Any] | None:
 
 
 def is_finished(path: str) -> bool:
-    """Whether our group at `path` was completed; readers must trust nothing else."""
+    """Whether the group at `path` is finished; readers trust nothing else."""
     about = describe(path)
     if about is None:
         return False
@@ -142,7 +142,7 @@ def is_finished(path: str) -> bool:
 
 
 def manifest_path(path: str) -> str:
-    """The manifest of what is written block by block: inside the array's folder, where Zarr does not trip over it."""
+    """The path of a manifest: inside the folder of the main array, where Zarr ignores it."""
     about = describe(path)
     assert about is not None  # callers know that it is ours
     return f"{path}/{MAIN[about['format']]}/{MANIFEST}"

@@ -63,14 +63,14 @@ class FittedEstimator(Protocol):
 
     @property
     def model_(self) -> Model:
-        """What it was fitted to."""
+        """The fitted model."""
 
 
 AnyModel = AnyPath | Model | FittedEstimator
 
 
 def model_of(given: AnyModel) -> Model:
-    """The model that is meant: a Model itself, that of a fitted KernelPCA, or the one that is stored at a path.
+    """The model of a Model, a fitted KernelPCA, or a path.
 
     Raises SpecError for anything else, and as `load_model`.
     """
@@ -87,7 +87,10 @@ def model_of(given: AnyModel) -> Model:
 
 
 def load_model(path: AnyPath) -> Model:
-    """The model stored at `path`. Raises SpecError if there is none, CorruptionError if its digest differs."""
+    """Load the model at `path`.
+
+    Raises SpecError if there is none, CorruptionError if its content does not match its digest.
+    """
     path = written_out(path)
     group = groups.open_group(path, "model")
     about: Any = dict(group.attrs)[ATTRIBUTE]
@@ -105,7 +108,7 @@ def load_model(path: AnyPath) -> Model:
 
 
 def model_digest(model: Model) -> str:
-    """SHA-256 over the canonical JSON and the array values in name order."""
+    """SHA-256 of the canonical JSON and of the array values in name order."""
     return _digest(*_parts(model))
 
 

@@ -1,4 +1,4 @@
-"""Paths of outputs as they are meant, and those that no output may have."""
+"""Check the paths of outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet",
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
-    """The path of an output as it is meant: without a trailing slash, `~` written out, a link followed.
+    """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
 
     Raises SpecError for URLs, the current folder, a mount point, and what is, holds or lies in one of the `inputs`
     (None: not a path).

@@ -1,4 +1,4 @@
-"""Arrays filled block by block: what is missing is written, and all of it published."""
+"""Write arrays block by block: find the missing blocks, write them, publish the manifest."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from bigkpca.storage.block_arrays import Stored
 
 @dataclass(frozen=True)
 class BlockOutput:
-    """What is written block by block: arrays of the model's making, from rows."""
+    """An output that is computed from rows and written block by block."""
 
     kind: block_arrays.Kind
     rows: Rows
     model: Model
     arrays: Mapping[str, tuple[tuple[int, ...], Any]]
     plan: Callable[[int], Plan]  # from threads
-    function: Callable[..., dict[str, Array]]  # of rows, a block, the model, and what is prepared
+    function: Callable[..., dict[str, Array]]  # of (rows, block, model, prepared value)
     title: str
     model_path: str | None
-    prepared: Callable[[Model], Any] | None = None  # from the model, once for all blocks
+    prepared: Callable[[Model], Any] | None = None  # computed from the model once for all blocks
 
 
 def written(
@@ -42,7 +42,7 @@ def written(
     options: Mapping[str, Any],
     run: RunOptions,
 ) -> Stored:
-    """Write the blocks that are missing, publish the manifest, and open what is there."""
+    """Write the missing blocks, publish the manifest, and open the main array."""
     fingerprint = work.rows.fingerprint()
     out = paths.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
@@ -74,7 +74,7 @@ def written(
 def _write_missing(
     work: BlockOutput, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
 ) -> list[dict[str, str]]:
-    """Write the blocks that are not stored whole; the digests of all, in order."""
+    """Write the missing and damaged blocks. Returns the digests of all blocks, in order."""
     stored = block_arrays.stored_blocks(path, blocks)
     checks = [Task(block_arrays.block_digests, (path, block), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []
@@ -97,7 +97,7 @@ def _write(
 
 
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
-    """Raise SpecError where what lies at the path of the rows has another fingerprint than `before`."""
+    """Raise SpecError if the fingerprint of the rows is no longer `before`."""
     # Stores remember what they listed, so the rows are opened afresh.
     path = before["path"]
     if path is not None and open_rows(path, rows.name).fingerprint() != before:

@@ -156,8 +156,10 @@ def _fitted_before(out: str, rows: Rows, progress: Progress) -> Model:
 
 
 def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
-    """Save a model; nothing happens where it is saved already. SpecError if something else is there, which `overwrite`
-    replaces where it is a model, or if the kernel is a function."""
+    """Save a model, unless it is saved there already.
+
+    Raises SpecError if the kernel is a function, or if something else is at `path`; `overwrite` replaces a model.
+    """
     out = paths.group_path(path)
     with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}

@@ -1,4 +1,4 @@
-"""Scores that a user passes: whose they are, and where."""
+"""Open the scores that a user passes, and check which model made them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from bigkpca.storage import block_arrays, groups, models
 
 
 def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
-    """Scores of a model, wherever they are. Raises SpecError for those of another width, or of another model where a
-    feature store tells."""
+    """Open scores of a model. Raises SpecError for another width, and for a feature store of another model."""
     _check_maker(model, scores)
     rows = open_rows(scores, array)
     check_width(rows.shape, model.components, rows.where)
@@ -39,7 +38,7 @@ def _check_maker(model: Model, scores: Any) -> None:
 
 
 def feature_store(scores: Any) -> str | None:
-    """Where the feature store is that holds these scores, given as a path to it or to its array, or as that array."""
+    """The path of the feature store that holds these scores; None for scores that lie elsewhere."""
     place = path_of(scores)
     if place is None:
         return None

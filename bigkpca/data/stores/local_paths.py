@@ -9,7 +9,7 @@ from bigkpca.errors import SpecError
 
 
 def check_output(given: str, inputs: tuple[str, ...]) -> str:
-    """The path of an output as it is meant: without a trailing slash, `~` written out, a link followed.
+    """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
 
     Raises SpecError for the current folder, a mount point, a path below a file, and what is, holds or lies in one of
     the `inputs`.

@@ -1,4 +1,4 @@
-"""What a run will cost, computed before anything runs: passes, tasks, bytes read, peak bytes of a process."""
+"""Plans: passes, tasks, bytes read and peak memory of a run, computed before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan tells, and the work space that all runs have in common."""
+"""The plan of a run, and memory that all runs need."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
         )
 
 
-def piece_bytes(rows: Rows) -> int:
-    """Work space of one thread that reads a matrix in pieces: encoded, decoded, and in the dtype of block work."""
+def tile_bytes(rows: Rows) -> int:
+    """Work space of one thread that reads a matrix in tiles: encoded, decoded, and in the dtype of block work."""
     return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 

@@ -1,4 +1,4 @@
-"""What a fit will cost."""
+"""Plan a fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
-from bigkpca.execution.planning.base import Plan, components, graph_bytes, piece_bytes, resident, streaming_bytes
+from bigkpca.execution.planning.base import Plan, components, graph_bytes, tile_bytes, resident, streaming_bytes
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.rounding import MEASURED_ROWS
@@ -149,7 +149,7 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     """
     check_square(rows)
     n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
-    cut, reading = parts(rows, spec.block_rows, upper=False), threads * piece_bytes(rows)
+    cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
     r = components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
     working = 4 * 8 * n * n + itemsize * n * n + reading
@@ -218,7 +218,7 @@ def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: in
 
 
 def smallest(rows: Rows, fit: ResolvedFit, threads: int) -> str:
-    """In words, what a fit of the least size needs."""
+    """What a fit of the smallest size needs, in words."""
     return f"even a size of {_LEAST_SIZE} needs {_bytes_at(_LEAST_SIZE, rows, fit, threads) / 1e6:.0f} MB"
 
 

@@ -1,4 +1,4 @@
-"""What using a model will cost: transform, reconstruct, evaluate."""
+"""Plan the use of a model: transform, reconstruct, evaluate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import ceil
 
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.execution.planning.base import Plan, graph_bytes, piece_bytes, resident, streaming_bytes
+from bigkpca.execution.planning.base import Plan, graph_bytes, tile_bytes, resident, streaming_bytes
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.model import Model
 
@@ -25,7 +25,7 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     fixed += 8 * D * D if model.moments else 0
     # Rows of kernels are read piece by piece, and multiplied by components in the dtype of block work.
     given = isinstance(model.features, GivenKernels)
-    reading = piece_bytes(rows) + D * row_bytes if given else streaming_bytes(rows, D, held, itemsize)
+    reading = tile_bytes(rows) + D * row_bytes if given else streaming_bytes(rows, D, held, itemsize)
     one = reading + 4 * block * row_bytes + graph_bytes(rows, block)
     peak = fixed + threads * one
     if residual:
