@@ -40,7 +40,7 @@ _COLUMNS = {
 )
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
 @click.option("--array", metavar="NAME", help="Array inside the Zarr group DATA.")
-@memory_option("Leave out what needs more in a process, e.g. '2 GB'.")
+@memory_option("Leave out fits whose process needs more, e.g. '2 GB'.")
 @overwrite_option
 @json_option
 @common

@@ -12,7 +12,7 @@ from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Make a dataset of files.")
+@click.command(short_help="Make a dataset from files.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
 @click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
@@ -23,7 +23,7 @@ from bigkpca.cli.progress import Report
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) of files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
+    """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
     from bigkpca.ingesting.streaming import ingest as run
     from bigkpca.storage.describe import info as look
 
@@ -35,13 +35,13 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
 
 
-@click.command(short_help="Tell what is at a path.")
+@click.command(short_help="Describe what is at a path.")
 @click.argument("path", type=PATH)
 @click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
 @json_option
 @verbose_option
 def info(path: str, array: str | None, as_json: bool) -> None:
-    """Tell what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
+    """Describe what is at PATH: a dataset, a model, a feature store, or any Zarr array."""
     from bigkpca.storage.describe import info as look
 
     facts = look(path, array)

@@ -9,11 +9,11 @@ from bigkpca.cli.output import show_spectrum
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Try it all on small data.")
+@click.command(short_help="Run everything on small real data.")
 @click.argument("folder", default="bigkpca-demo", metavar="[DIR]", type=PATH)
 @common
 def demo(folder: str, quiet: bool) -> None:
-    """Run ingest, fit, transform and report on 1797 real digits, and write all that they make to DIR."""
+    """Run ingest, fit, transform and report on 1797 real digits, and write all files to DIR."""
     from bigkpca.cli.demonstration import demonstrate
     from bigkpca.reporting import INSTALL
     from bigkpca.storage.describe import model_info

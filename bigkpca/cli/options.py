@@ -55,7 +55,7 @@ def running(command: Command) -> Command:
     """Options for where a run works and how much memory a process may use; they never change a result."""
     for option in (
         click.option("--array", metavar="NAME", help="Array to read if the input is a Zarr group."),
-        memory_option("Refuse to run where a process would need more, e.g. '2 GB'."),
+        memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
         click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
     ):
@@ -80,16 +80,20 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
 
 def _spec_option(name: str) -> Callable[[Command], Command]:
     field, flag = FitSpec.model_fields[name], name.replace("_", "-")
-    text = f"{field.description}  [default: {_shown(name, field.default)}]"
+    text = f"{_sentence(str(field.description))}  [default: {_shown(name, field.default)}]"
     if field.annotation is bool:
         return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
     return click.option(f"--{flag}", name, metavar="VALUE", help=text)
 
 
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
 fit_options = spec_options(FitSpec.model_fields)
 
 
-_UNSET = {"gamma": "as sigma says", "tol": "none", "dtype": "by rule", "noise": "none", "block_rows": "by rule"}
+_UNSET = {"gamma": "from sigma", "tol": "none", "dtype": "automatic", "noise": "none", "block_rows": "automatic"}
 
 
 def _shown(name: str, value: Any) -> str:

@@ -29,8 +29,8 @@ class FitSpec(BaseModel):
 
     components: int | float | Literal["auto"] | None = Field(
         50,
-        description="how many components to keep, a share of the variance in (0, 1), 'auto' for those before the "
-        "largest gap behind a trustworthy one, or 'none' for all",
+        description="number of components, a share of the variance in (0, 1), 'auto' for those before the largest gap "
+        "after a trustworthy one, or 'none' for all",
     )
     kernel: str | Kernel = Field(
         "gaussian",
@@ -52,24 +52,24 @@ class FitSpec(BaseModel):
         None,
         gt=0,
         lt=1,
-        description="with size auto: grow until the relative trace error (of random features, the estimated error of "
-        "the kernel) is below it",
+        description="with size auto: grow until the relative trace error (for random features, the estimated error of "
+        "the kernel) is below this",
     )
     landmarks: str | Any = Field(
         "auto", description="kmeans, uniform, rpcholesky, leverage, basic-patterns, or a .npy file of rows"
     )
-    n_directions: int | Literal["auto"] = Field("auto", description="principal axes that rff-pca keeps")
+    n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
-    standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, one more pass")
+    standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, in one more pass")
     dtype: Literal["float32", "float64"] | None = Field(
         None,
-        description="precision of block work, float32 or float64: that of the data, or float64 where rounding would "
-        "count",
+        description="precision of block work, float32 or float64; by default that of the data, or float64 where "
+        "rounding would count",
     )
     solver: Literal["auto", "dense", "randomized"] = Field(
         "auto", description="eigensolver of random features: auto is randomized above 8192 of them"
     )
-    refine: int = Field(0, ge=0, description="products with the exact Gram matrix after the fit, at most")
+    refine: int = Field(0, ge=0, description="most products with the exact Gram matrix after the fit")
     residual_tol: float = Field(
         1e-2, gt=0, description="largest relative residual of a component at which exact and refine stop"
     )
@@ -82,7 +82,8 @@ class FitSpec(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="standard deviation of the noise that pre-images remove: denoising is trained on it, scoring adds it",
+        description="standard deviation of the noise that pre-images remove: denoising is trained on it, and "
+        "scoring adds it",
     )
     seed: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows of one task")

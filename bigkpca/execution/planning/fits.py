@@ -10,7 +10,7 @@ from typing import Any
 from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
-from bigkpca.execution.planning.base import Plan, components, graph_bytes, tile_bytes, resident, streaming_bytes
+from bigkpca.execution.planning.base import Plan, components, graph_bytes, resident, streaming_bytes, tile_bytes
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.rounding import MEASURED_ROWS

@@ -6,7 +6,7 @@ from math import ceil
 
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.execution.planning.base import Plan, graph_bytes, tile_bytes, resident, streaming_bytes
+from bigkpca.execution.planning.base import Plan, graph_bytes, resident, streaming_bytes, tile_bytes
 from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.model import Model
 
