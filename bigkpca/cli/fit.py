@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, running
+from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, run_options, running
 from bigkpca.cli.output import show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
 from bigkpca.spec import FitSpec, resolve
@@ -21,14 +21,14 @@ from bigkpca.spec import FitSpec, resolve
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
     from bigkpca.data.opening import open_rows
-    from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import plan_fit
     from bigkpca.fitting.memory import check_fits
 
     rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
-    with open_engine(options["scheduler"], options["workers"]) as engine:
+    run = run_options(options, Report(quiet))
+    with run.engine() as engine:
         show(asdict(plan_fit(rows, spec, engine.threads)), as_json)
-        check_fits(rows, resolve(spec, rows), engine, options["memory"])
+        check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
 
 
 @click.command(short_help="Fit kernel PCA and save the model.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,10 @@ from bigkpca.cli.errors import verbose_option
 from bigkpca.data.stores import store_of, written_out
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
+
+if TYPE_CHECKING:
+    from bigkpca.execution.progress import Progress
+    from bigkpca.execution.run_options import RunOptions
 
 Command = Callable[..., Any]
 
@@ -61,6 +65,13 @@ def running(command: Command) -> Command:
     ):
         command = option(command)
     return common(command)
+
+
+def run_options(options: Mapping[str, Any], progress: Progress) -> RunOptions:
+    """The values of the options of `running`."""
+    from bigkpca.execution.run_options import RunOptions
+
+    return RunOptions(options["scheduler"], options["workers"], options["memory"], progress=progress)
 
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca at this path.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import PATH, json_option, running
+from bigkpca.cli.options import PATH, json_option, run_options, running
 from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec, resolve
@@ -37,7 +37,6 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Print candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
     from bigkpca.data.opening import open_rows
-    from bigkpca.execution.clusters import open_engine
     from bigkpca.execution.planning import check_peak, sample_bytes
     from bigkpca.fitting.sample import sample_lengths
 
@@ -49,11 +48,12 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         if options[name] is not None:
             raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
     spec, rows = FitSpec.checked(**fields), open_rows(data, options["array"])
-    with open_engine(options["scheduler"], options["workers"]) as engine:
+    run = run_options(options, Report(quiet))
+    with run.engine() as engine:
         fit = resolve(spec, rows)
-        check_peak(sample_bytes(rows, fit, engine.threads), options["memory"], "allow more")
+        check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
         engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
-        lengths = sample_lengths(rows, spec, engine, Report(quiet))
+        lengths = sample_lengths(rows, spec, engine, run.progress)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
         return
@@ -65,7 +65,6 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     """Print the error of each setting, mark the best, and print the command that fits it."""
     from bigkpca.data.opening import open_rows
     from bigkpca.evaluating.cross_validation import cross_validate
-    from bigkpca.execution.clusters import open_engine
 
     way = options["preimage"] or "ridge"
     spec = FitSpec.checked(**fields, preimage=way, noise=options["noise"], size=options["size"] or "auto")
@@ -73,9 +72,10 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     numbers = [_number(part) for part in tried.split(",")] if tried else None
     if options["save"]:
         _check_place(options["save"])
-    with open_engine(options["scheduler"], options["workers"]) as engine:
-        rows, limit = open_rows(data, options["array"]), options["memory"]
-        found = cross_validate(rows, spec, engine, Report(quiet), components=numbers, limit=limit)
+    run = run_options(options, Report(quiet))
+    with run.engine() as engine:
+        rows = open_rows(data, options["array"])
+        found = cross_validate(rows, spec, engine, run.progress, components=numbers, limit=run.memory_limit)
     if options["save"]:
         _save_settings(options["save"], found.settings)
     best = found.best
