@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +15,6 @@ from sklearn.datasets import load_digits
 
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,35 +89,8 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return Engine(threads=1 if request.param == "synchronous" else 2)
 
 
-def shared_file(*parts: str) -> Path:
-    """A file of the shared data; skips the test where it is not there."""
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"{Path(*parts)} is not beside the project (../shared/data)")
-    return path
-
-
 @pytest.fixture
 def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands set handlers for their own process; here it is the tests'."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("warnings.showwarning", lambda *_: None)
-
-
-_PEAK = """
-import sys
-from bigkpca.cli import main
-main(sys.argv[1:], standalone_mode=False)
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
-
-
-_SET_BY_CLUSTERS = ("MALLOC_", "OMP_", "MKL_", "OPENBLAS_")  # that Dask puts into the process which starts one
-
-
-def peak_bytes(*arguments: object) -> int:
-    """The peak of resident memory of a command in a process of its own, as a shell would start it."""
-    command = [sys.executable, "-c", _PEAK, *map(str, arguments)]
-    env = {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, env=env).stdout
-    return int(printed.rstrip().rpartition("\n")[2]) * 1024

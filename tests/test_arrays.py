@@ -9,7 +9,6 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-import oracles
 import pytest
 import zarr
 
@@ -25,6 +24,7 @@ from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.spec import FitSpec
+from tests.helpers import oracles
 
 GAUSSIAN = kernels.Gaussian(25.0)
 

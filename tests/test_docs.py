@@ -25,8 +25,8 @@ from bigkpca import KernelPCA
 from bigkpca.cli import main
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.kernels import Gaussian
+from tests.helpers.files import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = re.compile(r"tcp://[\w.]+:\d+")
 MANY, FEW = 510, 150  # `evaluate` takes 500 rows, cross-validation takes its time

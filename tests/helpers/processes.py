@@ -1,0 +1,25 @@
+"""Commands in processes of their own, and what these take."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+_PEAK = """
+import sys
+from bigkpca.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+_SET_BY_CLUSTERS = ("MALLOC_", "OMP_", "MKL_", "OPENBLAS_")  # that Dask puts into the process which starts one
+
+
+def peak_bytes(*arguments: object) -> int:
+    """The peak of resident memory of a command in a process of its own, as a shell would start it."""
+    command = [sys.executable, "-c", _PEAK, *map(str, arguments)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, env=env).stdout
+    return int(printed.rstrip().rpartition("\n")[2]) * 1024
