@@ -25,6 +25,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.spec import FitSpec
 from tests.helpers import oracles
+from tests.helpers.lazy import refuse
 
 GAUSSIAN = kernels.Gaussian(25.0)
 
@@ -43,10 +44,6 @@ def synchronous() -> Iterator[None]:
 def fitted(X: np.ndarray[Any, Any], **options: Any) -> Model:
     spec = FitSpec.checked(**{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
     return fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("computed although lazy")
 
 
 VIEWS = {

@@ -15,7 +15,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import plan_evaluate, plan_fit, plan_transform, sample_bytes
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
-from tests.helpers.processes import peak_bytes
+from tests.helpers.commands import peak_bytes
 
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
 of_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")

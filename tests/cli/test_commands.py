@@ -12,20 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner, Result
 from distributed import LocalCluster
 
 from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
+from tests.helpers.commands import run
 from tests.helpers.files import shared_file
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
-
-
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def command(*arguments: Any) -> subprocess.CompletedProcess[str]:

@@ -11,18 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import bigkpca
 from bigkpca import KernelPCA, comparing, measures
-from bigkpca.cli import main
 from bigkpca.comparing import Comparison, figure, grid, process, reference, summary
 from bigkpca.comparing.grid import Candidate, Way, ways_named
 from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
@@ -35,29 +32,15 @@ from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
+from tests.helpers.commands import run
 from tests.helpers.files import ROOT
+from tests.helpers.progress import Recorder
 
 COMPONENTS, SIZES, FEW = (
     6,
     (30, 90),
     {"components": 6, "methods": ["nystroem/kmeans", "rff"], "sizes": [30], "seeds": 1},
 )
-
-
-@dataclass
-class Notes:
-    """Progress that remembers what it was told."""
-
-    notes: list[str] = field(default_factory=list)
-
-    def start(self, title: str, rows: int) -> None: ...
-
-    def advance(self, rows: int) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +144,7 @@ def test_the_figure_says_what_it_shows(compared: Comparison) -> None:
 def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(
     few: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, notes = tmp_path / "out", Notes()
+    out, notes = tmp_path / "out", Recorder()
     shutil.copytree(few, out)
     (out / "compare.svg").unlink(missing_ok=True)
     monkeypatch.setattr(figure, "find_spec", lambda name: None)
@@ -172,7 +155,7 @@ def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(
 
 
 def test_the_same_call_does_nothing_and_more_of_it_adds(few: str, data: str, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out", Notes()
+    out, notes = tmp_path / "out", Recorder()
     shutil.copytree(few, out)
     before = (out / "compare.csv").read_text()
     bigkpca.compare(data, out, progress=notes, **FEW)
@@ -200,7 +183,7 @@ def test_a_killed_comparison_goes_on(data: str, tmp_path: Path) -> None:
         running.kill()
     before = out.joinpath("compare.csv").read_text()
     assert 3 < len(before.splitlines()) < 22
-    again = CliRunner().invoke(main, ["compare", data, str(out), *options])
+    again = run("compare", data, out, *options)
     assert again.exit_code == 0
     assert "going on: " in again.stderr
     assert out.joinpath("compare.csv").read_text().startswith(before)
@@ -208,7 +191,7 @@ def test_a_killed_comparison_goes_on(data: str, tmp_path: Path) -> None:
 
 
 def test_no_fit_starts_when_the_time_is_over(data: str, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out", Notes()
+    out, notes = tmp_path / "out", Recorder()
     first = bigkpca.compare(data, out, time_budget=0.001, progress=notes, **FEW)
     assert first.missing == 2
     assert notes.notes[-1] == "the time is over with 2 of 2 fits left: the same command goes on"
@@ -221,7 +204,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
 ) -> None:
     monkeypatch.setattr(reference, "EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(reference, "_MOST_WORK", 0)
-    notes = Notes()
+    notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, components=COMPONENTS,
                             methods=["nystroem/uniform"], sizes=[30, 90], seeds=2)  # fmt: skip
     assert "products with the Gram matrix of 400 rows would take hours: using a sampled reference" in notes.notes
@@ -237,7 +220,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
 
 
 def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
-    path, notes = tmp_path / "all.npy", Notes()
+    path, notes = tmp_path / "all.npy", Recorder()
     np.save(path, digits)
     rows, (kmeans, rff) = open_rows(str(path)), ways_named(FEW["methods"])
     limit = _planned(rows, kmeans, 600) - 1
@@ -257,7 +240,7 @@ def _planned(rows: Rows, way: Way, size: int) -> int:
 
 
 def test_methods_that_do_not_suit_the_kernel(data: str, tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", components=4, kernel="laplacian", sizes=[20], seeds=1,
                             progress=notes)  # fmt: skip
     assert "rff-pca" not in {trial.method for trial in found.trials}
@@ -487,16 +470,16 @@ def test_default_sizes_end_at_that_of_a_fit() -> None:
 def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
     options = ["compare", data, few, "--components", "6", "--methods", "nystroem/kmeans, rff", "--sizes", "30",
                "--seeds", "1", "-q"]  # fmt: skip
-    shown = CliRunner().invoke(main, options)
+    shown = run(*options)
     assert shown.exit_code == 0
     first, head, *lines = shown.stdout.splitlines()
     assert first == "errors against exact kernel PCA of 400 rows (the whole Gram matrix); medians over seeds"
     assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
     assert [one.split()[0] for one in lines] == ["nystroem", "rff", "exact", "Take", "path"]
-    as_json = json.loads(CliRunner().invoke(main, [*options, "--json"]).stdout)
+    as_json = json.loads(run(*options, "--json").stdout)
     assert as_json["trials"][1]["method"] == "nystroem"
     assert as_json["advice"] == lines[3]
-    wrong = CliRunner().invoke(main, [*options, "--sizes", "3x"])
+    wrong = run(*options, "--sizes", "3x")
     assert wrong.exit_code == 2
     assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr
 
@@ -504,7 +487,7 @@ def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
 def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "tried", _dying)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    notes = Notes()
+    notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, **FEW)
     assert [trial.method for trial in found.trials] == ["exact"]
     assert found.missing == 2

@@ -9,7 +9,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -22,6 +21,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError
 from bigkpca.numerics.exact import add_tile
+from tests.helpers.stores import as_npy, as_zarr
 
 N = 83
 K = np.random.default_rng(0).normal(size=(N, N))
@@ -29,24 +29,13 @@ K += K.T
 CHUNKS = [(10, 10), (7, 83), (83, 7), (20, 10), (10, 20), (13, 17), (83, 83), (100, 100)]
 
 
-def as_zarr(folder: Path, chunks: tuple[int, int], **options: Any) -> str:
-    path = str(folder / "matrix.zarr")
-    zarr.create_array(path, shape=K.shape, dtype=K.dtype, chunks=chunks, overwrite=True, **options)[:] = K
-    return path
-
-
-def as_npy(folder: Path, values: Any) -> str:
-    np.save(folder / "matrix.npy", values)
-    return str(folder / "matrix.npy")
-
-
 KINDS: dict[str, Any] = {
     "numpy": lambda folder: K,
     "npy": lambda folder: as_npy(folder, K),
     "Fortran npy": lambda folder: as_npy(folder, np.asfortranarray(K)),
-    "sharded": lambda folder: as_zarr(folder, (10, 10), shards=(40, 20)),
-    "zarr v2": lambda folder: as_zarr(folder, (10, 10), zarr_format=2),
-    **{f"zarr {chunks}": lambda folder, chunks=chunks: as_zarr(folder, chunks) for chunks in CHUNKS},
+    "sharded": lambda folder: as_zarr(folder, K, (10, 10), shards=(40, 20)),
+    "zarr v2": lambda folder: as_zarr(folder, K, (10, 10), zarr_format=2),
+    **{f"zarr {chunks}": lambda folder, chunks=chunks: as_zarr(folder, K, chunks) for chunks in CHUNKS},
     **{f"dask {chunks}": lambda folder, chunks=chunks: da.from_array(K, chunks=chunks) for chunks in CHUNKS[:6]},
 }
 
@@ -97,7 +86,7 @@ def test_the_upper_half_is_enough_for_a_product_where_chunks_allow_it(kind: str,
 
 
 def test_chunks_that_make_up_squares_on_the_diagonal_can_be_halved(tmp_path: Path) -> None:
-    found = {chunks: halves(open_rows(as_zarr(tmp_path, chunks))) for chunks in CHUNKS}
+    found = {chunks: halves(open_rows(as_zarr(tmp_path, K, chunks))) for chunks in CHUNKS}
     assert [chunks for chunks, half in found.items() if half] == [(10, 10), (20, 10), (83, 83), (100, 100)]
     assert halves(open_rows(K))
 

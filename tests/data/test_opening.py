@@ -24,16 +24,13 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
+from tests.helpers.stores import as_npy, as_zarr
 
 X = np.random.default_rng(0).normal(size=(103, 7))
 
 
-def as_zarr(folder: Path, **options: Any) -> str:
-    path = str(folder / "rows.zarr")
-    options = {"chunks": (10, 4), "zarr_format": 3} | options
-    array = zarr.create_array(path, shape=X.shape, dtype=X.dtype, **options)
-    array[:] = X
-    return path
+def in_chunks(folder: Path, **options: Any) -> str:
+    return as_zarr(folder, X, **{"chunks": (10, 4), "zarr_format": 3} | options)
 
 
 def as_group(folder: Path, name: str) -> str:
@@ -42,21 +39,16 @@ def as_group(folder: Path, name: str) -> str:
     return path
 
 
-def as_npy(folder: Path, values: np.ndarray[Any, Any]) -> str:
-    np.save(folder / "rows.npy", values)
-    return str(folder / "rows.npy")
-
-
 KINDS = {
     "numpy": lambda folder: X,
     "list": lambda folder: X.tolist(),
     "pandas": lambda folder: pd.DataFrame(X),
     "polars": lambda folder: pl.DataFrame(X),
     "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
-    "zarr v3": as_zarr,
-    "zarr v2": lambda folder: as_zarr(folder, zarr_format=2),
-    "sharded zarr": lambda folder: as_zarr(folder, chunks=(10, 7), shards=(40, 7)),
-    "zarr object": lambda folder: zarr.open_array(as_zarr(folder), mode="r"),
+    "zarr v3": in_chunks,
+    "zarr v2": lambda folder: in_chunks(folder, zarr_format=2),
+    "sharded zarr": lambda folder: in_chunks(folder, chunks=(10, 7), shards=(40, 7)),
+    "zarr object": lambda folder: zarr.open_array(in_chunks(folder), mode="r"),
     "group with x": lambda folder: as_group(folder, "x"),
     "group with one array": lambda folder: as_group(folder, "anything"),
     "npy": lambda folder: as_npy(folder, X),
@@ -99,7 +91,7 @@ def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int
 
 def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bigkpca.data.reading.READ_BYTES", 30 * 7 * 8)
-    stored = tiles(open_rows(as_zarr(tmp_path)), 10, 103, 16)
+    stored = tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16)
     for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
         np.testing.assert_array_equal(ours, plain)
 
@@ -245,7 +237,7 @@ def test_a_npy_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a_chunk_that_does_not_decode_is_named(tmp_path: Path) -> None:
-    path = as_zarr(tmp_path)
+    path = in_chunks(tmp_path)
     chunk = Path(path) / "c" / "3" / "0"
     chunk.write_bytes(b"noise")
     with pytest.raises(CorruptionError, match="rows 25 to 44 cannot be read"):
@@ -253,14 +245,14 @@ def test_a_chunk_that_does_not_decode_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_chunk_is_a_loss_where_the_fill_value_is_nan(tmp_path: Path) -> None:
-    path = as_zarr(tmp_path, fill_value=np.nan)
+    path = in_chunks(tmp_path, fill_value=np.nan)
     (Path(path) / "c" / "3" / "0").unlink()
     with pytest.raises(CorruptionError, match="1 stored chunks are gone, the first holds row 30"):
         open_rows(path)
 
 
 def test_a_missing_chunk_is_the_fill_value_elsewhere(tmp_path: Path) -> None:
-    path = as_zarr(tmp_path, fill_value=0.0)
+    path = in_chunks(tmp_path, fill_value=0.0)
     (Path(path) / "c" / "3" / "0").unlink()
     rows = open_rows(path)
     assert isinstance(rows, ZarrRows)

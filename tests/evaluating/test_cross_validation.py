@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from sklearn.model_selection import GridSearchCV, KFold
 
 from bigkpca import KernelPCA, kernels, preimages
-from bigkpca.cli import main
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.evaluating.cross_validation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
@@ -27,6 +25,8 @@ from bigkpca.numerics import preimages as preimages_by_name
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
 from bigkpca.spec import FitSpec
+from tests.helpers.commands import run
+from tests.helpers.progress import Recorder
 
 ONE = Engine(threads=1)
 SIGMAS = (25.0, 40.0)
@@ -37,10 +37,6 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 @pytest.fixture(scope="module")
 def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return digits[:240].astype(np.float64)
-
-
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def naive_error(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> float:
@@ -202,21 +198,10 @@ def test_more_components_than_a_fit_can_have_are_refused(X: np.ndarray[Any, Any]
     assert [one.components for one in by_default.settings] == [10]
 
 
-class Told(Silent):
-    """Progress that keeps what it is told."""
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "told", [])
-        object.__setattr__(self, "done", 0)
-
-    def start(self, title: str, rows: int) -> None:
-        self.told.append((title, rows))
-
-
 def test_progress_counts_every_sampled_row_once(X: np.ndarray[Any, Any]) -> None:
-    told, spec = Told(), FitSpec.checked(preimage="linear", size=20)
+    told, spec = Recorder(), FitSpec.checked(preimage="linear", size=20)
     cross_validate(ArrayRows(X), spec, ONE, told, sigmas=SIGMAS, components=[4])
-    assert told.told[-1] == ("cross-validating, 6 fits", 240)
+    assert told.started[-1] == ("cross-validating, 6 fits", 240)
 
 
 def test_errors_of_standardized_columns_are_in_their_deviations(X: np.ndarray[Any, Any]) -> None:

@@ -13,15 +13,12 @@ import numpy as np
 import pytest
 import scipy.stats
 import zarr
-from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.cli import main
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -35,7 +32,9 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import FitSpec
 from tests.helpers import oracles
+from tests.helpers.commands import run
 from tests.helpers.files import shared_file
+from tests.helpers.stores import counted_reads
 
 R = 4
 MODELS: dict[str, dict[str, Any]] = {
@@ -416,13 +415,7 @@ def stored(tmp_path: Path) -> str:
 
 
 def test_rows_are_read_once_for_the_sample_and_once_more(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, counts, block = fitted(stored), np.zeros(6, int), ZarrRows.block
-
-    def counting(self: ZarrRows, start: int, stop: int) -> Any:
-        counts[start // 100 : (stop - 1) // 100 + 1] += 1
-        return block(self, start, stop)
-
-    monkeypatch.setattr(ZarrRows, "block", counting)
+    model, counts = fitted(stored), counted_reads(monkeypatch, 6, 100)
     bigkpca.evaluate(model, stored, sample=100)
     assert_array_equal(counts, 2)
 
@@ -454,24 +447,23 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_command_prints_estimates_or_json(stored: str, tmp_path: Path) -> None:
     KernelPCA(R, size=60, random_state=0).fit(stored).save(tmp_path / "model.zarr")
 
-    def run(*arguments: Any) -> Any:
-        typed = ["evaluate", tmp_path / "model.zarr", stored, *arguments]
-        return CliRunner().invoke(main, [str(argument) for argument in typed])
+    def evaluate(*options: Any) -> Any:
+        return run("evaluate", tmp_path / "model.zarr", stored, *options)
 
     expected = bigkpca.evaluate(tmp_path / "model.zarr", stored, sample=200, seed=5)
-    shown = run("--sample", 200, "--seed", 5)
+    shown = evaluate("--sample", 200, "--seed", 5)
     assert shown.exit_code == 0, shown.output
     assert "estimates from 200 of 600 rows" in shown.stdout
     assert f"total variance   {expected.total_variance.value:.6g} ± " in shown.stdout
     assert len(re.findall(r"^ +\d+ ", shown.stdout, re.M)) == R
     low, high = expected.intervals[0]
     assert f"{low:#.6g} to {high:#.6g}" in shown.stdout
-    facts = json.loads(run("--sample", 200, "--seed", 5, "--json", "-q").stdout)
+    facts = json.loads(evaluate("--sample", 200, "--seed", 5, "--json", "-q").stdout)
     assert facts["eigenvalues"] == expected.eigenvalues.tolist()
     assert facts["intervals"] == expected.intervals.tolist()
     assert facts["residuals"] == expected.residuals.tolist()
     assert facts["frobenius"]["value"] == expected.frobenius.value
     assert facts["total_variance"]["standard_error"] == expected.total_variance.standard_error
     assert (facts["rows"], facts["sampled"]) == (600, 200)
-    assert run("--sample", 601).exit_code == 2
-    assert run("--sample", 1).exit_code == 2
+    assert evaluate("--sample", 601).exit_code == 2
+    assert evaluate("--sample", 1).exit_code == 2

@@ -12,7 +12,6 @@ import zarr
 
 from bigkpca import arrays, landmarks, methods
 from bigkpca.data.opening import open_rows
-from bigkpca.data.zarr import ZarrRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
@@ -20,17 +19,11 @@ from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.more_rows import extend
 from bigkpca.spec import FitSpec
+from tests.helpers.progress import Recorder
+from tests.helpers.stores import counted_reads
 
 OPTIONS: dict[str, Any] = {"components": 5, "size": 80, "seed": 3}
 CHUNK = 100
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        object.__setattr__(self, "notes", [])
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +37,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, digits: np.ndarray[Any, An
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
     """How often each of the nine chunks was read."""
-    counts, block = np.zeros(9, int), ZarrRows.block
-
-    def counting(self: ZarrRows, start: int, stop: int) -> Any:
-        counts[start // CHUNK : (stop - 1) // CHUNK + 1] += 1
-        return block(self, start, stop)
-
-    monkeypatch.setattr(ZarrRows, "block", counting)
-    return counts
+    return counted_reads(monkeypatch, 9, CHUNK)
 
 
 def fit(dataset: str, progress: Any = None, **options: Any) -> Any:
@@ -103,7 +89,7 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(
 def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
     options: dict[str, Any], tol: float, dataset: str, reads: np.ndarray[Any, Any]
 ) -> None:
-    notes = Notes()
+    notes = Recorder()
     fit(dataset, notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **options)
     (said,) = (re.search(r"landmarks from all rows after (\d+) refreshing passes", note) for note in notes.notes)  # type: ignore[attr-defined]
     assert said is not None

@@ -20,6 +20,7 @@ import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
+from tests.helpers.lazy import refuse
 
 NAMES = list("abcdef")
 TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
@@ -49,10 +50,6 @@ def data_array(values: Any) -> xr.DataArray:
 @pytest.fixture(params=["dask", "numpy"])
 def table(request: pytest.FixtureRequest) -> xr.DataArray:
     return data_array(da.from_array(VALUES, chunks=(60, 4)) if request.param == "dask" else VALUES)
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("computed although lazy")
 
 
 # -- Dask frames ---------------------------------------------------------------------------------------------

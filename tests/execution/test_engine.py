@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,26 +20,7 @@ from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, Task, shared
 from bigkpca.execution.units import parse_bytes, parse_seconds
-
-
-@dataclass
-class Recorder:
-    """Progress that remembers."""
-
-    started: list[tuple[str, int]] = field(default_factory=list)
-    rows: int = 0
-    finished: int = 0
-
-    def start(self, title: str, rows: int) -> None:
-        self.started.append((title, rows))
-
-    def advance(self, rows: int) -> None:
-        self.rows += rows
-
-    def finish(self) -> None:
-        self.finished += 1
-
-    def note(self, message: str) -> None: ...
+from tests.helpers.progress import Recorder
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.decomposition import KernelPCA as Peer
@@ -24,7 +23,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, methods
-from bigkpca.cli import main
 from bigkpca.data import matrix_tiles, npy
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
@@ -42,6 +40,8 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model, save_model
 from tests.helpers import oracles
+from tests.helpers.commands import run
+from tests.helpers.stores import as_npy, as_zarr
 
 N, NEW, R = 330, 40, 6
 X = np.random.default_rng(0).normal(size=(N + NEW, 5)) * [3, 1, 2, 1, 0.5]
@@ -83,18 +83,6 @@ def scores(model: Model, data: Any, engine: Engine | None = None) -> Any:
 
 def estimator(**options: Any) -> KernelPCA:
     return KernelPCA(**{"n_components": R, "size": 60, "residual_tol": 1e-7, "random_state": 3} | OPTIONS | options)
-
-
-def as_zarr(folder: Path, values: Any, chunks: tuple[int, int], name: str = "matrix.zarr", **options: Any) -> str:
-    place = str(folder / name)
-    array = zarr.create_array(place, shape=values.shape, dtype=values.dtype, chunks=chunks, overwrite=True, **options)
-    array[:] = values
-    return place
-
-
-def as_npy(folder: Path, values: Any) -> str:
-    np.save(folder / "matrix.npy", values)
-    return str(folder / "matrix.npy")
 
 
 SOURCES: dict[str, Any] = {
@@ -736,10 +724,6 @@ def test_other_kernels_are_not_pairwise() -> None:
     assert not get_tags(KernelPCA()).input_tags.pairwise
     assert not get_tags(KernelPCA(kernel=KERNEL)).input_tags.pairwise
     assert clone(estimator()).get_params()["kernel"] == "precomputed"
-
-
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_commands(path: str, tmp_path: Path) -> None:

@@ -12,12 +12,10 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA, kernels, methods
-from bigkpca.cli import main
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -33,6 +31,9 @@ from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, save_model
 from tests.helpers import oracles
+from tests.helpers.commands import run
+from tests.helpers.disks import tree_bytes
+from tests.helpers.progress import Recorder
 
 KERNELS = [
     kernels.Gaussian(2.0),
@@ -42,14 +43,6 @@ KERNELS = [
 ]
 R = 6
 OPTIONS: dict[str, Any] = {"components": R, "size": 60, "seed": 3}
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        object.__setattr__(self, "notes", [])
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)  # type: ignore[attr-defined]
 
 
 def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -253,7 +246,7 @@ def test_refining_stops_at_the_tolerance_and_after_its_products(no_gram: None) -
 
 
 def test_notes_tell_the_residual_of_every_product(no_gram: None) -> None:
-    notes = Notes()
+    notes = Recorder()
     model = fitted(some_rows(300), progress=notes, refine=3, residual_tol=1e-9)
     said = [re.fullmatch(r"product (\d+): largest relative residual (.+)", note) for note in notes.notes]  # type: ignore[attr-defined]
     told = [(int(match[1]), float(match[2])) for match in said if match]
@@ -318,7 +311,7 @@ def test_models_are_saved_and_loaded(options: dict[str, Any], no_gram: None, tmp
 
 def saved_bytes(path: str, engine: Engine, out: Path, **options: Any) -> dict[str, bytes]:
     save_model(fitted(path, engine, **options), str(out))
-    return {str(file.relative_to(out)): file.read_bytes() for file in sorted(out.rglob("*")) if file.is_file()}
+    return tree_bytes(out)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -378,18 +371,17 @@ def test_the_estimator_takes_both_options(no_gram: None) -> None:
 def test_commands_take_both_options_and_print_residuals(no_gram: None, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", some_rows(250))
 
-    def run(*arguments: Any) -> Any:
-        typed = ("fit", tmp_path / "rows.npy", tmp_path / "m.zarr", "--components", R, "--overwrite", *arguments)
-        return CliRunner().invoke(main, [str(argument) for argument in typed])
+    def fit(*options: Any) -> Any:
+        return run("fit", tmp_path / "rows.npy", tmp_path / "m.zarr", "--components", R, "--overwrite", *options)
 
     for typed in (("--refine", 4, "--residual-tol", 1e-3, "--size", 40), ("--method", "exact")):
-        shown = run(*typed)
+        shown = fit(*typed)
         assert shown.exit_code == 0, shown.output
         assert re.search(r"largest relative residual: \S+ \(proven", shown.stdout)
         assert "solid" in shown.stdout
         assert "product 1: largest relative residual" in shown.stderr
     assert bigkpca.load(tmp_path / "m.zarr").features.size == 250
-    assert run("--method", "exact", "--refine", 1).exit_code == 2
+    assert fit("--method", "exact", "--refine", 1).exit_code == 2
 
 
 # Plans

@@ -27,16 +27,10 @@ from bigkpca.numerics import certificate, growth
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, model_digest
+from tests.helpers.commands import run
+from tests.helpers.progress import Recorder
 
 OPTIONS: dict[str, Any] = {"components": 5, "seed": 3}
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        object.__setattr__(self, "notes", [])
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)  # type: ignore[attr-defined]
 
 
 def fit(X: Any, progress: Any = None, **options: Any) -> Any:
@@ -119,7 +113,7 @@ def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_o
         return growth.Estimate(0.8 * found.value, 0.0)
 
     monkeypatch.setattr(growth, "trace_error", hopeful)
-    notes = Notes()
+    notes = Recorder()
     model = fit(digits[:700], notes, tol=0.3)
     assert model.certificate.relative_trace_error <= 0.3
     assert sum("growing on" in note for note in notes.notes) == 1  # type: ignore[attr-defined]
@@ -322,7 +316,7 @@ def test_the_error_of_random_features_is_shown_and_marked_as_estimated(digits: A
     np.save(tmp_path / "digits.npy", digits[:300])
     model = str(tmp_path / "model.zarr")
     options = ["--method", "rff", "--size", "200", "--components", "3"]
-    shown = CliRunner().invoke(main, ["fit", str(tmp_path / "digits.npy"), model, *options])
+    shown = run("fit", str(tmp_path / "digits.npy"), model, *options)
     assert "error of the centred kernel matrix: " in shown.output
     assert load_model(model).certificate.kernel_error > 0  # type: ignore[operator]
 

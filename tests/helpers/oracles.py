@@ -45,6 +45,11 @@ def cosine(x, y):
     return linear(x, y) / norms if norms else 0.0
 
 
+def inverse_quadratic(X, Y):
+    """A caller's own kernel, 1 / (1 + |x - y|^2), of every pair of rows."""
+    return 1 / (1 + ((X[:, None, :] - Y[None, :, :]) ** 2).sum(axis=2))
+
+
 def matrix(k, X, Y):
     """k of every pair of rows, by a double loop over Python floats."""
     return np.array([[k(x.tolist(), y.tolist()) for y in Y] for x in X]).reshape(len(X), len(Y))
@@ -55,6 +60,14 @@ def centred(K):
     n = len(K)
     H = np.eye(n) - np.ones((n, n)) / n
     return H @ K @ H
+
+
+def matrix_with(spectrum, seed=0, vectors=None):
+    """A symmetric matrix with these eigenvalues, on random eigenvectors or those of `vectors` made orthonormal."""
+    n = len(spectrum)
+    Q = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)) if vectors is None else vectors)[0]
+    A = (Q * spectrum) @ Q.T
+    return (A + A.T) / 2
 
 
 def gram_kpca(K, r, center=True):

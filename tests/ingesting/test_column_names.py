@@ -14,36 +14,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from click.testing import CliRunner
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, SpecError
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import models
 from bigkpca.storage.describe import info
+from tests.helpers.commands import run
+from tests.helpers.progress import Recorder
 
 X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 10, 100]
 FRAME = pd.DataFrame(X, columns=list("abc"))
 TURNED = FRAME[["c", "b", "a"]]
-
-
-class Notes:
-    """Progress that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def start(self, title: str, rows: int) -> None: ...
-
-    def advance(self, rows: int) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def note(self, message: str) -> None:
-        self.said.append(message)
 
 
 def csv(path: Path, frame: pd.DataFrame, *, header: bool = True) -> Path:
@@ -83,22 +67,22 @@ INDEXED = {
 
 @pytest.mark.parametrize("kind", INDEXED)
 def test_the_index_of_a_parquet_frame_is_left_out_and_told(kind: str, tmp_path: Path) -> None:
-    notes, frame = Notes(), INDEXED[kind]
+    notes, frame = Recorder(), INDEXED[kind]
     source = parquet(tmp_path / "a.parquet", frame)
     done = ingest([source], tmp_path / "out.zarr", progress=notes)
     found = stored(done.path)
     np.testing.assert_array_equal(found["x"], frame.to_numpy())
     assert found["names"] == ["a", "b", "c"]
     index = [name for name in pq.read_schema(source).names if name not in "abc"]
-    assert [note.partition(" is left out")[0] for note in notes.said] == [f"{source}: column {n!r}" for n in index]
+    assert [note.partition(" is left out")[0] for note in notes.notes] == [f"{source}: column {n!r}" for n in index]
     assert len(index) == frame.index.nlevels
 
 
 def test_a_range_index_is_no_column(tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Recorder()
     done = ingest([parquet(tmp_path / "a.parquet", FRAME[::2])], tmp_path / "out.zarr", progress=notes)
     assert stored(done.path)["x"].shape == (30, 3)
-    assert notes.said == []
+    assert notes.notes == []
 
 
 def test_an_index_is_known_by_its_name_where_other_programs_lost_the_metadata(tmp_path: Path) -> None:
@@ -116,20 +100,20 @@ def test_labels_may_name_the_index(tmp_path: Path) -> None:
 
 
 def test_one_note_tells_of_all_files(tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Recorder()
     files = [parquet(tmp_path / f"{i}.parquet", FRAME[(X[:, 0] > 0) == i]) for i in range(2)]
     ingest(files, tmp_path / "out.zarr", progress=notes)
-    assert [note.partition("column")[0] for note in notes.said] == [f"{files[0]} and 1 more: "]
+    assert [note.partition("column")[0] for note in notes.notes] == [f"{files[0]} and 1 more: "]
 
 
 @pytest.mark.parametrize("kind", ["dropped rows", "text"])
 def test_the_nameless_first_column_of_a_csv_is_left_out_and_told(kind: str, tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Recorder()
     INDEXED[kind].to_csv(tmp_path / "a.csv")
     done = ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", progress=notes)
     np.testing.assert_allclose(stored(done.path)["x"], INDEXED[kind].to_numpy(), rtol=1e-15)
     assert stored(done.path)["names"] == ["a", "b", "c"]
-    (note,) = notes.said
+    (note,) = notes.notes
     assert note.startswith(f"{tmp_path / 'a.csv'}: the first column, which has no name, is left out")
     assert "name it in the header" in note
 
@@ -187,12 +171,12 @@ def test_files_with_other_columns_are_refused(kind: str, other: Any, message: st
 
 def test_files_without_names_are_taken_in_order_which_is_told(tmp_path: Path) -> None:
     """As `split` cuts a file: the header is in the first part alone."""
-    notes = Notes()
+    notes = Recorder()
     parts = [csv(tmp_path / f"{i}.csv", FRAME[20 * i : 20 * i + 20], header=i == 0) for i in range(3)]
     found = stored(ingest(parts, tmp_path / "out.zarr", progress=notes).path)
     np.testing.assert_allclose(found["x"], X, rtol=1e-15)
     assert found["names"] == ["a", "b", "c"]
-    (note,) = notes.said
+    (note,) = notes.notes
     assert note.startswith(f"{parts[1]} and 1 more: has no names of its columns, which are taken to be in the order")
 
 
@@ -234,24 +218,24 @@ def test_errors_count_columns_as_their_own_file_does(tmp_path: Path) -> None:
 
 
 def test_files_without_names_make_datasets_without(tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Recorder()
     found = stored(ingest([csv(tmp_path / "a.csv", FRAME, header=False)], tmp_path / "o.zarr", progress=notes).path)
     assert found["names"] is None
     assert open_rows(tmp_path / "o.zarr").names is None
     assert "column_names" not in info(str(tmp_path / "o.zarr"))
-    assert notes.said == []
+    assert notes.notes == []
 
 
 def test_a_dataset_of_before_names_is_told_of(tmp_path: Path) -> None:
-    source, notes = csv(tmp_path / "a.csv", FRAME), Notes()
+    source, notes = csv(tmp_path / "a.csv", FRAME), Recorder()
     ingest([source], tmp_path / "out.zarr")
     assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
-    assert notes.said == []
+    assert notes.notes == []
     group = zarr.open_group(str(tmp_path / "out.zarr"))
     about: Any = group.attrs["bigkpca"]
     group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "column_names"}
     assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
-    assert [note.endswith("remove it and run this again to be sure") for note in notes.said] == [True]
+    assert [note.endswith("remove it and run this again to be sure") for note in notes.notes] == [True]
     assert open_rows(tmp_path / "out.zarr").names is None
 
 
@@ -272,10 +256,10 @@ def test_append_takes_columns_in_order_where_names_are_missing_and_tells(tmp_pat
         (named, nameless, f"{nameless}: has no names of its columns, which are taken to be in the order"),
         (nameless, named, f"{tmp_path / 'o.zarr'} has no names of its columns: those of the new rows are taken"),
     ):
-        notes = Notes()
+        notes = Recorder()
         ingest([first], tmp_path / "o.zarr", overwrite=True)
         ingest([second], tmp_path / "o.zarr", append=True, progress=notes)
-        assert [note.startswith(message) for note in notes.said] == [True]
+        assert [note.startswith(message) for note in notes.notes] == [True]
         assert stored(tmp_path / "o.zarr")["x"].shape == (60, 3)
         assert open_rows(tmp_path / "o.zarr").names == (("a", "b", "c") if first == named else None)
 
@@ -304,7 +288,7 @@ TURNED_MESSAGE = (
 def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path, tmp_path: Path) -> None:
     data: Any = {"frame": TURNED, "polars": pl.DataFrame(dict(TURNED))}.get(rows, folder / rows)
     model, out = folder / "model.zarr", tmp_path / "out.zarr"
-    for run in (
+    for use in (
         lambda: bigkpca.transform(model, data, out),
         lambda: bigkpca.denoise(model, data, out),
         lambda: bigkpca.evaluate(model, data, sample=20),
@@ -312,7 +296,7 @@ def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path
         lambda: bigkpca.arrays.residuals(models.load_model(str(model)), data),
     ):
         with pytest.raises(SpecError, match=TURNED_MESSAGE):
-            run()
+            use()
     assert not out.exists()
 
 
@@ -380,10 +364,10 @@ def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path: Path) 
 
 
 def test_a_model_of_before_names_takes_a_frame(tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Recorder()
     bigkpca.fit(X, tmp_path / "model.zarr", components=2, size=20)
     assert bigkpca.fit(FRAME, tmp_path / "model.zarr", components=2, size=20, progress=notes).names is None
-    assert "is there already" in notes.said[0]
+    assert "is there already" in notes.notes[0]
     bigkpca.transform(tmp_path / "model.zarr", TURNED, tmp_path / "scores.zarr")
 
 
@@ -416,17 +400,17 @@ def test_feature_names_are_those_of_the_last_fit(folder: Path) -> None:
 def test_info_lists_names(folder: Path) -> None:
     for path in ("straight.zarr", "model.zarr"):
         assert info(str(folder / path))["column_names"] == ["a", "b", "c"]
-        printed = CliRunner().invoke(main, ["info", str(folder / path)]).output
+        printed = run("info", str(folder / path)).output
         assert "column names" in printed
         assert "a, b, c" in printed
-        as_json = CliRunner().invoke(main, ["info", str(folder / path), "--json"]).output
+        as_json = run("info", str(folder / path), "--json").output
         assert json.loads(as_json)["column_names"] == ["a", "b", "c"]
 
 
 def test_info_shortens_many_names(tmp_path: Path) -> None:
     wide = pd.DataFrame(np.ones((3, 40)), columns=[f"p{j}" for j in range(40)])
     ingest([csv(tmp_path / "a.csv", wide)], tmp_path / "out.zarr")
-    assert "p6, p7, ... (40 in all)" in CliRunner().invoke(main, ["info", str(tmp_path / "out.zarr")]).output
+    assert "p6, p7, ... (40 in all)" in run("info", str(tmp_path / "out.zarr")).output
     assert len(info(str(tmp_path / "out.zarr"))["column_names"]) == 40
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import hashlib
 import os
 import struct
 import subprocess
@@ -29,7 +28,9 @@ from bigkpca.ingesting import streaming as ingest_module
 from bigkpca.ingesting.formats import binary, columnar, table, text
 from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
 from bigkpca.storage import destination, durable, groups, locks
+from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.files import shared_file
+from tests.helpers.stores import sha256
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(300, 5))
@@ -66,16 +67,6 @@ def labels_of(path):
 
 def about(path):
     return groups.describe(str(path))
-
-
-def sha256(values):
-    little = values.astype(values.dtype.newbyteorder("<"))
-    return hashlib.sha256(little.tobytes(order="C")).hexdigest()
-
-
-def snapshot(path):
-    """Every file below a folder with its bytes."""
-    return {str(p.relative_to(path)): p.read_bytes() for p in Path(path).rglob("*") if p.is_file()}
 
 
 # Formats: what comes out is what plain NumPy holds
@@ -625,20 +616,20 @@ def test_a_stopped_ingest_starts_over_and_ends_the_same(tmp_path, moment):
     with pytest.raises(SpecError, match="does not exist"):
         open_rows(tmp_path / "out.zarr")
     assert not ingest([source], tmp_path / "out.zarr", block_rows=64, **options).already_done
-    assert snapshot(tmp_path / "out.zarr") == snapshot(tmp_path / "whole.zarr")
+    assert tree_bytes(tmp_path / "out.zarr") == tree_bytes(tmp_path / "whole.zarr")
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, (destination.Destination, "put_in_place", 1)])
 def test_a_stopped_overwrite_leaves_the_old_dataset(tmp_path, moment):
     old = npy(tmp_path / "old.npy", X * 2)
     ingest([old], tmp_path / "out.zarr")
-    before = snapshot(tmp_path / "out.zarr")
+    before = tree_bytes(tmp_path / "out.zarr")
     source, options = write_npz(tmp_path, X, Y)
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, *moment)
         with pytest.raises(Stop):
             ingest([source], tmp_path / "out.zarr", overwrite=True, **options)
-    assert snapshot(tmp_path / "out.zarr") == before
+    assert tree_bytes(tmp_path / "out.zarr") == before
     assert ingest([old], tmp_path / "out.zarr").already_done
     ingest([source], tmp_path / "out.zarr", overwrite=True, **options)
     np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
@@ -668,7 +659,7 @@ def test_the_bytes_of_a_dataset_do_not_depend_on_the_pieces(tmp_path, monkeypatc
     ingest([source], tmp_path / "a.zarr", block_rows=64, **options)
     monkeypatch.setattr(table, "READ_BYTES", piece_bytes)
     ingest([source], tmp_path / "b.zarr", block_rows=64, **options)
-    assert snapshot(tmp_path / "a.zarr") == snapshot(tmp_path / "b.zarr")
+    assert tree_bytes(tmp_path / "a.zarr") == tree_bytes(tmp_path / "b.zarr")
 
 
 def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
@@ -715,10 +706,10 @@ def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
     done = ingest([source], path, labels="y", append=True)
     assert (done.rows, done.already_done) == (500, False)
     check_appended(path, new, words)
-    before = snapshot(path)
+    before = tree_bytes(path)
     assert [Path(s["path"]).name for s in about(path)["sources"]] == ["first.npz", "more.npz"]
     assert ingest([source], path, labels="y", append=True).already_done
-    assert snapshot(path) == before
+    assert tree_bytes(path) == before
     assert open_rows(path).shape == (500, 5)
 
 
@@ -754,12 +745,12 @@ def ingested_codes():
 
 def test_append_refuses_what_does_not_fit(tmp_path):
     path = dataset(tmp_path)
-    before = snapshot(path)
+    before = tree_bytes(path)
 
     def refused(message, *sources, **options):
         with pytest.raises(SpecError, match=message):
             ingest(sources, path, append=True, **options)
-        assert snapshot(path) == before
+        assert tree_bytes(path) == before
 
     source, new, _ = more(tmp_path)
     refused("labels is text there and none in the new rows", source)
@@ -788,26 +779,21 @@ def test_append_to_a_damaged_tail_is_corruption(tmp_path):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("a small disk needs the right to mount one")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+def disk(tmp_path):
+    with small_disk("1m", tmp_path / "disk") as place:
+        yield place
 
 
-def test_a_full_disk_is_incomplete_and_the_same_command_finishes(tmp_path, small_disk):
+def test_a_full_disk_is_incomplete_and_the_same_command_finishes(tmp_path, disk):
     source = npy(tmp_path / "a.npy", RNG.normal(size=(4000, 64)))
     small = npy(tmp_path / "small.npy", X)
-    ingest([small], small_disk / "out.zarr")
+    ingest([small], disk / "out.zarr")
     with pytest.raises(IncompleteError, match="make room and run the same command again"):
-        ingest([source], small_disk / "out.zarr", overwrite=True, block_rows=256)
-    np.testing.assert_array_equal(rows_of(small_disk / "out.zarr"), X)
-    subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
-    ingest([source], small_disk / "out.zarr", overwrite=True, block_rows=256)
-    np.testing.assert_array_equal(rows_of(small_disk / "out.zarr"), np.load(source))
+        ingest([source], disk / "out.zarr", overwrite=True, block_rows=256)
+    np.testing.assert_array_equal(rows_of(disk / "out.zarr"), X)
+    subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
+    ingest([source], disk / "out.zarr", overwrite=True, block_rows=256)
+    np.testing.assert_array_equal(rows_of(disk / "out.zarr"), np.load(source))
 
 
 def test_a_dataset_of_which_only_the_beginning_is_there_is_refused(tmp_path):

@@ -18,16 +18,10 @@ from bigkpca.numerics import gram_solver, lanczos
 from bigkpca.numerics.linalg import is_positive
 from bigkpca.numerics.sketch import starting_block
 from tests.helpers import oracles
+from tests.helpers.oracles import matrix_with
 
 N, R = 300, 12
 MANY = 2100  # rows, of which few eigenpairs come from Lanczos
-
-
-def matrix_with(spectrum: Any, seed: int = 0, vectors: Any = None) -> Any:
-    n = len(spectrum)
-    Q = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)) if vectors is None else vectors)[0]
-    A = (Q * spectrum) @ Q.T
-    return (A + A.T) / 2
 
 
 def threads(function: Any, items: Any) -> Any:

@@ -8,15 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics.linalg import eigh_descending, numerical_rank, rank_tolerance, signs
 from tests.helpers import oracles
+from tests.helpers.oracles import matrix_with
 
 SPECTRUM = np.array([5.0, 3.0, 3.0, 1.0, 1e-3, 0.0, -0.5])
-
-
-def matrix_with(spectrum, seed):
-    rng = np.random.default_rng(seed)
-    Q, _ = np.linalg.qr(rng.normal(size=(len(spectrum), len(spectrum))))
-    A = (Q * spectrum) @ Q.T
-    return (A + A.T) / 2
 
 
 @settings(max_examples=20, deadline=None)

@@ -18,18 +18,17 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner, Result
 from sklearn.datasets import load_digits
 
 import bigkpca
 from bigkpca import reporting
-from bigkpca.cli import main
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.reporting import figures, looked, pictures, sections, words
 from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.looked import Labels, spread
+from tests.helpers.commands import run
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
@@ -479,10 +478,6 @@ def test_bounds_in_the_table_are_no_nearer_than_they_are(digits: np.ndarray[Any,
     assert (shown["proven at least"].astype(float) <= certificate.eigenvalue_lower).all()
     assert (shown["proven at most"].astype(float) >= certificate.eigenvalue_upper).all()
     assert (shown["at most, 95%"].astype(float) >= certificate.eigenvalue_likely_upper).all()
-
-
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.mark.usefixtures("quiet_signals")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,12 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.locks import lock
 from bigkpca.storage.models import load_model, model_digest, save_model
+from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.files import shared_file
+from tests.helpers.progress import Recorder
+from tests.helpers.stores import counted_reads
 
 OPTIONS: dict[str, Any] = {"components": 10, "size": 100, "seed": 3}
-
-
-def tree_bytes(path: str | Path) -> dict[str, bytes]:
-    root = Path(path)
-    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
 
 
 @pytest.fixture
@@ -145,34 +144,16 @@ def test_seeds_matter_and_repeat(dataset: str, tmp_path: Path) -> None:
 def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(
     dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[tuple[int, int]] = []
-    block = type(open_rows(dataset)).block
-
-    def counting(self: Any, start: int, stop: int) -> Any:
-        read.append((start, stop))
-        return block(self, start, stop)
-
-    monkeypatch.setattr("bigkpca.data.zarr.ZarrRows.block", counting)
+    chunks = counted_reads(monkeypatch, 18, 100)
     fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(threads=1), Silent())
-    chunks = np.zeros(18, int)
-    for start, stop in read:
-        chunks[start // 100 : (stop - 1) // 100 + 1] += 1
     np.testing.assert_array_equal(chunks, 2)
 
 
 # -- doing it again ------------------------------------------------------------------------------------------
 
 
-class Notes(Silent):
-    def __init__(self) -> None:
-        object.__setattr__(self, "notes", [])
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)  # type: ignore[attr-defined]
-
-
 def test_the_same_fit_again_does_nothing(dataset: str, model: str) -> None:
-    before, notes = tree_bytes(model), Notes()
+    before, notes = tree_bytes(model), Recorder()
     changed = {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")}
     bigkpca.fit(dataset, model, progress=notes, **OPTIONS)
     assert "nothing to do" in notes.notes[0]
@@ -181,7 +162,7 @@ def test_the_same_fit_again_does_nothing(dataset: str, model: str) -> None:
 
 
 def test_the_same_transform_again_does_nothing(dataset: str, model: str, tmp_path: Path) -> None:
-    out, notes = tmp_path / "scores.zarr", Notes()
+    out, notes = tmp_path / "scores.zarr", Recorder()
     bigkpca.transform(model, dataset, out)
     before = tree_bytes(out)
     bigkpca.transform(model, dataset, out, progress=notes)
@@ -192,7 +173,7 @@ def test_the_same_transform_again_does_nothing(dataset: str, model: str, tmp_pat
 def test_other_rows_in_memory_are_not_taken_for_the_same(
     digits: np.ndarray[Any, Any], model: str, tmp_path: Path
 ) -> None:
-    out, scores, notes = tmp_path / "memory.zarr", tmp_path / "scores.zarr", Notes()
+    out, scores, notes = tmp_path / "memory.zarr", tmp_path / "scores.zarr", Recorder()
     for _ in range(2):
         bigkpca.fit(digits, out, progress=notes, **OPTIONS)
         bigkpca.transform(model, digits, scores, progress=notes)
@@ -295,7 +276,7 @@ def test_an_unpublished_store_resumes_with_missing_and_damaged_blocks_alone(
     (out / "scores" / "c" / "2" / "0").unlink()
     damaged = out / "scores" / "c" / "4" / "0"
     damaged.write_bytes(damaged.read_bytes()[:-7])
-    notes = Notes()
+    notes = Recorder()
     bigkpca.transform(model, dataset, out, block_rows=200, progress=notes)
     assert notes.notes == ["going on: 7 of 9 blocks were written before"]
     assert tree_bytes(out) == tree_bytes(clean)
@@ -328,19 +309,13 @@ def test_input_that_changes_under_a_run_is_not_published(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
-    """A real file system of 400 kB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("mounting a file system is not allowed here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk("400k", tmp_path / "small") as disk:
+        yield disk
 
 
-def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_path: Path, small_disk: Path) -> None:
-    model, out = tmp_path / "model.zarr", small_disk / "scores.zarr"
+def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_path: Path, disk: Path) -> None:
+    model, out = tmp_path / "model.zarr", disk / "scores.zarr"
     bigkpca.fit(dataset, model, components=80, size=200)
     bigkpca.fit(dataset, tmp_path / "small.zarr", components=2, size=20)
     bigkpca.transform(tmp_path / "small.zarr", dataset, out)
@@ -349,9 +324,9 @@ def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_
         bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100)
     assert tree_bytes(out) == before
     with pytest.raises(IncompleteError, match="the disk is full"):
-        bigkpca.fit(dataset, small_disk / "model.zarr", components=80, size=200)
-    assert not (small_disk / "model.zarr").exists()
-    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+        bigkpca.fit(dataset, disk / "model.zarr", components=80, size=200)
+    assert not (disk / "model.zarr").exists()
+    subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
     assert bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100).shape == (1797, 80)
 
 
@@ -404,7 +379,7 @@ def test_a_transform_that_does_not_fit_is_refused(dataset: str, model: str, tmp_
 
 
 def test_more_landmarks_or_components_than_rows_are_lowered(digits: np.ndarray[Any, Any]) -> None:
-    notes = Notes()
+    notes = Recorder()
     fitted = fit_rows(ArrayRows(digits[:30]), FitSpec.checked(components=200, size=100), Engine(), notes)
     assert fitted.features.size == 30
     assert fitted.components <= 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -21,16 +20,13 @@ import pandas as pd
 import pytest
 import scipy.linalg
 import zarr
-from click.testing import CliRunner, Result
 from sklearn.decomposition import PCA
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, methods, preimages
-from bigkpca.cli import main
 from bigkpca.data.blocks import Block
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
@@ -41,7 +37,11 @@ from bigkpca.fitting.more_rows import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model
-from tests.helpers.processes import peak_bytes
+from tests.helpers.commands import peak_bytes, run
+from tests.helpers.disks import tree_bytes
+from tests.helpers.lazy import refuse
+from tests.helpers.progress import Recorder
+from tests.helpers.stores import counted_reads, sha256
 
 N, CHUNK = 500, 100
 OPTIONS: dict[str, Any] = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
@@ -58,23 +58,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        object.__setattr__(self, "notes", [])
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)  # type: ignore[attr-defined]
-
-
-def tree_bytes(path: str | Path) -> dict[str, bytes]:
-    root = Path(path)
-    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
-
-
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -196,10 +179,6 @@ def test_denoise_is_one_call_for_every_kind_of_rows(
     np.testing.assert_allclose(expected, from_scores, atol=0.1)  # type: ignore[arg-type]
 
 
-def refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("computed although lazy")
-
-
 def test_views_compute_nothing_before_they_are_asked(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> None:
     import dask
 
@@ -246,10 +225,6 @@ def test_ways_back_are_the_same_bytes_everywhere(way: str, engine: Engine, datas
 # -- stopped, and started again ------------------------------------------------------------------------------
 
 
-def sha256(values: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
-
-
 def test_the_manifest_names_the_model_the_input_and_every_array(model: str, scores: str, back: Path) -> None:
     manifest = block_arrays.read_manifest(str(back))
     assert manifest is not None
@@ -280,7 +255,7 @@ def test_stored_rows_are_a_dataset_like_any(back: Path, tmp_path: Path) -> None:
 
 def test_the_same_command_again_does_nothing(model: str, scores: str, dataset: str, back: Path, denoised: Path) -> None:
     for command, given, out in ((bigkpca.reconstruct, scores, back), (bigkpca.denoise, dataset, denoised)):
-        before, notes = tree_bytes(out), Notes()
+        before, notes = tree_bytes(out), Recorder()
         changed = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
         stored = command(model, given, out, block_rows=CHUNK, progress=notes)
         assert stored.shape == (N, 64)
@@ -305,7 +280,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out, notes, write, begun = tmp_path / "out.zarr", Notes(), block_arrays.write_block, []
+    out, notes, write, begun = tmp_path / "out.zarr", Recorder(), block_arrays.write_block, []
     command, data, clean = (
         (bigkpca.reconstruct, scores, back) if given == "scores" else (bigkpca.denoise, dataset, denoised)
     )
@@ -333,7 +308,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
 def test_missing_and_damaged_shards_of_any_array_are_written_again(
     model: str, scores: str, back: Path, tmp_path: Path
 ) -> None:
-    out, notes = tmp_path / "back.zarr", Notes()
+    out, notes = tmp_path / "back.zarr", Recorder()
     shutil.copytree(back, out)
     (out / "x" / "manifest.json").unlink()
     (out / "x" / "c" / "0" / "0").unlink()
@@ -568,7 +543,7 @@ def test_ways_back_that_cannot_be_are_refused_before_anything_is_read(options: d
 
 
 def test_far_rows_become_the_mean_are_flagged_and_counted(model: str, X: np.ndarray[Any, Any], tmp_path: Path) -> None:
-    given, fitted_model, notes = X.copy(), load_model(model), Notes()
+    given, fitted_model, notes = X.copy(), load_model(model), Recorder()
     given[[3, 250]] += 1e4
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
     np.testing.assert_array_equal(np.flatnonzero(block_arrays.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
@@ -655,14 +630,7 @@ def test_a_model_that_lost_an_array_of_its_way_back_names_it(model: str, tmp_pat
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
     """How often each of the five chunks was read."""
-    counts, block = np.zeros(N // CHUNK, int), ZarrRows.block
-
-    def counting(self: ZarrRows, start: int, stop: int) -> Any:
-        counts[start // CHUNK : (stop - 1) // CHUNK + 1] += 1
-        return block(self, start, stop)
-
-    monkeypatch.setattr(ZarrRows, "block", counting)
-    return counts
+    return counted_reads(monkeypatch, N // CHUNK, CHUNK)
 
 
 @pytest.mark.parametrize("method", ["nystroem", "rff", "rff-pca", "exact"])

@@ -26,6 +26,7 @@ from bigkpca.numerics.landmarks import (
 )
 from bigkpca.spec import FitSpec
 from tests.helpers import oracles
+from tests.helpers.oracles import inverse_quadratic
 
 KERNEL = Gaussian(1.0)
 every_rule = pytest.mark.parametrize(
@@ -186,10 +187,6 @@ def test_a_rule_goes_through_json_and_back(rule):
 def test_kmeans_refuses_options_out_of_range(values):
     with pytest.raises(SpecError, match="iterations must not be negative, rows_per_landmark at least 1"):
         landmarks.KMeans(**values)
-
-
-def inverse_quadratic(X, Y):
-    return 1 / (1 + ((X[:, None, :] - Y[None, :, :]) ** 2).sum(axis=2))
 
 
 def test_averages_need_a_kernel_that_says_it_is_made_for_them():

@@ -1,10 +1,21 @@
-"""Commands in processes of their own, and what these take."""
+"""Commands: in this process, and in one of its own for what it takes."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from bigkpca.cli import main
+
+
+def run(*arguments: Any) -> Result:
+    """A command in this process; `quiet_signals` keeps its handlers away from the tests."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
 
 _PEAK = """
 import sys
