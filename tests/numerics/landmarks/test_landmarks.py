@@ -230,7 +230,7 @@ def with_small_clusters(seed, n=600):
     return rng.permutation(X)
 
 
-def trace_error(X, S, kernel):
+def trace_left(X, S, kernel):
     return len(X) - np.trace(oracles.nystroem_gram(kernel(X, S), kernel(S, S), 1e-12))
 
 
@@ -239,7 +239,7 @@ def test_rules_that_look_at_the_kernel_have_smaller_errors_than_uniform_rows_whe
     kernel, found = Gaussian(3.0), []
     for seed in range(10):
         X, rng = with_small_clusters(seed), np.random.default_rng(seed)
-        found.append([trace_error(X, each.choose(X, kernel, 40, rng), kernel) for each in (rule, Uniform())])
+        found.append([trace_left(X, each.choose(X, kernel, 40, rng), kernel) for each in (rule, Uniform())])
     own, uniform = np.mean(found, axis=0)
     assert own < uniform / 2
 
@@ -268,8 +268,8 @@ def test_a_tolerance_gives_fewer_landmarks_than_asked_for():
     X = clustered(0)
     loose, tight = (RPCholesky(tol=tol).choose(X, KERNEL, 150, np.random.default_rng(0)) for tol in (0.5, 0.05))
     assert len(loose) < len(tight) < 150
-    assert trace_error(X, loose, KERNEL) <= 0.5 * 200
-    assert trace_error(X, tight, KERNEL) <= 0.05 * 200
+    assert trace_left(X, loose, KERNEL) <= 0.5 * 200
+    assert trace_left(X, tight, KERNEL) <= 0.05 * 200
 
 
 # Leverage
