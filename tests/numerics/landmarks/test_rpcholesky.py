@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.landmarks import rpcholesky
+from bigkpca.numerics.landmarks import RPCholesky, rpcholesky
 from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, choose_rows, grown, thinned
 from tests.helpers import oracles
+from tests.numerics.landmarks.samples import clustered, trace_left, with_small_clusters
 
 seeds = pytest.mark.parametrize("seed", range(10))
 KERNEL = Gaussian(1.0)
@@ -336,3 +337,34 @@ def test_rows_that_are_landmarks_already_are_not_accepted_again():
     assert len(factor.landmarks) == len(np.unique(factor.landmarks, axis=0)) <= 8
     stuck = grown(factor, all_of(factor.landmarks), 100, 0.2, 0.0, np.random.default_rng(0))
     assert len(stuck.landmarks) == len(factor.landmarks)
+
+
+ten_seeds = pytest.mark.parametrize("seed", range(10))
+
+
+@ten_seeds
+def test_rpcholesky_puts_a_landmark_into_every_small_cluster(seed):
+    chosen = RPCholesky().choose(with_small_clusters(seed), Gaussian(3.0), 40, np.random.default_rng(seed))
+    assert (chosen > 30).any(axis=0).all()
+
+
+# RPCholesky
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"tol": -0.1}, {"tol": 1.0}, {"least_accepted": 0.0}, {"least_accepted": 1.0}, {"over": "some"}],
+    ids=str,
+)
+def test_rpcholesky_refuses_options_out_of_range(values):
+    message = r"tol lies in \[0, 1\), least_accepted in \(0, 1\), over is 'sample' or 'all'"
+    with pytest.raises(SpecError, match=message):
+        RPCholesky(**values)
+
+
+def test_a_tolerance_gives_fewer_landmarks_than_asked_for():
+    X = clustered(0)
+    loose, tight = (RPCholesky(tol=tol).choose(X, KERNEL, 150, np.random.default_rng(0)) for tol in (0.5, 0.05))
+    assert len(loose) < len(tight) < 150
+    assert trace_left(X, loose, KERNEL) <= 0.5 * 200
+    assert trace_left(X, tight, KERNEL) <= 0.05 * 200
