@@ -1,130 +1,41 @@
-"""Exact kernel PCA without the Gram matrix: products tile by tile, and eigenpairs against the dense method."""
+"""Refined and exact fits of many rows: eigenpairs from products with the Gram matrix, against the dense method."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA, kernels, methods
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError
 from bigkpca.execution import gram, projection
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, save_model
+from tests.execution.sources import KERNELS, sources
 from tests.helpers import oracles
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.progress import Recorder
 
-KERNELS = [
-    kernels.Gaussian(2.0),
-    kernels.Polynomial(0.1),
-    kernels.Gaussian(3.0) * kernels.Linear() + 0.5 * kernels.Laplacian(2.0),
-    kernels.Function(lambda X, Y: 1 / (1 + np.square(X[:, None] - Y[None]).sum(axis=2))),
-]
 R = 6
 OPTIONS: dict[str, Any] = {"components": R, "size": 60, "seed": 3}
 
 
 def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).normal(size=(n, d))
-
-
-def product(rows: Rows, kernel: Any, B: Any, engine: Engine | None = None, dtype: Any = np.float64) -> Any:
-    d = rows.shape[1]
-    columns = Columns(kernel, np.zeros(d), np.dtype(dtype))
-    return gram.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
-
-
-@pytest.fixture
-def small_strips(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(gram, "_STRIP_ROWS", 50)
-    return 50
-
-
-# Products
-
-
-@pytest.mark.parametrize("n", [2, 49, 50, 99, 100, 137, 150, 240, 250], ids=lambda n: f"{n} rows")
-@pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "polynomial", "product and sum", "function"])
-def test_a_product_is_the_gram_matrix_times_the_block(kernel: Any, n: int, small_strips: int) -> None:
-    X, B = some_rows(n), np.random.default_rng(1).normal(size=(n, 3))
-    K = kernel.gram(X)
-    assert_allclose(product(ArrayRows(X), kernel, B), K @ B, rtol=1e-10, atol=1e-11 * np.abs(K).sum())
-
-
-@pytest.mark.parametrize("strip", [1, 7, 64, 2048])
-def test_products_are_the_same_for_strips_of_any_height(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gram, "_STRIP_ROWS", strip)
-    X, B = some_rows(130), np.random.default_rng(1).normal(size=(130, 4))
-    assert_allclose(product(ArrayRows(X), KERNELS[0], B), KERNELS[0].gram(X) @ B, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("kernel", KERNELS[:3], ids=["gaussian", "polynomial", "product and sum"])
-def test_products_of_single_precision_are_added_up_in_double(kernel: Any, small_strips: int) -> None:
-    X, B = some_rows(137).astype(np.float32), np.random.default_rng(1).normal(size=(137, 3))
-    columns = Columns(kernel, np.zeros(5), np.dtype(np.float32))
-    found = gram.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
-    K = kernel.gram(X.astype(np.float64))
-    assert found.dtype == np.float64
-    assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
-
-
-def test_products_shift_and_scale_their_columns(small_strips: int) -> None:
-    X, B = some_rows(120), np.ones((120, 1))
-    offset, scale = X.mean(axis=0), np.arange(1.0, 6.0)
-    columns = Columns(KERNELS[1], offset, np.dtype(np.float64), scale=scale)
-    found = gram.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
-    expected = KERNELS[1].gram(columns.shifted(X)) @ B
-    assert_allclose(found, expected, rtol=1e-11)
-    gathered = gram.gather(ArrayRows(X), columns, Engine(threads=1), Silent())
-    assert_array_equal(gathered, columns.shifted(X))
-
-
-def sources(X: np.ndarray[Any, Any], folder: Path, chunk: int = 30) -> dict[str, Any]:
-    stored = zarr.create_array(str(folder / "rows.zarr"), shape=X.shape, dtype=X.dtype, chunks=(chunk, X.shape[1]))
-    stored[:] = X
-    return {"array": X, "zarr": stored, "path": str(folder / "rows.zarr"), "dask": da.from_array(X, chunks=(40, -1))}
-
-
-def test_products_come_from_every_source(tmp_path: Path, small_strips: int) -> None:
-    X, B = some_rows(170), np.random.default_rng(1).normal(size=(170, 3))
-    expected = KERNELS[0].gram(X) @ B
-    for source in sources(X, tmp_path).values():
-        assert_allclose(product(open_rows(source), KERNELS[0], B), expected, rtol=1e-11, atol=1e-12)
-        columns = Columns(KERNELS[0], np.zeros(5), np.dtype(np.float64))
-        assert_array_equal(gram.gather(open_rows(source), columns, Engine(threads=2), Silent()), X)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [40, 130, 200])
-@pytest.mark.bits
-def test_products_have_the_same_bits_everywhere(
-    engine: Engine, n: int, dtype: Any, tmp_path: Path, small_strips: int
-) -> None:
-    X, B = some_rows(n).astype(dtype), np.random.default_rng(1).normal(size=(n, 3))
-    rows = open_rows(sources(X, tmp_path)["path"])
-    reference = product(rows, KERNELS[0], B, dtype=dtype)
-    assert_array_equal(product(rows, KERNELS[0], B, engine, dtype), reference)
 
 
 # Eigenpairs
@@ -382,50 +293,3 @@ def test_commands_take_both_options_and_print_residuals(no_gram: None, tmp_path:
         assert "product 1: largest relative residual" in shown.stderr
     assert bigkpca.load(tmp_path / "m.zarr").features.size == 250
     assert fit("--method", "exact", "--refine", 1).exit_code == 2
-
-
-# Plans
-
-
-def test_a_plan_counts_the_rows_in_memory_and_blocks_but_no_gram_matrix() -> None:
-    def plan(n: int, **options: Any) -> Any:
-        rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (n, 100)))
-        return plan_fit(rows, FitSpec.checked(components=20, **options), 2)
-
-    start, exact, refined = plan(10**5), plan(10**5, method="exact"), plan(10**5, refine=2)
-    assert exact.size == refined.size == 10**5
-    assert exact.passes == refined.passes == start.passes + 2
-    assert exact.bytes_read > start.bytes_read
-    assert exact.peak_bytes < 8 * 10**10 / 50
-    assert plan(10**6, method="exact").peak_bytes > 10**6 * (100 * 4 + 8 * 8 * 30)
-
-
-_FIT = """
-import sys
-from bigkpca import KernelPCA
-KernelPCA(random_state=0, **eval(sys.argv[2])).fit(sys.argv[1])
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
-@pytest.mark.parametrize(
-    "options",
-    [
-        "dict(n_components=30, method='exact', size=500)",
-        "dict(n_components=100, refine=5, residual_tol=1e-9, size=500)",
-        "dict(n_components=10, refine=2, residual_tol=1e-9, method='rff', size=500, standardize=True)",
-    ],
-)
-def test_peaks_stay_below_the_plan(options: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(20_000, 300))
-    np.save(tmp_path / "rows.npy", X.astype(np.float32))
-    command = [sys.executable, "-c", _FIT, str(tmp_path / "rows.npy"), options]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True).stdout
-    given = eval(options)
-    parameters = {"components" if key == "n_components" else key: value for key, value in given.items()}
-    plan = plan_fit(open_rows(tmp_path / "rows.npy"), FitSpec.checked(**parameters), Engine().threads)
-    assert int(found) * 1024 <= plan.peak_bytes, (int(found) * 1024, plan.peak_bytes)

@@ -1,20 +1,16 @@
-"""Sizes and numbers of components that the package chooses: certified, reported, and the same bits when asked for."""
+"""Sizes that the package chooses: certified, reported, and the same bits when asked for."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import bigkpca
 from bigkpca import KernelPCA, landmarks, methods
-from bigkpca.cli import main
-from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
 from bigkpca.execution.engine import Engine
@@ -22,32 +18,11 @@ from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting import size_search
 from bigkpca.fitting.fit import fit_rows, fit_within
-from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import certificate, growth
-from bigkpca.numerics.certificate import Certificate
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.numerics import growth
+from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model, model_digest
-from tests.helpers.commands import run
+from tests.fitting.automatic import OPTIONS, assert_same_bits, chosen, fit
 from tests.helpers.progress import Recorder
-
-OPTIONS: dict[str, Any] = {"components": 5, "seed": 3}
-
-
-def fit(X: Any, progress: Any = None, **options: Any) -> Any:
-    return fit_rows(open_rows(X), FitSpec.checked(**OPTIONS | options), Engine(threads=1), progress or Silent())
-
-
-def chosen(model: Any) -> dict[str, Any]:
-    return {choice["option"]: choice["value"] for choice in model.provenance["choices"]}
-
-
-def assert_same_bits(one: Any, other: Any) -> None:
-    for part in ("eigenvalues", "components", "mean"):
-        np.testing.assert_array_equal(getattr(one.solution, part), getattr(other.solution, part))
-    for name, values in one.features.arrays().items():
-        np.testing.assert_array_equal(values, other.features.arrays()[name])
-    assert one.certificate.numbers() == other.certificate.numbers()
-
 
 GROWING: list[dict[str, Any]] = [
     {},
@@ -213,112 +188,6 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         bigkpca.fit(digits[:100], str(tmp_path / "model.zarr"), **options)
-
-
-# Components
-
-
-def clustered(clusters: int) -> np.ndarray[Any, Any]:
-    rng = np.random.default_rng(0)
-    centres = 6 * rng.normal(size=(clusters, 8))
-    return np.concatenate([centre + 0.5 * rng.normal(size=(60, 8)) for centre in centres])
-
-
-@pytest.mark.parametrize("method", ["nystroem", "exact", "rff"])
-@pytest.mark.parametrize("clusters", [3, 5])
-def test_the_largest_gap_lies_behind_the_components_that_part_clusters(clusters: int, method: str) -> None:
-    X = clustered(clusters)
-    size = {"nystroem": {"size": 100}, "rff": {"size": 1000}}.get(method, {})
-    model = fit(X, components="auto", sigma=6.0, method=method, **size)
-    assert model.components == chosen(model)["components"] == clusters - 1
-    assert_same_bits(model, fit(X, components=clusters - 1, sigma=6.0, method=method, **size))
-
-
-def test_gaps_are_looked_for_among_trustworthy_components_alone() -> None:
-    assert certificate.trustworthy(("solid", "fair", "doubtful", "solid")) == 2
-    assert certificate.trustworthy(("solid", "fair")) == 2
-    assert certificate.before_largest_gap(np.array([8.0, 7.0, 2.0, 1.5])) == (2, 3.5)
-    assert certificate.before_largest_gap(np.array([8.0])) == (1, 1.0)
-
-
-def test_no_trustworthy_component_leaves_one(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FAIR", "SOLID"):
-        monkeypatch.setattr(certificate, name, 2.0)
-    for name in ("SMALL", "MODERATE"):
-        monkeypatch.setattr(certificate, name, 0.0)
-    model = fit(digits[:300], components="auto", size=50)
-    assert model.components == 1
-    assert "not even the first is trustworthy" in model.provenance["choices"][-1]["reason"]
-
-
-def test_trust_that_nothing_can_tell_is_an_error(digits: Any) -> None:
-    solution = fit(digits[:300], components=2, method="rff", size=64).solution
-    with pytest.raises(SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot tell here"):
-        chosen_components(FitSpec.checked(components="auto", method="rff"), lambda _: (solution, Certificate()))
-
-
-def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits: Any) -> None:
-    enough = fit(digits[:300], components=0.5, size=100).provenance["choices"][-1]
-    assert enough["option"] == "components"
-    assert enough["reason"].startswith("the fewest with 0.5 of the variance: at least 0.5")
-    few = fit(digits[:300], components=0.99, size=5).provenance["choices"][-1]
-    assert few["value"] == 5
-    assert few["reason"].startswith("all there are: at least 0.")
-
-
-def test_components_are_chosen_again_when_rows_are_added() -> None:
-    X = clustered(3)
-    kpca = KernelPCA("auto", sigma=6.0, size=100, random_state=0).fit(X[::2])
-    kpca.partial_fit(X[1::2])
-    assert kpca.n_components_ == 2
-    assert [choice["option"] for choice in kpca.model_.provenance["choices"]] == ["landmarks", "components"]
-
-
-# Reports
-
-
-def test_every_automatic_choice_is_reported_with_its_reason(digits: Any) -> None:
-    model = fit(digits[:300], components=5)
-    assert chosen(model) == {"sigma": model.features.kernel.sigma, "landmarks": "kmeans", "size": 300}
-    assert all(choice["reason"] for choice in model.provenance["choices"])
-    assert chosen(fit(digits[:300], sigma=20.0, size=50, landmarks="kmeans")) == {}
-    random = fit(digits[:300], method="rff-pca")
-    assert chosen(random)["n_directions"] == random.features.axes.shape[1]
-    assert chosen(random)["size"] == 2048
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "sigmoid", "polynomial"])
-def test_landmark_rules_come_with_their_reason(kernel: str) -> None:
-    rows = ArrayRows(np.zeros((9, 2)))
-    found = resolve(FitSpec.checked(kernel=kernel), rows)
-    assert {"kmeans": "x - y", "uniform": "semidefinite", "rpcholesky": "no length"}[
-        found.rule.name
-    ] in found.rule_reason
-    assert "uniformly" in resolve(FitSpec.checked(kernel=kernel, method="columns"), rows).rule_reason
-
-
-def test_commands_report_what_they_chose(digits: Any, tmp_path: Path) -> None:
-    np.save(tmp_path / "digits.npy", digits[:700])
-    run = CliRunner().invoke
-    model = str(tmp_path / "model.zarr")
-    shown = run(main, ["fit", str(tmp_path / "digits.npy"), model, "--tol", "0.3", "--components", "auto"])
-    assert shown.exit_code == 0, shown.output
-    size = chosen(load_model(model))["size"]
-    assert f"chosen: size {size}, the smallest, to a tenth, with tol=0.3: an error of 0." in shown.output
-    assert "chosen: components 1, " in shown.output
-    assert "size 100: error 0." in shown.stderr
-    assert f"chosen: size {size}" in run(main, ["info", model]).output
-    facts = json.loads(run(main, ["info", model, "--json"]).output)
-    assert {choice["option"] for choice in facts["choices"]} == {"sigma", "landmarks", "size", "components"}
-
-
-def test_the_error_of_random_features_is_shown_and_marked_as_estimated(digits: Any, tmp_path: Path) -> None:
-    np.save(tmp_path / "digits.npy", digits[:300])
-    model = str(tmp_path / "model.zarr")
-    options = ["--method", "rff", "--size", "200", "--components", "3"]
-    shown = run("fit", str(tmp_path / "digits.npy"), model, *options)
-    assert "error of the centred kernel matrix: " in shown.output
-    assert load_model(model).certificate.kernel_error > 0  # type: ignore[operator]
 
 
 def test_the_same_growth_is_the_same_file(digits: Any, tmp_path: Path) -> None:
