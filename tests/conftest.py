@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from sklearn.datasets import load_digits
 
+import bigkpca
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from tests.helpers.fits import OPTIONS
 
 
 @pytest.hookimpl(wrapper=True)
@@ -87,6 +90,23 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "processes":
         return request.getfixturevalue("two_processes")
     return Engine(threads=1 if request.param == "synchronous" else 2)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, digits: np.ndarray[Any, Any]) -> str:
+    """All digits in a Zarr array of 18 chunks."""
+    path = str(tmp_path / "digits.zarr")
+    array = zarr.create_array(path, shape=digits.shape, dtype=digits.dtype, chunks=(100, 64))
+    array[:] = digits
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path, dataset: str) -> str:
+    """A model of `dataset` on disk."""
+    path = str(tmp_path / "model.zarr")
+    bigkpca.fit(dataset, path, **OPTIONS)
+    return path
 
 
 @pytest.fixture

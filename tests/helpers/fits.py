@@ -14,6 +14,8 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 
+OPTIONS: dict[str, Any] = {"components": 10, "size": 100, "seed": 3}  # of the fixture `model`
+
 
 def fit(data: Any, engine: Engine | None = None, progress: Progress | None = None, **options: Any) -> Model:
     """A model of rows of any kind."""
