@@ -1,10 +1,9 @@
-"""Comparisons: their numbers against naive ones, their processes, what lies in their folder, and what they advise."""
+"""Comparisons: their numbers against naive ones, what lies in their folder, and what they leave out."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import shutil
 import signal
@@ -19,12 +18,10 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca import KernelPCA, comparing, measures
-from bigkpca.comparing import Comparison, figure, grid, process, reference, summary
+from bigkpca import KernelPCA, measures
+from bigkpca.comparing import Comparison, figure, grid, reference
 from bigkpca.comparing.grid import Candidate, Way, ways_named
-from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
-from bigkpca.comparing.summary import Line, Spread, advice
-from bigkpca.comparing.trial import Trial, tried
+from bigkpca.comparing.trial import tried
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -32,38 +29,9 @@ from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
+from tests.comparing.options import COMPONENTS, FEW, SIZES
 from tests.helpers.commands import run
-from tests.helpers.files import ROOT
 from tests.helpers.progress import Recorder
-
-COMPONENTS, SIZES, FEW = (
-    6,
-    (30, 90),
-    {"components": 6, "methods": ["nystroem/kmeans", "rff"], "sizes": [30], "seeds": 1},
-)
-
-
-@pytest.fixture(scope="module")
-def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return digits[:400].astype(np.float64)
-
-
-@pytest.fixture(scope="module")
-def data(X: np.ndarray[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("compare") / "digits.npy"
-    np.save(path, X)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def compared(data: str, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    out = tmp_path_factory.mktemp("compare") / "all"
-    return bigkpca.compare(data, out, components=COMPONENTS, sizes=SIZES, seeds=2)
-
-
-@pytest.fixture(scope="module")
-def few(data: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return bigkpca.compare(data, tmp_path_factory.mktemp("compare") / "few", **FEW).path
 
 
 def test_every_method_size_and_seed_is_tried_once(compared: Comparison) -> None:
@@ -310,158 +278,6 @@ def test_files_that_were_damaged(few: str, data: str, tmp_path: Path) -> None:
         bigkpca.compare(data, out, **FEW)
 
 
-def hold(megabytes: int) -> float:
-    held = np.ones(megabytes * 125_000)
-    return peak_mb() * float(held[0])
-
-
-def fail() -> None:
-    raise SpecError("as it says")
-
-
-def vanish() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.fixture
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets other processes import this file."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-
-
-@pytest.mark.alone
-@pytest.mark.usefixtures("importable")
-def test_each_process_has_its_own_peak_and_ends_alone() -> None:
-    with OwnProcesses() as own:
-        small, large, again = own.run(hold, 1), own.run(hold, 300), own.run(hold, 1)
-        assert 250 < large - small < 350
-        assert abs(again - small) < 30
-        with pytest.raises(SpecError, match="as it says") as caught:
-            own.run(fail)
-        assert "raise SpecError" in caught.value.__notes__[0]
-        with pytest.raises(ProcessDiedError, match=r"its process died \(exit code -9\): memory may have run out"):
-            own.run(vanish)
-        assert own.run(os.getpid) != os.getpid()
-
-
-@pytest.mark.usefixtures("importable")
-def test_processes_end_with_the_run_that_started_them() -> None:
-    with OwnProcesses() as own:
-        server = own.run(os.getppid)
-    with pytest.raises(ProcessLookupError):
-        os.kill(server, 0)
-
-
-_SIGNALLED = """
-import os, signal, sys
-from bigkpca import comparing
-fork = os.fork
-def forked():
-    child = fork()
-    if child:
-        print(child, file=open(os.environ["BIGKPCA_TEST_CHILD"], "w"), flush=True)
-        os.kill(os.getpid(), signal.SIGTERM)  # before fork returns, and anything can be done about the child
-    return child
-os.fork = forked
-comparing.process.serve(*map(int, sys.argv[1:]))
-"""
-
-
-@pytest.mark.usefixtures("importable")
-def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
-    monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
-    with OwnProcesses() as own, pytest.raises(ProcessDiedError):
-        own.run(time.sleep, 5)
-    assert ended(int((tmp_path / "child").read_text()), seconds=1)
-
-
-def nap(path: str) -> None:
-    Path(path).write_text(str(os.getpid()))
-    time.sleep(20)
-
-
-_ASKS = """
-import sys
-from tests.comparing import test_comparing
-from bigkpca.comparing.process import OwnProcesses
-with OwnProcesses() as own:
-    own.run(test_comparing.nap, sys.argv[1])
-"""
-
-
-@pytest.mark.usefixtures("importable")
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_no_process_outlives_the_one_that_asked(how: signal.Signals, tmp_path: Path) -> None:
-    asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(tmp_path / "child")])
-    for _ in range(6000):
-        if (tmp_path / "child").exists() and (tmp_path / "child").read_text():
-            break
-        time.sleep(0.01)
-    asks.send_signal(how)
-    asks.wait(60)
-    assert ended(int((tmp_path / "child").read_text()), seconds=5)
-
-
-def ended(pid: int, seconds: float) -> bool:
-    """Whether a process ends in that time."""
-    for _ in range(int(seconds * 100)):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if f"{pid} (" in (status := _status(pid)) and ") Z " in status:  # nobody may be there who waits for it
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def _status(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-
-
-def test_processes_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
-    with OwnProcesses() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
-        own.run(os.getpid)
-
-
-def line(way: str, size: int, seconds: float, error: float | None) -> Line:
-    spreads: dict[str, Spread | None] = {"seconds": Spread(seconds, seconds, seconds), "peak_mb": Spread(200, 200, 200)}
-    for measure in ("score_error", "eigenvalue_error"):
-        spreads[measure] = None if error is None else Spread(error, error, error)
-    return Line(Way(*way.split("/")), size, 1, spreads)
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([line("rff", 10, 1, 0.2), line("rff", 20, 2, 0.1)], "Take rff with size 20: scores off by 10.00%"),
-        ([line("rff", 10, 1, 0.04), line("rff", 20, 2, 0.01)], "Take rff with size 10: scores off by 4.00%"),
-        ([line("rff", 10, 1, 0.04), line("rff", 20, 1.4, 0.01)], "Take rff with size 20: scores off by 1.00%"),
-        ([line("rff", 10, 1, 0.04), line("exact", 99, 0.5, None)], "Take the exact method: it took 0.5 s and 200 MB"),
-        ([line("rff", 10, 1, 0.04), line("exact", 99, 5, None)], "exact took 5 s"),
-        ([line("rff", 9, 1, 0.04), line("columns", 9, 3, 0.02)], "columns with size 9 leaves 2.00% in 3 s"),
-        ([line("rff", 9, 1, 0.2)], "nothing came within 5%, larger sizes may"),
-    ],
-)
-def test_advice_names_what_to_take_and_why(lines: list[Line], said: str) -> None:
-    assert said in advice(lines)
-
-
-def test_medians_and_spreads_over_seeds() -> None:
-    trials = [Trial("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in
-              [(0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6)]]  # fmt: skip
-    (found,) = summary.lines(trials)
-    assert found.spreads["seconds"] == Spread(2.0, 1.0, 3.0)
-    assert found.spreads["eigenvalue_error"] == Spread(0.2, 0.1, 0.6)
-    assert found.spreads["score_error"] is None
-    assert np.isnan(found.median("score_error"))
-
-
 def test_default_sizes_end_at_that_of_a_fit() -> None:
     assert grid.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
     assert grid.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
@@ -482,17 +298,3 @@ def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
     wrong = run(*options, "--sizes", "3x")
     assert wrong.exit_code == 2
     assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr
-
-
-def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "tried", _dying)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    notes = Recorder()
-    found = bigkpca.compare(data, tmp_path / "out", progress=notes, **FEW)
-    assert [trial.method for trial in found.trials] == ["exact"]
-    assert found.missing == 2
-    assert "rff with size 30 is left out: its process died" in notes.notes[-1]
-
-
-def _dying(*_: Any) -> None:
-    vanish()
