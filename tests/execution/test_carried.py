@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -24,107 +24,11 @@ from bigkpca.execution.engine import Engine, Task, shared
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.numerics.aligned import aligned, all_aligned
+from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
-
-Array = np.ndarray[Any, Any]
-
-
-def at_offset(X: Array, offset: int) -> Array:
-    """Equal to X, at an address that is `offset` bytes after a multiple of 64."""
-    buffer = np.empty(X.nbytes + 128, np.uint8)
-    found = np.frombuffer(buffer, X.dtype, X.size, -buffer.ctypes.data % 64 + offset).reshape(X.shape)
-    found[...] = X
-    return found
-
-
-def misaligned(X: Array) -> Array:
-    return at_offset(X, 19)  # where distributed was seen to put arrays
-
-
-def off_by_eight(X: Array) -> Array:
-    return at_offset(X, 8)  # aligned as NumPy sees it, but not to 16 bytes
-
-
-def read_only(X: Array) -> Array:
-    found = X.copy()
-    found.flags.writeable = False
-    return found
-
-
-def every_other(X: Array) -> Array:
-    return np.repeat(X, 2, axis=-1)[..., ::2]
-
-
-ASKEW: dict[str, Callable[[Array], Array]] = {
-    "misaligned": misaligned,
-    "off by eight": off_by_eight,
-    "read-only": read_only,
-    "transposed": np.asfortranarray,
-    "strided": every_other,
-    "misaligned and read-only": lambda X: read_only_view(misaligned(X)),
-}
-every_askew = pytest.mark.parametrize("how", ASKEW)
-
-
-def read_only_view(X: Array) -> Array:
-    X.flags.writeable = False
-    return X
-
-
-def in_order(X: Array) -> bool:
-    return X.flags.c_contiguous and X.flags.aligned and X.ctypes.data % 16 == 0
-
-
-class Pair(NamedTuple):
-    first: Array
-    second: Any
-
-
-@dataclass(frozen=True)
-class Held:
-    """A value as those of the package: frozen, with arrays at some depth, and one that was cached."""
-
-    X: Array
-    others: Any
-
-    def cached(self, X: Array) -> Held:
-        vars(self)["_cached"] = X
-        return self
-
-
-@pytest.mark.parametrize("how", [how for how in ASKEW if how != "read-only"])
-def test_an_askew_array_is_copied_and_equal(how: str) -> None:
-    X = np.random.default_rng(0).normal(size=(7, 5))
-    found = aligned(ASKEW[how](X))
-    assert in_order(found)
-    np.testing.assert_array_equal(found, X)
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 4), (2, 3, 4)])
-def test_arrays_that_need_no_copy_stay_themselves(shape: tuple[int, ...]) -> None:
-    X = np.empty(shape)
-    assert aligned(X) is X
-    value = Held(X, {"a": [X, (X,)], "b": "text", "c": None})
-    assert all_aligned(value) is value
-
-
-def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone() -> None:
-    X = np.arange(12.0).reshape(3, 4)
-    bad, marker = misaligned(X), object()
-    value = Held(bad, [Pair(bad, {"k": (bad, marker)}), marker, "text", 3]).cached(bad)
-    found = all_aligned(value)
-    assert found is not value
-    assert isinstance(found.others[0], Pair)
-    inner = found.others[0].second["k"]
-    for each in (found.X, found.others[0].first, inner[0], vars(found)["_cached"]):
-        assert in_order(each)
-        np.testing.assert_array_equal(each, X)
-    assert inner[1] is marker
-    assert found.others[1] is marker
-    assert value.X is bad  # the one that was given is as it was
+from tests.helpers.askew import ASKEW, Array, every_askew, in_order, misaligned
 
 
 def sum_of(A: Array, B: Array) -> Any:

@@ -1,109 +1,22 @@
-"""Where outputs go: paths as they are meant, inputs never replaced, and no moment at which an output is at no path."""
+"""Where outputs go: inputs and things of others are never replaced, and at no moment is an output at no path."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import bigkpca
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination, durable
-from tests.helpers.disks import mount, tree_bytes
-
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(90, 4))
-FIT: dict[str, Any] = {"components": 3, "size": 10, "seed": 0}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a file of rows, their dataset, a model and scores, which tests copy."""
-    folder = tmp_path_factory.mktemp("made")
-    with contextlib.chdir(folder):
-        np.save("a.npy", X)
-        ingest(["a.npy"], "d.zarr", block_rows=32)
-        bigkpca.fit("d.zarr", "m.zarr", **FIT)
-        bigkpca.transform("m.zarr", "d.zarr", "s.zarr", block_rows=32)
-    return folder
-
-
-@pytest.fixture
-def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it: the current folder, and that of the user. Its scores name the first folder's dataset."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-Write = Callable[..., Any]
-WRITES: dict[str, Write] = {
-    "ingest": lambda out, **how: ingest(["a.npy"], out, block_rows=16, **how),
-    "fit": lambda out, **how: bigkpca.fit("d.zarr", out, **FIT, **how),
-    "transform": lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, block_rows=32, **how),
-    "reconstruct": lambda out, **how: bigkpca.reconstruct("m.zarr", "s.zarr", out, block_rows=32, **how),
-    "denoise": lambda out, **how: bigkpca.denoise("m.zarr", "d.zarr", out, block_rows=32, **how),
-}
-OTHERS: dict[str, Write] = {  # of the same kind, and not the same
-    "ingest": lambda out, **how: ingest(["a.npy"], out, dtype="float32", **how),
-    "fit": lambda out, **how: bigkpca.fit("d.zarr", out, **FIT | {"size": 12}, **how),
-    "transform": lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, block_rows=64, **how),
-    "reconstruct": lambda out, **how: bigkpca.reconstruct("m.zarr", "s.zarr", out, block_rows=64, **how),
-    "denoise": lambda out, **how: bigkpca.denoise("m.zarr", "d.zarr", out, block_rows=64, **how),
-}
-every_write = pytest.mark.parametrize("write", WRITES)
-
-
-@every_write
-@pytest.mark.parametrize("path", ["o.zarr/", "./o.zarr", "~/o.zarr", "x/../o.zarr//", "link", "dangling"])
-def test_paths_are_meant_as_they_are(write: str, path: str, home: Path) -> None:
-    WRITES[write]("plain.zarr")
-    wanted, there = tree_bytes(home / "plain.zarr"), {entry.name for entry in home.iterdir()}
-    (home / "elsewhere").mkdir()
-    if path == "link":
-        (home / "elsewhere" / "o.zarr").mkdir()
-    if path in ("link", "dangling"):
-        (home / path).symlink_to(home / "elsewhere" / "o.zarr")
-    WRITES[write](path)
-    WRITES[write](path)  # which finds that there is nothing to do
-    target = home / "elsewhere" if path in ("link", "dangling") else home
-    assert tree_bytes(target / "o.zarr") == wanted
-    OTHERS[write](path, overwrite=True)
-    assert tree_bytes(target / "o.zarr") != wanted
-    WRITES[write](path, overwrite=True)
-    assert tree_bytes(target / "o.zarr") == wanted
-    links = {path} if path in ("link", "dangling") else {"o.zarr"}
-    assert {entry.name for entry in home.iterdir()} == there | links | {"elsewhere"}
-    assert [entry.name for entry in (home / "elsewhere").iterdir()] == (["o.zarr"] if target != home else [])
-    assert all((home / link).is_symlink() for link in links - {"o.zarr"})
-
-
-def test_the_folder_above_a_link_is_that_of_its_target(home: Path) -> None:
-    (home / "far" / "deep").mkdir(parents=True)
-    (home / "near").symlink_to(home / "far" / "deep")
-    WRITES["transform"]("near/../o.zarr")
-    assert (home / "far" / "o.zarr" / "zarr.json").exists()
-    assert not (home / "o.zarr").exists()
-
-
-def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
-    how: dict[str, Any] = {"methods": ["rff"], "sizes": [10], "seeds": 1, "components": 2}
-    for out in ("cmp/", "~/cmp", "./cmp"):
-        assert bigkpca.compare("d.zarr", out, **how).missing == 0
-    assert not list(home.glob("*-lock"))
-    assert not list((home / "cmp").glob("*-lock"))
-    with pytest.raises(SpecError, match=r"d\.zarr/cmp and what is read, .*d\.zarr, lie inside each other"):
-        bigkpca.compare("d.zarr", "d.zarr/cmp", **how)
+from tests.helpers.disks import tree_bytes
+from tests.storage.outputs import FIT, OTHERS, WRITES, Write, bigkpca_array, every_write
 
 
 @every_write
@@ -151,12 +64,6 @@ def test_what_is_read_is_never_replaced(run: Write, match: str, overwrite: bool,
     with pytest.raises(SpecError, match=match):
         run(overwrite=overwrite)
     assert tree_bytes(home) == before
-
-
-def bigkpca_array() -> Any:
-    import zarr
-
-    return zarr.open_group("d.zarr", mode="r")["x"]
 
 
 @pytest.mark.parametrize(
@@ -235,33 +142,6 @@ def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled
     (home / "link").symlink_to("s2.zarr/scores")
     with pytest.raises(SpecError, match="scores mean nothing to another model"):
         bigkpca.reconstruct("m.zarr", spelled, "o.zarr")
-
-
-def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:
-    np.save("y.npy", np.arange(90))
-    ingest(["~/a.npy"], "~/d2.zarr", labels="~/y.npy")
-    bigkpca.fit("~/d2.zarr", "~/m2.zarr", **FIT)
-    bigkpca.transform("~/m2.zarr", "~/d2.zarr", "~/s2.zarr")
-    bigkpca.reconstruct("~/m2.zarr", "~/s2.zarr", "~/x2.zarr")
-    assert bigkpca.load("~/m2.zarr").components == 3
-    assert all((home / name).is_dir() for name in ("d2.zarr", "m2.zarr", "s2.zarr", "x2.zarr"))
-
-
-def test_commands_write_out_the_home_folder_wherever_a_path_stands(home: Path) -> None:
-    def run(*command: str) -> str:
-        done = subprocess.run([sys.executable, "-m", "bigkpca.cli", *command], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    (home / "sub").mkdir()
-    assert "dataset" in run("ingest", "~/a.npy", "~/sub/d.zarr", "-q") + run("info", "~/sub/d.zarr")
-    np.save(home / "own.npy", X[:9])
-    run("fit", "~/sub/d.zarr", "~/sub/m.zarr", "--components", "2", "--landmarks", "~/own.npy", "-q")
-    run("transform", "~/sub/m.zarr", "~/sub/d.zarr", "~/sub/s.zarr", "-q")
-    run("reconstruct", "~/sub/m.zarr", "~/sub/s.zarr", "~/sub/x.zarr", "-q")
-    assert "model" in run("info", "~/sub/m.zarr")
-    assert sorted(path.name for path in (home / "sub").iterdir()) == ["d.zarr", "m.zarr", "s.zarr", "x.zarr"]
-    assert not (home / "~").exists()
 
 
 @every_write
@@ -353,51 +233,8 @@ def test_a_system_without_locks_is_told_so() -> None:
     )
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts an empty file system with these limits at one place, in turn."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-
-    def unmount() -> None:
-        subprocess.run(["umount", disk], capture_output=True, check=False)
-
-    def mounted(limits: str) -> Path:
-        unmount()
-        mount(limits, disk)
-        return disk
-
-    yield mounted
-    unmount()
-
-
 @pytest.mark.parametrize("write", WRITES)
 def test_the_folder_where_a_disk_is_mounted_is_refused(write: str, home: Path, mounted: Callable[[str], Path]) -> None:
     with pytest.raises(SpecError, match=r"is where a file system is mounted, .* name a folder in it"):
         WRITES[write](mounted("size=8m"))
     assert not list(home.glob("disk.*"))
-
-
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])  # of how many sizes one is tried
-@pytest.mark.parametrize("limit", ["size", "nr_inodes"])
-@pytest.mark.parametrize("write", WRITES)
-def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(
-    write: str, limit: str, every: int, home: Path, mounted: Callable[[str], Path]
-) -> None:
-    WRITES[write]("wanted.zarr")
-    wanted, messages = tree_bytes(home / "wanted.zarr"), []
-    for many in range(2, 100, every):
-        amount = f"{4 * many}k" if limit == "size" else str(many)
-        disk = mounted(f"{limit}={amount}")
-        try:
-            WRITES[write](disk / "o.zarr")
-        except IncompleteError as error:
-            messages.append(str(error))
-        else:
-            break
-        subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", disk], check=True)
-        WRITES[write](disk / "o.zarr")
-        assert tree_bytes(disk / "o.zarr") == wanted
-        assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
-    assert messages
-    assert all("the disk is full while writing" in message for message in messages)
