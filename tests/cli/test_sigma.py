@@ -22,9 +22,6 @@ from tests.helpers.commands import run
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-# -- the command ---------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return digits[:240].astype(np.float64)

@@ -48,9 +48,6 @@ def in_memory_zarr(values: np.ndarray[Any, Any]) -> zarr.Array[Any]:
     return zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(10, 7))
 
 
-# Stores that are no local folder
-
-
 def fsspec_store(tmp_path):
     # A store of a new name, since the memory of fsspec is one for all.
     return zarr.storage.FsspecStore.from_url(f"memory://{tmp_path.name}/{id(tmp_path)}/g")

@@ -24,9 +24,6 @@ def naive_error(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> float:
     return float(np.mean((X - kpca.inverse_transform(kpca.transform(X))) ** 2))
 
 
-# -- one score -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["fixed-point", "linear", "mds", "ridge", preimages.Denoising(noise=2.0)], ids=str)
 def test_the_score_is_minus_the_mean_squared_error(way: Any, X: np.ndarray[Any, Any]) -> None:
     kpca = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)

@@ -35,9 +35,6 @@ def small_strips(monkeypatch: pytest.MonkeyPatch) -> int:
     return 50
 
 
-# Products
-
-
 @pytest.mark.parametrize("n", [2, 49, 50, 99, 100, 137, 150, 240, 250], ids=lambda n: f"{n} rows")
 @pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "polynomial", "product and sum", "function"])
 def test_a_product_is_the_gram_matrix_times_the_block(kernel: Any, n: int, small_strips: int) -> None:

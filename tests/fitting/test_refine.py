@@ -38,9 +38,6 @@ def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-# Eigenpairs
-
-
 @pytest.fixture
 def no_gram(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact method holds no more than 100 rows' Gram matrix."""

@@ -39,9 +39,6 @@ def stored(path: Any) -> dict[str, Any]:
 WRITERS = {"csv": csv, "parquet": parquet}
 
 
-# The index of a frame is no feature
-
-
 INDEXED = {
     "dropped rows": FRAME[X[:, 0] > 0],
     "a name": FRAME.set_index(pd.Index(np.arange(60) ** 2, name="id")),

@@ -52,9 +52,6 @@ def about(path):
     return groups.describe(str(path))
 
 
-# Formats: what comes out is what plain NumPy holds
-
-
 def write_npy(path, X, y):
     return npy(path / "a.npy", X), {}
 

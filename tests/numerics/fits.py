@@ -46,9 +46,6 @@ def digits_kernel(digits):
     return Gaussian(median_sigma(pair_distances(X, "sqeuclidean", np.random.default_rng(0)), "sqeuclidean"))
 
 
-# Column sampling, the Nyström of the thesis, random features
-
-
 def moments_at(kernel, X, landmarks):
     """(moments of k(X, S), k(S, S), k(X, S))."""
     C = kernel(X, landmarks)

@@ -296,7 +296,7 @@ def test_an_indefinite_kernel_with_a_negative_trace_is_not_called_constant():
     assert found.negative < 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_rounding_noise_is_not_a_component(seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(1, 2, (200, 1)) * rng.normal(size=5)  # parallel rows: every cosine is 1

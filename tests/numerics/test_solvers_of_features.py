@@ -59,7 +59,7 @@ def test_centred_columns_are_centred_over_rows_and_over_landmarks(seed, size):
 
 @centred_or_not
 @pytest.mark.parametrize("fit", [columns_fit, thesis_fit], ids=["columns", "thesis"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_row_as_a_landmark_gives_exact_kernel_pca_by_any_method(fit, center, seed):
     X, kernel, r = rows(seed), Gaussian(1.0), 5
     eigenvalues, scores = oracles.gram_kpca(kernel(X, X), r, center)
@@ -73,7 +73,7 @@ def test_every_row_as_a_landmark_gives_exact_kernel_pca_by_any_method(fit, cente
     assert_allclose(solution.unexplained, 0, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rank", [None, 3, 8, 100])
 def test_the_thesis_extends_eigenvectors_of_the_landmarks(seed, rank):
     X, kernel, size = rows(seed), Gaussian(1.0), 8
@@ -89,7 +89,7 @@ def test_the_thesis_extends_eigenvectors_of_the_landmarks(seed, rank):
     assert len(thesis_fit(kernel, X, X[:size], 2, False, rank)[0].eigenvalues) == 2
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rank", [None, 3])
 def test_the_centred_form_of_the_thesis_centres_over_landmarks(seed, rank):
     X, kernel, size = rows(seed), Gaussian(1.0), 8
@@ -122,7 +122,7 @@ def test_other_methods_take_a_share_of_the_variance_and_refuse_constant_data(fit
         fit(Cosine(), np.outer(np.arange(1.0, 21), [1, 2, 3]), np.outer(np.arange(1.0, 6), [1, 2, 3]), None)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_eigenvalues_of_columns_are_nearer_on_average_than_the_lower_bounds_of_a_flat_spectrum(seed):
     X, kernel = rows(seed, n=150, d=6), Gaussian(1.0)
     exact, _ = oracles.gram_kpca(kernel(X, X), 5)
@@ -135,7 +135,7 @@ def test_eigenvalues_of_columns_are_nearer_on_average_than_the_lower_bounds_of_a
     assert (lower <= exact).all()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_maps_are_factors_of_the_approximations(seed):
     X, kernel = rows(seed), Gaussian(1.0)
     moments, W, C = moments_at(kernel, X, X[:10])
@@ -183,7 +183,7 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
     assert gram_fit(kernel, X, 2, center)[0].unexplained is None
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_plain_is_principal_component_analysis_of_the_features(seed):
     V = rows(seed, n=60, d=5) * [5, 4, 3, 2, 1] + 2
     solution, got = plain_fit(V, 3)

@@ -61,16 +61,10 @@ SOURCES: dict[str, Any] = {
 }
 
 
-# The same everywhere
-
-
 def saved(model: Model, out: Path) -> dict[str, bytes]:
     shutil.rmtree(out, ignore_errors=True)
     save_model(model, str(out))
     return {str(file.relative_to(out)): file.read_bytes() for file in sorted(out.rglob("*")) if file.is_file()}
-
-
-# What a matrix of kernels is not
 
 
 def swapped(values: Any) -> None:
@@ -89,9 +83,6 @@ def indefinite(share: float, seed: int = 0) -> Any:
     return K - share * largest * np.outer(u, u) / (u @ u)
 
 
-# Distances, and matrices of either sign
-
-
 def squared(A: Any, B: Any) -> Any:
     return np.square(A[:, None] - B[None]).sum(axis=2)
 
@@ -99,9 +90,6 @@ def squared(A: Any, B: Any) -> Any:
 def scaled(D2: Any, r: int) -> tuple[Any, Any]:
     """Classical scaling as Torgerson has it: eigenvalues of -H D² H / 2, and coordinates."""
     return oracles.gram_kpca(-D2 / 2, r)
-
-
-# Plans
 
 
 def planned(n: int, chunks: tuple[int, int] = (1, 1), dtype: Any = np.float32, **options: Any) -> Any:

@@ -29,7 +29,7 @@ def known(variances, of=None):
     return PrincipalAxes(np.zeros(len(variances)), np.eye(len(variances)), variances, total)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_axes_are_those_of_principal_component_analysis(seed):
     X = rows(seed)
     found, pca = axes_of(X), PCA(6, svd_solver="full").fit(X)
@@ -41,7 +41,7 @@ def test_axes_are_those_of_principal_component_analysis(seed):
     assert_allclose(((X - found.mean) @ found.axes).var(axis=0), found.variances, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_largest_entry_of_every_axis_is_positive(seed):
     axes = axes_of(rows(seed)).axes
     assert (axes.max(axis=0) >= -axes.min(axis=0)).all()
@@ -71,7 +71,7 @@ def test_axes_that_are_not_known_are_part_of_the_residual():
     assert known([4, 2], of=5.9).residual(2) == 0
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("sigma", [1.0, 2.0, 5.0])
 def test_directions_are_the_fewest_whose_rest_biases_the_kernel_by_a_fiftieth(seed, sigma):
     variances = np.sort(np.random.default_rng(seed).exponential(size=30))[::-1] * 0.7 ** np.arange(30)
@@ -107,7 +107,7 @@ def test_variance_on_unknown_axes_counts_as_if_it_lay_on_axes_like_the_last():
         assert seen.directions(sigma, 0, MANY) == (5 if tail <= BIAS else 6)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10))  # it is proven for every seed
 @pytest.mark.parametrize("q", [3, 10, 30])
 def test_fewer_known_axes_never_lead_to_fewer_directions(seed, q):
     variances = np.sort(np.random.default_rng(seed).exponential(size=60))[::-1]
@@ -116,7 +116,7 @@ def test_fewer_known_axes_never_lead_to_fewer_directions(seed, q):
         assert known(variances[:q], of=variances.sum()).directions(sigma, 0, MANY) >= min(needed, q)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_alpha_is_the_exponential_of_the_mean_over_all_pairs(seed):
     X, sigma, kept = rows(seed, n=40), 1.5, 2
     found = axes_of(X)
@@ -126,7 +126,7 @@ def test_alpha_is_the_exponential_of_the_mean_over_all_pairs(seed):
     assert_allclose(np.exp(found.residual(kept) / sigma**2), np.exp(np.mean(pairs) / (2 * sigma**2)), rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_one_number_for_all_rows_makes_up_for_axes_left_out_and_one_for_each_row_does_better(seed):
     X, kernel, kept, m = rows(seed, n=60), Gaussian(2.0), 1, 4000
     found = axes_of(X)

@@ -134,9 +134,6 @@ def pca(X, Q, r, center=True):
     return mean + (Q - mean) @ V @ V.T
 
 
-# The objective
-
-
 def naive_objective(kernel, S, gamma, z):
     values = sum(g * kernel(z[None], s[None]).item() for g, s in zip(gamma, S, strict=True))
     return values - kernel.diagonal(z[None]).item() / 2
@@ -144,9 +141,6 @@ def naive_objective(kernel, S, gamma, z):
 
 def slope(f, z, h=1e-5):
     return np.array([(f(z + h * e) - f(z - h * e)) / (2 * h) for e in np.eye(len(z))])
-
-
-# Regression
 
 
 def naive_regression(F, X, penalty):

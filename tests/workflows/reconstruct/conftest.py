@@ -68,9 +68,6 @@ def denoised(folder: Path, model: str, dataset: str) -> Path:
     return folder / "denoised.zarr"
 
 
-# -- the same rows, however they are asked for ---------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def kpca(model: str) -> KernelPCA:
     return KernelPCA.load(model)
@@ -86,9 +83,6 @@ def on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
     monkeypatch.setattr("bigkpca.workflows.block_writer.open_engine", opened)
     return engine
-
-
-# -- passes and memory ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -27,9 +27,6 @@ from tests.workflows.reconstruct.digits import CHUNK, N, wide_rows
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-# -- novelty -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("center", [True, False])
 def test_residuals_are_what_scores_leave_of_the_diagonal(center: bool, X: np.ndarray[Any, Any]) -> None:
     rows = X[:120].astype(np.float64)
