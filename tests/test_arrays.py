@@ -19,12 +19,11 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import random_features, sample
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import random_stream
-from bigkpca.spec import FitSpec
 from tests.helpers import oracles
+from tests.helpers.fits import fit
 from tests.helpers.lazy import refuse
 
 GAUSSIAN = kernels.Gaussian(25.0)
@@ -42,8 +41,7 @@ def synchronous() -> Iterator[None]:
 
 
 def fitted(X: np.ndarray[Any, Any], **options: Any) -> Model:
-    spec = FitSpec.checked(**{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
-    return fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
+    return fit(X, **{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
 
 
 VIEWS = {

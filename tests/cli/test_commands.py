@@ -18,17 +18,10 @@ from bigkpca import reporting
 from bigkpca.cli import main
 from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
-from tests.helpers.commands import run
+from tests.helpers.commands import run, run_apart
 from tests.helpers.files import shared_file
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
-
-
-def command(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, for exit codes and stderr as a shell sees them."""
-    return subprocess.run(
-        [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)], capture_output=True, text=True, timeout=120
-    )
 
 
 @pytest.fixture
@@ -54,7 +47,7 @@ def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
     dataset, model, scores = (tmp_path / name for name in ("d.zarr", "m.zarr", "s.zarr"))
     ingested = run("ingest", rows, dataset)
     assert re.search(r"shape +1,797 × 64", ingested.stdout)
-    fitted = command("fit", dataset, model, "--components", 12, "--size", 80, "--seed", 1)
+    fitted = run_apart("fit", dataset, model, "--components", 12, "--size", 80, "--seed", 1)
     assert re.search(r"kernel +gaussian \(sigma \d+", fitted.stdout)
     assert "component   eigenvalue   share of variance   cumulative" in fitted.stdout
     assert "fitting: 1,797 rows in" in fitted.stderr

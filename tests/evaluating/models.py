@@ -15,13 +15,12 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.execution.reductions import sums_with
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec
 from tests.helpers import oracles
+from tests.helpers.fits import fit
 
 R = 4
 MODELS: dict[str, dict[str, Any]] = {
@@ -41,8 +40,7 @@ def some_rows(n: int, seed: int = 0, d: int = 3) -> np.ndarray[Any, Any]:
 
 
 def fitted(X: Any, engine: Engine | None = None, **options: Any) -> Model:
-    spec = FitSpec.checked(**{"components": R, "size": 60, "seed": 1} | options)
-    return fit_rows(open_rows(X), spec, engine or Engine(threads=1), Silent())
+    return fit(X, engine, **{"components": R, "size": 60, "seed": 1} | options)
 
 
 def truth(model: Model, X: Any) -> dict[str, Any]:

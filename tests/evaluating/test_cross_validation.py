@@ -19,16 +19,13 @@ from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
 from bigkpca.spec import FitSpec
+from tests.helpers import oracles
 from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
 
 ONE = Engine(threads=1)
 SIGMAS = (25.0, 40.0)
 pytestmark = pytest.mark.usefixtures("quiet_signals")
-
-
-def naive_error(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> float:
-    return float(np.mean((X - kpca.inverse_transform(kpca.transform(X))) ** 2))
 
 
 def test_grid_search_picks_what_a_loop_picks(X: np.ndarray[Any, Any]) -> None:
@@ -40,7 +37,7 @@ def test_grid_search_picks_what_a_loop_picks(X: np.ndarray[Any, Any]) -> None:
         found = []
         for train, test in folds.split(X):
             kpca = KernelPCA(size=60, landmarks="uniform", random_state=0, **given).fit(X[train])
-            found.append(naive_error(kpca, X[test]))
+            found.append(oracles.preimage_error(kpca, X[test]))
         errors[number] = np.mean(found)
     np.testing.assert_allclose(-search.cv_results_["mean_test_score"], list(errors.values()), rtol=1e-6)
     best = search.cv_results_["params"][min(errors, key=lambda number: errors[number])]
@@ -66,7 +63,7 @@ def naive_settings(
                 train = np.delete(X, part, axis=0)
                 kpca = KernelPCA(r, sigma=sigma, preimage=way, noise=noise, random_state=0, **options).fit(train)
                 if noise is None:
-                    error = naive_error(kpca, X[part])
+                    error = oracles.preimage_error(kpca, X[part])
                 else:
                     given = Noise(noise, key, 1).added(X[part], 0, 0)
                     error = float(np.mean((X[part] - kpca.denoise(given)) ** 2))

@@ -15,19 +15,16 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import SCORING
+from tests.helpers import oracles
 
 ONE = Engine(threads=1)
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-def naive_error(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> float:
-    return float(np.mean((X - kpca.inverse_transform(kpca.transform(X))) ** 2))
-
-
 @pytest.mark.parametrize("way", ["fixed-point", "linear", "mds", "ridge", preimages.Denoising(noise=2.0)], ids=str)
 def test_the_score_is_minus_the_mean_squared_error(way: Any, X: np.ndarray[Any, Any]) -> None:
     kpca = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)
-    assert kpca.score(X[:100]) == pytest.approx(-naive_error(kpca, X[:100]), rel=1e-6)
+    assert kpca.score(X[:100]) == pytest.approx(-oracles.preimage_error(kpca, X[:100]), rel=1e-6)
     assert KernelPCA(30, size=50, preimage=way, random_state=0).fit(X).score(X) > kpca.score(X)
 
 

@@ -19,6 +19,10 @@ KERNELS = [
 ]
 
 
+def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
 def sources(X: np.ndarray[Any, Any], folder: Path, chunk: int = 30) -> dict[str, Any]:
     stored = zarr.create_array(str(folder / "rows.zarr"), shape=X.shape, dtype=X.dtype, chunks=(chunk, X.shape[1]))
     stored[:] = X

@@ -16,9 +16,9 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.more_rows import extend
 from bigkpca.spec import FitSpec
+from tests.helpers.fits import fit
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import counted_reads
 
@@ -40,9 +40,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
     return counted_reads(monkeypatch, 9, CHUNK)
 
 
-def fit(dataset: str, progress: Any = None, **options: Any) -> Any:
-    spec = FitSpec.checked(**OPTIONS | options)
-    return fit_rows(open_rows(dataset), spec, Engine(threads=1), progress or Silent())
+def fitted(dataset: str, progress: Any = None, **options: Any) -> Any:
+    return fit(dataset, progress=progress, **OPTIONS | options)
 
 
 def planned(dataset: str, **options: Any) -> int:
@@ -79,7 +78,7 @@ def planned(dataset: str, **options: Any) -> int:
 def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(
     options: dict[str, Any], passes: int, block_rows: int | None, dataset: str, reads: np.ndarray[Any, Any]
 ) -> None:
-    fit(dataset, **options, block_rows=block_rows)
+    fitted(dataset, **options, block_rows=block_rows)
     np.testing.assert_array_equal(reads, 1 + passes)
     assert planned(dataset, **options, block_rows=block_rows) == passes
 
@@ -90,7 +89,7 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
     options: dict[str, Any], tol: float, dataset: str, reads: np.ndarray[Any, Any]
 ) -> None:
     notes = Recorder()
-    fit(dataset, notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **options)
+    fitted(dataset, notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **options)
     (said,) = (re.search(r"landmarks from all rows after (\d+) refreshing passes", note) for note in notes.notes)  # type: ignore[attr-defined]
     assert said is not None
     np.testing.assert_array_equal(reads, 2 + int(said[1]))
@@ -103,12 +102,12 @@ def test_landmarks_by_number_are_read_with_the_sample(
 ) -> None:
     monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
     monkeypatch.setattr("bigkpca.spec.resolved._unseen", lambda spec, n, d: 0)
-    fit(dataset, kernel="linear", landmarks="uniform", size=3)
+    fitted(dataset, kernel="linear", landmarks="uniform", size=3)
     without = reads - 1
     assert set(without) == {0, 1}
     reads[:] = 0
     numbers = np.flatnonzero(without == 0)[:2] * CHUNK + 7
-    fit(dataset, kernel="linear", landmarks=numbers, size="auto")
+    fitted(dataset, kernel="linear", landmarks=numbers, size="auto")
     expected = without.copy()
     expected[numbers // CHUNK] = 1
     np.testing.assert_array_equal(reads, 1 + expected)
@@ -118,7 +117,7 @@ def test_landmarks_by_number_are_read_with_the_sample(
 def test_adding_rows_and_projecting_read_each_chunk_once(
     options: dict[str, Any], dataset: str, reads: np.ndarray[Any, Any]
 ) -> None:
-    model = fit(dataset, **options)
+    model = fitted(dataset, **options)
     spec = FitSpec.checked(**OPTIONS | options)
     reads[:] = 0
     extend(model, open_rows(dataset), spec, Engine(threads=1), Silent())
@@ -135,7 +134,7 @@ def test_adding_rows_and_projecting_read_each_chunk_once(
 
 
 def test_randomized_svd_of_views_reads_each_chunk_once_a_pass(dataset: str, reads: np.ndarray[Any, Any]) -> None:
-    model = fit(dataset)
+    model = fitted(dataset)
     for Z in (arrays.feature_map(model, dataset), arrays.random_features(dataset, 40, model.features.kernel)):
         U, s, _ = arrays.randomized_svd(Z, 3, passes=3)
         for asked, passes in (((s,), 3), ((U, s), 4)):
@@ -145,7 +144,7 @@ def test_randomized_svd_of_views_reads_each_chunk_once_a_pass(dataset: str, read
 
 
 def test_views_read_nothing_before_they_are_computed(dataset: str, reads: np.ndarray[Any, Any]) -> None:
-    model = fit(dataset)
+    model = fitted(dataset)
     reads[:] = 0
     views = [view(model, dataset) for view in (arrays.scores, arrays.feature_map, arrays.leverage)]
     views.append(arrays.random_features(dataset, 20, model.features.kernel))

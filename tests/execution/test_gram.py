@@ -16,11 +16,7 @@ from bigkpca.execution import gram
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.numerics.features import Columns
-from tests.execution.sources import KERNELS, sources
-
-
-def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).normal(size=(n, d))
+from tests.execution.sources import KERNELS, some_rows, sources
 
 
 def product(rows: Rows, kernel: Any, B: Any, engine: Engine | None = None, dtype: Any = np.float64) -> Any:

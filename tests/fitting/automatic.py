@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.opening import open_rows
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.fitting.fit import fit_rows
-from bigkpca.spec import FitSpec
+from tests.helpers.fits import fit
 
 OPTIONS: dict[str, Any] = {"components": 5, "seed": 3}
 
 
-def fit(X: Any, progress: Any = None, **options: Any) -> Any:
-    return fit_rows(open_rows(X), FitSpec.checked(**OPTIONS | options), Engine(threads=1), progress or Silent())
+def fitted(X: Any, progress: Any = None, **options: Any) -> Any:
+    return fit(X, progress=progress, **OPTIONS | options)
 
 
 def chosen(model: Any) -> dict[str, Any]:

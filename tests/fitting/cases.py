@@ -8,14 +8,10 @@ import numpy as np
 import pytest
 
 from bigkpca import landmarks, methods
-from bigkpca.data.memory import ArrayRows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.execution.projection import score_rows
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec
+from tests.helpers.fits import fit
 
 OPTIONS: dict[str, Any] = {"components": 6, "size": 60, "seed": 3}
 OWN_ROWS = np.random.default_rng(5).integers(0, 17, (40, 64)) + 0.5
@@ -50,11 +46,7 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 
 def fitted(X: np.ndarray[Any, Any], engine: Engine | None = None, **options: Any) -> Model:
-    return fit_rows(ArrayRows(X), FitSpec.checked(**OPTIONS | options), engine or Engine(threads=1), Silent())
-
-
-def scores(model: Model, X: np.ndarray[Any, Any], engine: Engine | None = None) -> np.ndarray[Any, Any]:
-    return score_rows(ArrayRows(X), model, engine or Engine(threads=1), Silent())
+    return fit(X, engine, **OPTIONS | options)
 
 
 def errors(found: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

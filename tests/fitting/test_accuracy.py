@@ -9,8 +9,9 @@ import pytest
 from sklearn.decomposition import PCA
 
 from bigkpca import KernelPCA, arrays, landmarks, methods
-from tests.fitting.cases import errors, every_method, fitted, scores
+from tests.fitting.cases import errors, every_method, fitted
 from tests.helpers import oracles
+from tests.helpers.fits import scores
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", methods.Nystroem("thesis")], ids=str)

@@ -19,7 +19,7 @@ from bigkpca.numerics import certificate
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
-from tests.fitting.automatic import assert_same_bits, chosen, fit
+from tests.fitting.automatic import assert_same_bits, chosen, fitted
 from tests.helpers.commands import run
 
 
@@ -34,9 +34,9 @@ def clustered(clusters: int) -> np.ndarray[Any, Any]:
 def test_the_largest_gap_lies_behind_the_components_that_part_clusters(clusters: int, method: str) -> None:
     X = clustered(clusters)
     size = {"nystroem": {"size": 100}, "rff": {"size": 1000}}.get(method, {})
-    model = fit(X, components="auto", sigma=6.0, method=method, **size)
+    model = fitted(X, components="auto", sigma=6.0, method=method, **size)
     assert model.components == chosen(model)["components"] == clusters - 1
-    assert_same_bits(model, fit(X, components=clusters - 1, sigma=6.0, method=method, **size))
+    assert_same_bits(model, fitted(X, components=clusters - 1, sigma=6.0, method=method, **size))
 
 
 def test_gaps_are_looked_for_among_trustworthy_components_alone() -> None:
@@ -51,22 +51,22 @@ def test_no_trustworthy_component_leaves_one(digits: Any, monkeypatch: pytest.Mo
         monkeypatch.setattr(certificate, name, 2.0)
     for name in ("SMALL", "MODERATE"):
         monkeypatch.setattr(certificate, name, 0.0)
-    model = fit(digits[:300], components="auto", size=50)
+    model = fitted(digits[:300], components="auto", size=50)
     assert model.components == 1
     assert "not even the first is trustworthy" in model.provenance["choices"][-1]["reason"]
 
 
 def test_trust_that_nothing_can_tell_is_an_error(digits: Any) -> None:
-    solution = fit(digits[:300], components=2, method="rff", size=64).solution
+    solution = fitted(digits[:300], components=2, method="rff", size=64).solution
     with pytest.raises(SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot tell here"):
         chosen_components(FitSpec.checked(components="auto", method="rff"), lambda _: (solution, Certificate()))
 
 
 def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits: Any) -> None:
-    enough = fit(digits[:300], components=0.5, size=100).provenance["choices"][-1]
+    enough = fitted(digits[:300], components=0.5, size=100).provenance["choices"][-1]
     assert enough["option"] == "components"
     assert enough["reason"].startswith("the fewest with 0.5 of the variance: at least 0.5")
-    few = fit(digits[:300], components=0.99, size=5).provenance["choices"][-1]
+    few = fitted(digits[:300], components=0.99, size=5).provenance["choices"][-1]
     assert few["value"] == 5
     assert few["reason"].startswith("all there are: at least 0.")
 
@@ -83,11 +83,11 @@ def test_components_are_chosen_again_when_rows_are_added() -> None:
 
 
 def test_every_automatic_choice_is_reported_with_its_reason(digits: Any) -> None:
-    model = fit(digits[:300], components=5)
+    model = fitted(digits[:300], components=5)
     assert chosen(model) == {"sigma": model.features.kernel.sigma, "landmarks": "kmeans", "size": 300}
     assert all(choice["reason"] for choice in model.provenance["choices"])
-    assert chosen(fit(digits[:300], sigma=20.0, size=50, landmarks="kmeans")) == {}
-    random = fit(digits[:300], method="rff-pca")
+    assert chosen(fitted(digits[:300], sigma=20.0, size=50, landmarks="kmeans")) == {}
+    random = fitted(digits[:300], method="rff-pca")
     assert chosen(random)["n_directions"] == random.features.axes.shape[1]
     assert chosen(random)["size"] == 2048
 

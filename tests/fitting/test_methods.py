@@ -13,7 +13,8 @@ from bigkpca import KernelPCA, kernels
 from bigkpca.execution.engine import Engine
 from bigkpca.numerics.methods import METHODS
 from bigkpca.storage.models import load_model, model_digest, save_model
-from tests.fitting.cases import CASES, OWN_ROWS, every_case, fitted, scores
+from tests.fitting.cases import CASES, OWN_ROWS, every_case, fitted
+from tests.helpers.fits import scores
 
 _references: dict[Any, tuple[str, bytes]] = {}
 

@@ -17,8 +17,9 @@ from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import model_digest
-from tests.fitting.cases import CASES, OPTIONS, fitted, scores
+from tests.fitting.cases import CASES, OPTIONS, fitted
 from tests.helpers import oracles
+from tests.helpers.fits import scores
 
 not_uniform = pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
 

@@ -13,29 +13,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bigkpca
 from bigkpca import KernelPCA, kernels, methods
 from bigkpca.data.memory import ArrayRows
-from bigkpca.data.opening import open_rows
 from bigkpca.errors import SpecError
-from bigkpca.execution import gram, projection
+from bigkpca.execution import gram
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.execution.progress import Silent
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, save_model
-from tests.execution.sources import KERNELS, sources
+from tests.execution.sources import KERNELS, some_rows, sources
 from tests.helpers import oracles
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
+from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
 
 R = 6
 OPTIONS: dict[str, Any] = {"components": R, "size": 60, "seed": 3}
-
-
-def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).normal(size=(n, d))
 
 
 @pytest.fixture
@@ -47,8 +41,7 @@ def no_gram(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fitted(X: Any, engine: Engine | None = None, progress: Any = None, **options: Any) -> Model:
-    spec = FitSpec.checked(**OPTIONS | options)
-    return fit_rows(open_rows(X), spec, engine or Engine(threads=1), progress or Silent())
+    return fit(X, engine, progress, **OPTIONS | options)
 
 
 def truth(model: Model, X: Any, center: bool = True) -> tuple[Any, Any]:
@@ -57,10 +50,6 @@ def truth(model: Model, X: Any, center: bool = True) -> tuple[Any, Any]:
     U = model.solution.components * np.sqrt(model.solution.eigenvalues) if "products" in model.provenance else None
     U = scores(model, X) if U is None else U
     return (oracles.centred(K) if center else K), U / np.linalg.norm(U, axis=0)
-
-
-def scores(model: Model, X: Any) -> Any:
-    return projection.score_rows(ArrayRows(X), model, Engine(threads=1), Silent())
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -279,14 +268,14 @@ def test_the_estimator_takes_both_options(no_gram: None) -> None:
 def test_commands_take_both_options_and_print_residuals(no_gram: None, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", some_rows(250))
 
-    def fit(*options: Any) -> Any:
+    def typed_fit(*options: Any) -> Any:
         return run("fit", tmp_path / "rows.npy", tmp_path / "m.zarr", "--components", R, "--overwrite", *options)
 
     for typed in (("--refine", 4, "--residual-tol", 1e-3, "--size", 40), ("--method", "exact")):
-        shown = fit(*typed)
+        shown = typed_fit(*typed)
         assert shown.exit_code == 0, shown.output
         assert re.search(r"largest relative residual: \S+ \(proven", shown.stdout)
         assert "solid" in shown.stdout
         assert "product 1: largest relative residual" in shown.stderr
     assert bigkpca.load(tmp_path / "m.zarr").features.size == 250
-    assert fit("--method", "exact", "--refine", 1).exit_code == 2
+    assert typed_fit("--method", "exact", "--refine", 1).exit_code == 2

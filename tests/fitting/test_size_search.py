@@ -21,7 +21,7 @@ from bigkpca.fitting.fit import fit_rows, fit_within
 from bigkpca.numerics import growth
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model, model_digest
-from tests.fitting.automatic import OPTIONS, assert_same_bits, chosen, fit
+from tests.fitting.automatic import OPTIONS, assert_same_bits, chosen, fitted
 from tests.helpers.progress import Recorder
 
 GROWING: list[dict[str, Any]] = [
@@ -43,9 +43,9 @@ GROWING: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", GROWING, ids=str)
 def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(options: dict[str, Any], digits: Any) -> None:
     options = {"tol": 0.3} | options
-    grown = fit(digits[:700], **options)
+    grown = fitted(digits[:700], **options)
     size = chosen(grown)["size"]
-    again = fit(digits[:700], **options | {"size": size, "tol": None})
+    again = fitted(digits[:700], **options | {"size": size, "tol": None})
     assert_same_bits(grown, again)
     if "refine" not in options:
         assert grown.features.size == size
@@ -57,9 +57,9 @@ def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(options: dict[str, 
 @pytest.mark.parametrize("tol", [0.1, 0.5])
 @pytest.mark.parametrize("rule", ["kmeans", "uniform", "rpcholesky"])
 def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule: str, tol: float, digits: Any) -> None:
-    size = fit(digits, landmarks=rule, tol=tol).features.size
+    size = fitted(digits, landmarks=rule, tol=tol).features.size
     tried = [max(1, int(size * share)) for share in (0.85, 0.9)]
-    errors = [fit(digits, landmarks=rule, size=each).certificate.relative_trace_error for each in tried]
+    errors = [fitted(digits, landmarks=rule, size=each).certificate.relative_trace_error for each in tried]
     assert max(errors) > tol
 
 
@@ -73,7 +73,7 @@ def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits: Any, monkeyp
         return judge(features, strata, center)
 
     monkeypatch.setattr(growth, "trace_error", judged)
-    model = fit(digits, tol=0.25)
+    model = fitted(digits, tol=0.25)
     assert model.certificate.relative_trace_error <= 0.25
     assert seen[0] == [(400, 400), (1024, 1397)]
 
@@ -89,7 +89,7 @@ def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_o
 
     monkeypatch.setattr(growth, "trace_error", hopeful)
     notes = Recorder()
-    model = fit(digits[:700], notes, tol=0.3)
+    model = fitted(digits[:700], notes, tol=0.3)
     assert model.certificate.relative_trace_error <= 0.3
     assert sum("growing on" in note for note in notes.notes) == 1  # type: ignore[attr-defined]
 
@@ -112,7 +112,7 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
     expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
     with pytest.raises(SpecError, match=expected):
-        fit(digits, tol=0.01, method=method)
+        fitted(digits, tol=0.01, method=method)
 
 
 def test_the_memory_limit_stops_it(digits: Any) -> None:
@@ -123,7 +123,7 @@ def test_the_memory_limit_stops_it(digits: Any) -> None:
         model = fit_within(rows, spec, engine, small, Silent())
     size = chosen(model)["size"]
     assert 50 <= size <= 120
-    assert_same_bits(model, fit(digits, size=size))
+    assert_same_bits(model, fitted(digits, size=size))
     assert "stopped by the memory limit" in model.provenance["choices"][-1]["reason"]
 
 
@@ -151,7 +151,7 @@ def test_a_time_budget_stops_it_and_the_size_is_recorded(digits: Any, tmp_path: 
     with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100, which leaves an error of"):
         model = bigkpca.fit(digits, path, tol=0.05, time_budget="1 ms", **OPTIONS)
     assert chosen(load_model(path))["size"] == 100
-    assert_same_bits(model, fit(digits, size=100))
+    assert_same_bits(model, fitted(digits, size=100))
 
 
 def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
@@ -167,7 +167,7 @@ def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
 
 def test_a_budget_that_suffices_changes_nothing(digits: Any, tmp_path: Path) -> None:
     model = bigkpca.fit(digits, str(tmp_path / "model.zarr"), tol=0.3, time_budget="1 h", memory="2 GB", **OPTIONS)
-    assert_same_bits(model, fit(digits, tol=0.3))
+    assert_same_bits(model, fitted(digits, tol=0.3))
 
 
 @pytest.mark.parametrize(

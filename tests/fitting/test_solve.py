@@ -10,8 +10,9 @@ import pytest
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
 from bigkpca.numerics.sketch import OVERSAMPLING
-from tests.fitting.cases import fitted, scores
+from tests.fitting.cases import fitted
 from tests.helpers import oracles
+from tests.helpers.fits import scores
 
 
 @pytest.mark.parametrize("method", ["rff", "rff-pca", "tensor sketch"])

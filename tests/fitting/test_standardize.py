@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from tests.fitting.cases import fitted, scores
+from tests.fitting.cases import fitted
 from tests.helpers import oracles
+from tests.helpers.fits import scores
 
 STANDARDIZED = {"nystroem": {"landmarks": "uniform"}, "columns": {}, "rff": {}, "rff-pca": {}, "exact": {}}
 

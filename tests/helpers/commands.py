@@ -17,6 +17,12 @@ def run(*arguments: Any) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+def run_apart(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, for exit codes and stderr as a shell sees them."""
+    command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
 _PEAK = """
 import sys
 from bigkpca.cli import main

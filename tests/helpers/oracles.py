@@ -113,3 +113,8 @@ def two_pass_moments(V):
 def with_signs_of(A, B):
     """A with each column flipped, where needed, to point the way of the same column of B."""
     return A * np.where((A * B).sum(axis=0) < 0, -1.0, 1.0)
+
+
+def preimage_error(kpca, X):
+    """The mean squared error of the way there and back."""
+    return float(np.mean((X - kpca.inverse_transform(kpca.transform(X))) ** 2))

@@ -6,13 +6,10 @@ from numpy.testing import assert_allclose
 
 from bigkpca.numerics import measures
 from bigkpca.numerics.kernels import Gaussian, Sigmoid
+from tests.numerics.fits import rows
 
 seeds = pytest.mark.parametrize("seed", range(3))
 ten_seeds = pytest.mark.parametrize("seed", range(10))  # of what is proven for every seed
-
-
-def rows(seed, n=40, d=3):
-    return np.random.default_rng(seed).normal(size=(n, d))
 
 
 def gram(seed, n=40):

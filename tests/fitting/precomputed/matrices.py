@@ -12,16 +12,13 @@ import numpy as np
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.memory import ArrayRows
-from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.execution.progress import Silent
-from bigkpca.execution.projection import score_rows
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import save_model
 from tests.helpers import oracles
+from tests.helpers.fits import fit
 from tests.helpers.stores import as_npy, as_zarr
 
 N, NEW, R = 330, 40, 6
@@ -34,12 +31,8 @@ Damage = Callable[[Any], None]
 
 
 def fitted(data: Any, engine: Engine | None = None, progress: Any = None, **options: Any) -> Model:
-    spec = FitSpec.checked(**{"components": R, "size": 60, "seed": 3, "residual_tol": 1e-7} | OPTIONS | options)
-    return fit_rows(open_rows(data), spec, engine or Engine(threads=1), progress or Silent())
-
-
-def scores(model: Model, data: Any, engine: Engine | None = None) -> Any:
-    return score_rows(open_rows(data), model, engine or Engine(threads=1), Silent())
+    given = {"components": R, "size": 60, "seed": 3, "residual_tol": 1e-7} | OPTIONS | options
+    return fit(data, engine, progress, **given)
 
 
 def estimator(**options: Any) -> KernelPCA:

@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose
 from bigkpca import kernels
 from bigkpca.errors import CorruptionError, DataError, IndefiniteKernelWarning
 from bigkpca.fitting import precomputed_products
-from tests.fitting.precomputed.matrices import SOURCES, K, N, R, X, fitted, scaled, scores, squared
+from tests.fitting.precomputed.matrices import SOURCES, K, N, R, X, fitted, scaled, squared
 from tests.helpers import oracles
+from tests.helpers.fits import scores
 from tests.helpers.stores import as_zarr
 
 

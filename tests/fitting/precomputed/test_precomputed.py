@@ -22,21 +22,9 @@ from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import precomputed_products
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model, save_model
-from tests.fitting.precomputed.matrices import (
-    K_NEW,
-    KERNEL,
-    OPTIONS,
-    SOURCES,
-    K,
-    N,
-    R,
-    X,
-    estimator,
-    fitted,
-    saved,
-    scores,
-)
+from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, SOURCES, K, N, R, X, estimator, fitted, saved
 from tests.helpers import oracles
+from tests.helpers.fits import scores
 
 
 @pytest.mark.parametrize("kind", SOURCES)

@@ -22,21 +22,9 @@ from bigkpca.errors import DataError, SpecError
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model
-from tests.fitting.precomputed.matrices import (
-    K_NEW,
-    KERNEL,
-    OPTIONS,
-    Damage,
-    K,
-    N,
-    R,
-    X,
-    estimator,
-    fitted,
-    one_entry,
-    scores,
-)
+from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, Damage, K, N, R, X, estimator, fitted, one_entry
 from tests.helpers.commands import run
+from tests.helpers.fits import scores
 from tests.helpers.stores import as_npy, as_zarr
 
 

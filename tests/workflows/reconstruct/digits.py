@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca import preimages
-from bigkpca.data.memory import ArrayRows
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.fitting.fit import fit_rows
-from bigkpca.spec import FitSpec
+from tests.helpers.fits import fit
 
 N, CHUNK = 500, 100
 OPTIONS: dict[str, Any] = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
@@ -30,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def fitted(X: np.ndarray[Any, Any], **options: Any) -> Any:
-    return fit_rows(ArrayRows(X), FitSpec.checked(**OPTIONS | options), Engine(threads=1), Silent())
+    return fit(X, **OPTIONS | options)
 
 
 def rows_of(model: Any, X: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
