@@ -46,9 +46,6 @@ def test_grid_search_picks_what_a_loop_picks(X: np.ndarray[Any, Any]) -> None:
     assert search.best_estimator_.inverse_transform(search.best_estimator_.transform(X)).shape == X.shape
 
 
-# -- settings ------------------------------------------------------------------------------------------------
-
-
 def naive_settings(
     X: np.ndarray[Any, Any], components: list[int], noise: float | None, way: Any, sigmas: Any = SIGMAS, **options: Any
 ) -> dict[tuple[float, int], list[float]]:

@@ -153,9 +153,6 @@ def test_a_transform_that_does_not_fit_is_refused(dataset: str, model: str, tmp_
         bigkpca.transform(model, dataset, tmp_path / "scores.zarr", memory=10**6)
 
 
-# -- what comes out ------------------------------------------------------------------------------------------
-
-
 def test_features_open_in_xarray_and_the_manifest_names_them(dataset: str, model: str, tmp_path: Path) -> None:
     import xarray
 

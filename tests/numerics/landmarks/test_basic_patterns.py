@@ -31,9 +31,6 @@ def test_kernel_vectors_that_overflow_are_named():
         BasicPatterns().choose(X, infinite, 20, np.random.default_rng(0))
 
 
-# Basic patterns
-
-
 @cache
 def naive_kernel(seed, n, m):
     """Of n clustered rows and the first m of them."""

@@ -339,13 +339,13 @@ def test_rows_that_are_landmarks_already_are_not_accepted_again():
     assert len(stuck.landmarks) == len(factor.landmarks)
 
 
+# The rule
+
+
 @seeds
 def test_rpcholesky_puts_a_landmark_into_every_small_cluster(seed):
     chosen = RPCholesky().choose(with_small_clusters(seed), Gaussian(3.0), 40, np.random.default_rng(seed))
     assert (chosen > 30).any(axis=0).all()
-
-
-# RPCholesky
 
 
 @pytest.mark.parametrize(

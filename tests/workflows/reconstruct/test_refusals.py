@@ -30,9 +30,6 @@ from tests.workflows.reconstruct.digits import N, error_of, fitted
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-# -- what is refused -----------------------------------------------------------------------------------------
-
-
 def test_scores_of_another_model_are_refused_with_both_digests(
     other: str, model: str, scores: str, dataset: str, tmp_path: Path
 ) -> None:
@@ -182,9 +179,6 @@ def test_a_model_whose_way_back_was_left_out_says_so(X: np.ndarray[Any, Any]) ->
 def test_ways_back_that_cannot_be_are_refused_before_anything_is_read(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         FitSpec.checked(**options)
-
-
-# -- rows that nothing leads to ------------------------------------------------------------------------------
 
 
 def test_far_rows_become_the_mean_are_flagged_and_counted(model: str, X: np.ndarray[Any, Any], tmp_path: Path) -> None:
