@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from sklearn.datasets import load_digits
 
+import bigkpca
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+from tests.helpers.fits import OPTIONS
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,11 +92,20 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return Engine(threads=1 if request.param == "synchronous" else 2)
 
 
-def shared_file(*parts: str) -> Path:
-    """A file of the shared data; skips the test where it is not there."""
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"{Path(*parts)} is not beside the project (../shared/data)")
+@pytest.fixture
+def dataset(tmp_path: Path, digits: np.ndarray[Any, Any]) -> str:
+    """All digits in a Zarr array of 18 chunks."""
+    path = str(tmp_path / "digits.zarr")
+    array = zarr.create_array(path, shape=digits.shape, dtype=digits.dtype, chunks=(100, 64))
+    array[:] = digits
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path, dataset: str) -> str:
+    """A model of `dataset` on disk."""
+    path = str(tmp_path / "model.zarr")
+    bigkpca.fit(dataset, path, **OPTIONS)
     return path
 
 
@@ -105,22 +114,3 @@ def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands set handlers for their own process; here it is the tests'."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("warnings.showwarning", lambda *_: None)
-
-
-_PEAK = """
-import sys
-from bigkpca.cli import main
-main(sys.argv[1:], standalone_mode=False)
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
-
-
-_SET_BY_CLUSTERS = ("MALLOC_", "OMP_", "MKL_", "OPENBLAS_")  # that Dask puts into the process which starts one
-
-
-def peak_bytes(*arguments: object) -> int:
-    """The peak of resident memory of a command in a process of its own, as a shell would start it."""
-    command = [sys.executable, "-c", _PEAK, *map(str, arguments)]
-    env = {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, env=env).stdout
-    return int(printed.rstrip().rpartition("\n")[2]) * 1024

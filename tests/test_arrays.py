@@ -9,7 +9,6 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-import oracles
 import pytest
 import zarr
 
@@ -20,11 +19,12 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import random_features, sample
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import measures
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import random_stream
-from bigkpca.spec import FitSpec
+from tests.helpers import oracles
+from tests.helpers.fits import fit
+from tests.helpers.lazy import refuse
 
 GAUSSIAN = kernels.Gaussian(25.0)
 
@@ -41,12 +41,7 @@ def synchronous() -> Iterator[None]:
 
 
 def fitted(X: np.ndarray[Any, Any], **options: Any) -> Model:
-    spec = FitSpec.checked(**{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
-    return fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("computed although lazy")
+    return fit(X, **{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
 
 
 VIEWS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import shared_file
 
 from benchmarks.sources import __main__ as sources
+from tests.helpers.files import shared_file
 
 SIZES = {  # rows, landmarks or features
     "accuracy": (3000, 120),

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.cli import main
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.kernels import Gaussian
+from tests.helpers.commands import run
+from tests.helpers.files import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = re.compile(r"tcp://[\w.]+:\d+")
 MANY, FEW = 510, 150  # `evaluate` takes 500 rows, cross-validation takes its time
@@ -137,7 +136,7 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(
 ) -> None:
     here = prepared("\n".join(command for command, _ in commands_of(page)))
     for command, shown in commands_of(page):
-        done = CliRunner().invoke(main, shlex.split(here(command))[1:])
+        done = run(*shlex.split(here(command))[1:])
         assert done.exit_code == 0, (command, done.output)
         assert missing(labels(shown), labels(done.stdout.split("\n"))) == [], (command, done.stdout)
 

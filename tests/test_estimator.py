@@ -22,6 +22,7 @@ import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
+from tests.helpers.lazy import refuse
 
 
 @pytest.fixture
@@ -93,10 +94,6 @@ def test_further_passes_take_every_kind_of_input_too(
     expected = kpca.fit_transform(X)
     for data in (da.from_array(X, chunks=(77, 20)), array, tmp_path / "rows.npy"):
         np.testing.assert_array_equal(kpca.fit(data).transform(data).compute(scheduler="threads"), expected)
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("computed although lazy")
 
 
 def test_transform_of_dask_rows_is_lazy(X: np.ndarray[Any, Any], small: KernelPCA) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import peak_bytes
 
 from bigkpca import landmarks
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import plan_evaluate, plan_fit, plan_transform, sample_bytes
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
+from tests.helpers.commands import peak_bytes, run_apart
 
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
 of_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
@@ -69,15 +69,10 @@ def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path: Path) 
     for options, spec in (((), FitSpec()), (("--standardize",), FitSpec(standardize=True))):
         plan = sample_bytes(rows, resolve(spec, rows), 2)
         assert 0.5 * plan < peak_bytes("sigma", "-q", raw, *options) <= plan
-    refused = run_for_stderr("sigma", raw, "--cv", "--size", 400, "--memory", "1 MB")
+    refused = run_apart("sigma", raw, "--cv", "--size", 400, "--memory", "1 MB").stderr
     planned = float(re.search(r"this needs (\d+) MB in a process, 1 MB are allowed", refused)[1]) * 1e6
     tried = ("--size", 400, "--components", "10,40")
     assert 0.3 * planned < peak_bytes("sigma", "-q", raw, "--cv", *tried) <= planned
-
-
-def run_for_stderr(*arguments: object) -> str:
-    command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100).stderr
 
 
 _FIT = """

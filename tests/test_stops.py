@@ -1,4 +1,4 @@
-"""Whenever a command is killed, the same command finishes it, and nothing is left behind (`stops.py`).
+"""Whenever a command is killed, the same command finishes it, and nothing is left behind (`helpers/stops.py`).
 
 By default a few stops of some commands are tried; `-m slow` tries all of all commands, in a quarter of an hour.
 """
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import stops
+
+from tests.helpers import stops
 
 INGEST = ["ingest", "a.npz", "d.zarr", "--member", "x", "--labels", "y", "--block-rows", "32", "-q"]
 APPEND = ["ingest", "b.npz", "d.zarr", "--member", "x", "--labels", "y", "--append", "-q"]

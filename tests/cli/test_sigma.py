@@ -1,0 +1,145 @@
+"""The command that chooses a length by cross-validation: what it prints, marks, saves and refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bigkpca import KernelPCA, preimages
+from bigkpca.errors import SpecError
+from bigkpca.evaluating.cross_validation import LENGTHS, RIDGES
+from bigkpca.numerics import preimages as preimages_by_name
+from bigkpca.spec import FitSpec
+from tests.helpers.commands import run
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+@pytest.fixture(scope="module")
+def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return digits[:240].astype(np.float64)
+
+
+@pytest.fixture
+def rows(tmp_path: Path, X: np.ndarray[Any, Any]) -> Path:
+    np.save(tmp_path / "rows.npy", X)
+    return tmp_path / "rows.npy"
+
+
+def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows: Path, tmp_path: Path) -> None:
+    options = ("--cv", "--components", "4, 12", "--size", 40)
+    shown = run("sigma", rows, *options, "--save", tmp_path / "settings.csv", "-q")
+    assert shown.exit_code == 0, shown.output
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "mean squared error of pre-images, 3 folds of 240 rows"
+    assert lines[1].split() == ["sigma", "components", "ridge", "error"]
+    curve = [re.fullmatch(r" *([\d.]+) +(\d+) +([\d.]+) +([\d.]+) ± [\d.]+(  best)?", line) for line in lines[2:12]]
+    assert all(curve)
+    best = [row for row in curve if row and row[5]]
+    assert len(best) == 1
+    assert float(best[0][4]) == min(float(row[4]) for row in curve if row)
+    with (tmp_path / "settings.csv").open(newline="") as file:
+        saved = list(csv.DictReader(file))
+    assert len(saved) == len(LENGTHS) * 2 * len(RIDGES)
+    assert list(saved[0]) == ["sigma", "components", "ridge", "error", "standard_error"]
+    smallest = min(saved, key=lambda one: float(one["error"]))
+    assert (smallest["components"], float(smallest["ridge"])) == (best[0][2], float(best[0][3]))
+    assert f"{float(smallest['error']):.5g}" == best[0][4]
+    facts = json.loads(run("sigma", rows, *options, "--json", "-q").stdout)
+    assert [one["error"] for one in facts["settings"]] == [float(one["error"]) for one in saved]
+    assert facts["best"] == min(facts["settings"], key=lambda one: one["error"])
+    assert (facts["rows"], facts["folds"]) == (240, 3)
+    assert facts["edges"] == [line for line in lines if line.startswith("the best ")]
+    assert lines[-1].startswith("bigkpca fit")
+
+
+@pytest.mark.parametrize("ridge", [0.01, 0.1])
+@pytest.mark.parametrize("size", [40, "auto"])
+def test_the_command_it_prints_makes_the_best_model(
+    size: Any, ridge: float, tmp_path: Path, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.evaluating.cross_validation.RIDGES", (ridge,))
+    rows = tmp_path / "my rows.npy"
+    np.save(rows, X)
+    typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")
+    shown = run("sigma", rows, "--cv", *typed, "--noise", 0.5, "--components", "5,9", "-q")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith(
+        "mean squared error of pre-images, columns in their standard deviations, 3 folds of 240"
+    )
+    (best,) = (line.split() for line in shown.stdout.splitlines() if line.endswith("best"))
+    words = shlex.split(shown.stdout.splitlines()[-1])
+    assert words[:4] == ["bigkpca", "fit", str(rows), "MODEL"]
+    assert run(*words[1:3], tmp_path / "model.zarr", *words[4:], "-q").exit_code == 0
+    model = KernelPCA.load(tmp_path / "model.zarr").model_
+    spec = FitSpec.of(model)
+    assert (spec.sigma, spec.components) == (float(best[0]), int(best[1]))
+    assert spec.preimage_value == preimages.Denoising(noise=0.5, ridge=ridge, size=60)
+    assert (spec.kernel, spec.seed, spec.standardize, spec.noise) == ("matern", 3, True, 0.5)
+    assert model.features.size == (40 if size == 40 else 240)
+
+
+def test_ways_are_written_as_they_are_typed() -> None:
+    for way in (
+        preimages.Ridge(),
+        preimages.Ridge(ridge=1e-3, size=7),
+        preimages.FixedPoint(mean_term=False, iterations=7),
+    ):
+        assert preimages_by_name.named(preimages_by_name.written(way)) == way
+    assert preimages_by_name.written(preimages.Ridge(ridge=1e-3)) == "ridge:ridge=0.001"
+    assert FitSpec.checked(preimage="ridge:ridge=1e-3").preimage == preimages.Ridge(ridge=1e-3)
+    assert FitSpec.checked(preimage="ridge").preimage == "ridge"
+    for typed, message in (
+        ("ridge:rigde=1", "unknown option of preimage 'ridge' 'rigde': did you mean 'ridge'"),
+        ("ridge:ridge=much", "preimage='ridge:ridge=much': ridge cannot be 'much'"),
+        ("fixed-point:mean_term=perhaps", "mean_term cannot be 'perhaps'"),
+        ("ridge:ridge=-1", "ridge is a number that is not negative"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            FitSpec.checked(preimage=typed)
+
+
+def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
+    shown = run("sigma", rows, "--cv", "--preimage", "linear", "--components", "4", "--size", 40, "-q")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines()[-1].endswith("--preimage linear --size 40")
+    assert "in Python" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["--cv", "--components", "10,many"], "--components many: give numbers of components, e.g. 10,50,200"),
+        (["--cv", "--components", "0"], "--components 0: give numbers"),
+        (["--cv", "--components", "²"], "--components ²: give numbers"),
+        (["--cv", "--components", "5,,6"], "give numbers of components"),
+        (["--cv", "--kernel", "linear"], "has no length that distances could give"),
+        (["--cv", "--preimage", "rigde"], "did you mean 'ridge'"),
+        (["--cv", "--preimage", "denoising"], "need the standard deviation of the noise"),
+        (["--cv", "--kernel", "laplacian", "--preimage", "fixed-point"], "pre-images of the laplacian kernel"),
+        (["--cv", "--save", "nowhere/settings.csv"], "nowhere/settings.csv cannot be written"),
+        (["--components", "10"], "--components is for --cv"),
+        (["--noise", "1"], "--noise is for --cv"),
+        (["--save", "settings.csv"], "--save is for --cv"),
+        (["--size", "100"], "--size is for --cv"),
+        (["--preimage", "mds"], "--preimage is for --cv"),
+        (["--cv", "--components", "5,500", "--size", "40"], "components=500: fits of 160 rows with 40 landmarks have"),
+        (["--cv", "--save", "rows.npy"], "rows.npy exists and was not made by bigkpca sigma"),
+        (["--cv", "--save", "."], "is a folder: give the name of a file"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_a_line(
+    typed: list[str], message: str, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("sigma", rows, *typed, "-q")
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stdout == ""

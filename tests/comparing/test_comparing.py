@@ -1,0 +1,300 @@
+"""Comparisons: their numbers against naive ones, what lies in their folder, and what they leave out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA, measures
+from bigkpca.comparing import Comparison, figure, grid, reference
+from bigkpca.comparing.grid import Candidate, Way, ways_named
+from bigkpca.comparing.trial import tried
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit
+from bigkpca.spec import FitSpec
+from tests.comparing.options import COMPONENTS, FEW, SIZES
+from tests.helpers.commands import run
+from tests.helpers.progress import Recorder
+
+
+def test_every_method_size_and_seed_is_tried_once(compared: Comparison) -> None:
+    tried = [(trial.method, trial.landmarks, trial.size, trial.seed) for trial in compared.trials]
+    ruled = [("nystroem", rule) for rule in ("kmeans", "uniform", "rpcholesky", "leverage", "basic-patterns")]
+    all_ = [*ruled, ("columns", ""), ("rff", ""), ("rff-pca", "")]
+    wanted = [(*way, size, seed) for way in all_ for size in SIZES for seed in (0, 1)]
+    assert sorted(tried) == sorted([("exact", "", 400, 0), *wanted])
+    assert compared.missing == 0
+    assert compared.reference == "exact kernel PCA of 400 rows (the whole Gram matrix)"
+
+
+@pytest.mark.parametrize("way", ["nystroem", "columns", "rff", "rff-pca"])
+def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(
+    compared: Comparison, X: np.ndarray[Any, Any], way: str
+) -> None:
+    exact = KernelPCA(COMPONENTS, method="exact", random_state=0).fit(X)
+    trial = next(t for t in compared.trials if (t.method, t.landmarks, t.size, t.seed) in
+                 [(way, "uniform" if way == "nystroem" else "", 90, 1)])  # fmt: skip
+    rule = {"landmarks": "uniform"} if way == "nystroem" else {}
+    own = KernelPCA(COMPONENTS, method=way, size=90, sigma=exact.sigma_, random_state=1, **rule).fit(X)
+    Y, Z = exact.transform(X), own.transform(X)
+    relative = [abs(a - b) / a for a, b in zip(exact.eigenvalues_, own.eigenvalues_, strict=True)]
+    assert trial.eigenvalue_error == pytest.approx(sum(relative) / len(relative), rel=1e-6)
+    assert trial.subspace_cosine == pytest.approx(measures.subspace_cosine(Y, Z), abs=1e-6)
+    projected = Z @ np.linalg.inv(Z.T @ Z) @ (Z.T @ Y)
+    assert trial.score_error == pytest.approx(np.sqrt(np.sum((Y - projected) ** 2) / np.sum(Y**2)), rel=1e-6)
+    some = slice(None, None, 2)
+    back = own.inverse_transform(Z[some])
+    error = np.mean(np.sum((X[some] - back) ** 2, axis=1)) / np.sum(X.var(axis=0))
+    assert trial.preimage_error == pytest.approx(error, rel=1e-3)
+    assert trial.relative_trace_error == (own.certificate_.relative_trace_error if way != "rff" else None)
+
+
+def test_all_rows_as_landmarks_leave_no_error(data: str, tmp_path: Path) -> None:
+    found = bigkpca.compare(data, tmp_path / "out", components=COMPONENTS, methods="nystroem/uniform", sizes=4000,
+                            seeds=1)  # fmt: skip
+    (trial,) = [trial for trial in found.trials if trial.method == "nystroem"]
+    assert trial.size == 400
+    assert trial.score_error == pytest.approx(0, abs=1e-6)
+    assert trial.eigenvalue_error == pytest.approx(0, abs=1e-9)
+    assert trial.subspace_cosine == pytest.approx(1, abs=1e-9)
+
+
+def test_the_csv_holds_the_trials(compared: Comparison) -> None:
+    with open(Path(compared.path) / "compare.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    columns = "method landmarks size seed seconds peak_mb relative_trace_error eigenvalue_error subspace_cosine"
+    assert list(lines[0])[:9] == columns.split()
+    assert [float(line["seconds"]) for line in lines] == [trial.seconds for trial in compared.trials]
+    assert lines[0]["method"] == "exact"
+    assert lines[0]["score_error"] == ""
+    assert all(float(line["peak_mb"]) > 50 for line in lines)
+
+
+def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.ndarray[Any, Any]) -> None:
+    errors = []
+    for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
+        X = digits[:200, 20:26] * units
+        rows, given = ArrayRows(X), FitSpec(components=3, standardize=True, sigma=3.0, preimage="linear")
+        candidate = Candidate(Way("nystroem", "uniform"), 30, 0)
+        found = tried(rows, candidate.way.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
+        errors.append(found.preimage_error)
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+
+
+def test_the_figure_says_what_it_shows(compared: Comparison) -> None:
+    pytest.importorskip("matplotlib")
+    root = ElementTree.parse(Path(compared.path) / "compare.svg").getroot()
+    texts = {"".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"error of the scores", "nystroem kmeans", "rff-pca", "exact"} <= texts
+    title = root.find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert "nystroem kmeans with size 90" in (title.text or "")
+    assert "nan" not in (title.text or "")
+
+
+def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(
+    few: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes = tmp_path / "out", Recorder()
+    shutil.copytree(few, out)
+    (out / "compare.svg").unlink(missing_ok=True)
+    monkeypatch.setattr(figure, "find_spec", lambda name: None)
+    bigkpca.compare(data, out, progress=notes, **FEW)
+    assert "there will be no compare.svg: pip install 'bigkpca[report]', and run this again" in notes.notes
+    assert not (out / "compare.svg").exists()
+    assert (out / "compare.csv").exists()
+
+
+def test_the_same_call_does_nothing_and_more_of_it_adds(few: str, data: str, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out", Recorder()
+    shutil.copytree(few, out)
+    before = (out / "compare.csv").read_text()
+    bigkpca.compare(data, out, progress=notes, **FEW)
+    assert notes.notes == ["going on: 2 of 2 fits were made before"]
+    assert (out / "compare.csv").read_text() == before
+    bigkpca.compare(data, out, **(FEW | {"sizes": [30, 40]}))
+    after = (out / "compare.csv").read_text()
+    assert after.startswith(before)
+    assert after.count("\n") == before.count("\n") + 2
+
+
+def test_a_killed_comparison_goes_on(data: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ["--components", "6", "--methods", "nystroem", "--sizes", "30,60", "--seeds", "2"]
+    command = [sys.executable, "-m", "bigkpca.cli", "compare", data, str(out), *options]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(3000):
+            if out.joinpath("compare.csv").exists() and len(out.joinpath("compare.csv").read_text().splitlines()) > 3:
+                break
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        running.wait(60)
+    finally:
+        running.kill()
+    before = out.joinpath("compare.csv").read_text()
+    assert 3 < len(before.splitlines()) < 22
+    again = run("compare", data, out, *options)
+    assert again.exit_code == 0
+    assert "going on: " in again.stderr
+    assert out.joinpath("compare.csv").read_text().startswith(before)
+    assert len(out.joinpath("compare.csv").read_text().splitlines()) == 22
+
+
+def test_no_fit_starts_when_the_time_is_over(data: str, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out", Recorder()
+    first = bigkpca.compare(data, out, time_budget=0.001, progress=notes, **FEW)
+    assert first.missing == 2
+    assert notes.notes[-1] == "the time is over with 2 of 2 fits left: the same command goes on"
+    assert first.advice == "Nothing was compared yet."
+    assert bigkpca.compare(data, out, **FEW).missing == 0
+
+
+def test_a_sampled_reference_where_no_exact_one_fits(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: Comparison
+) -> None:
+    monkeypatch.setattr(reference, "EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr(reference, "_MOST_WORK", 0)
+    notes = Recorder()
+    found = bigkpca.compare(data, tmp_path / "out", progress=notes, components=COMPONENTS,
+                            methods=["nystroem/uniform"], sizes=[30, 90], seeds=2)  # fmt: skip
+    assert "products with the Gram matrix of 400 rows would take hours: using a sampled reference" in notes.notes
+    assert found.reference.startswith(
+        "a sampled reference, since no exact one fits: Nyström with 180 landmarks, its eigenvalues corrected by 400"
+    )
+    assert "exact" not in {trial.method for trial in found.trials}
+    for trial in found.trials:
+        key = trial.method, trial.landmarks, trial.size, trial.seed
+        same = next(t for t in compared.trials if (t.method, t.landmarks, t.size, t.seed) == key)
+        assert trial.score_error == pytest.approx(same.score_error, rel=0.1)
+        assert trial.eigenvalue_error == pytest.approx(same.eigenvalue_error, rel=0.1)
+
+
+def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    path, notes = tmp_path / "all.npy", Recorder()
+    np.save(path, digits)
+    rows, (kmeans, rff) = open_rows(str(path)), ways_named(FEW["methods"])
+    limit = _planned(rows, kmeans, 600) - 1
+    assert max(_planned(rows, kmeans, 30), _planned(rows, rff, 600)) < limit
+    found = bigkpca.compare(path, tmp_path / "out", memory=limit, progress=notes, **(FEW | {"sizes": [30, 600]}))
+    told = "\n".join(notes.notes)
+    assert re.search(rf"an exact fit needs \d+ MB, {limit / 1e6:.0f} MB are allowed: using a sampled reference", told)
+    assert f"this needs {(limit + 1) / 1e6:.0f} MB in a process" in told
+    assert "nystroem kmeans is left out at 600" in told
+    assert [(t.method, t.size) for t in found.trials] == [("nystroem", 30), ("rff", 30), ("rff", 600)]
+    with pytest.raises(SpecError, match="nothing is left to compare: allow more memory"):
+        bigkpca.compare(path, tmp_path / "none", memory="10 MB", **FEW)
+
+
+def _planned(rows: Rows, way: Way, size: int) -> int:
+    return plan_fit(rows, way.spec(FitSpec(components=COMPONENTS), size, 0), Engine().threads).peak_bytes
+
+
+def test_methods_that_do_not_suit_the_kernel(data: str, tmp_path: Path) -> None:
+    notes = Recorder()
+    found = bigkpca.compare(data, tmp_path / "out", components=4, kernel="laplacian", sizes=[20], seeds=1,
+                            progress=notes)  # fmt: skip
+    assert "rff-pca" not in {trial.method for trial in found.trials}
+    assert "rff" in {trial.method for trial in found.trials}
+    (told,) = [note for note in notes.notes if "left out" in note]
+    assert told.startswith("rff-pca is left out: method='rff-pca' needs the gaussian kernel")
+    with pytest.raises(SpecError, match="needs the gaussian kernel"):
+        bigkpca.compare(data, tmp_path / "asked", kernel="laplacian", methods=["rff-pca"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "rff"}, "method is what a comparison varies"),
+        ({"size": 100}, "size is what a comparison varies"),
+        ({"components": 0.9}, "components=0.9: a comparison needs a number"),
+        ({"kernel": "precomputed"}, "kernel='precomputed' needs method='exact'"),
+        ({"methods": "nystroem/kmeans, rfff"}, "unknown method 'rfff': did you mean 'rff'"),
+        ({"sizes": 1}, "sizes=1: give numbers"),
+        ({"sizes": "100,400"}, "sizes='100,400': give numbers"),
+        ({"sizes": []}, "give numbers of landmarks or random features"),
+        ({"sizes": [1]}, "at least 2 each"),
+        ({"seeds": 0}, "seeds=0: at least one is needed"),
+        ({"methods": ["rfff"]}, "unknown method 'rfff': did you mean 'rff'"),
+        ({"methods": ["nystroem/kmean"]}, "unknown method to compare 'nystroem/kmean': did you mean 'nystroem/kmeans'"),
+        ({"methods": ["exact"]}, "unknown method to compare 'exact'"),
+        ({"time_budget": "soon"}, "'soon' is not a time"),
+        ({"sigmaa": 3}, "did you mean 'sigma'"),
+    ],
+)
+def test_options_that_make_no_sense(data: str, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message.replace("(", r"\(")):
+        bigkpca.compare(data, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_with_anything_else_in_them(few: str, data: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(SpecError, match="is not an empty folder and was not made by bigkpca compare"):
+            bigkpca.compare(data, mine, overwrite=overwrite, **FEW)
+    with pytest.raises(SpecError, match="is not an empty folder"):
+        bigkpca.compare(data, mine / "thesis.tex", **FEW)
+    assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
+    out = tmp_path / "out"
+    shutil.copytree(few, out)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(SpecError, match=r"in the way: .*spec\.components is 6 there and 5 here"):
+        bigkpca.compare(data, out, **(FEW | {"components": 5}))
+    found = bigkpca.compare(data, out, overwrite=True, **(FEW | {"components": 5}))
+    assert len(found.trials) == 3
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_files_that_were_damaged(few: str, data: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(few, out)
+    text = (out / "compare.csv").read_text()
+    (out / "compare.csv").write_text(text.replace("rff,,30", "rff,,many"))
+    with pytest.raises(CorruptionError, match=r"compare\.csv does not hold trials: move it away"):
+        bigkpca.compare(data, out, **FEW)
+    (out / "compare.csv").write_text(text)
+    (out / "reference.npz").write_bytes((out / "reference.npz").read_bytes()[:200])
+    with pytest.raises(CorruptionError, match=r"reference\.npz cannot be read: remove it"):
+        bigkpca.compare(data, out, **FEW)
+
+
+def test_default_sizes_end_at_that_of_a_fit() -> None:
+    assert grid.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
+    assert grid.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
+
+
+def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
+    options = ["compare", data, few, "--components", "6", "--methods", "nystroem/kmeans, rff", "--sizes", "30",
+               "--seeds", "1", "-q"]  # fmt: skip
+    shown = run(*options)
+    assert shown.exit_code == 0
+    first, head, *lines = shown.stdout.splitlines()
+    assert first == "errors against exact kernel PCA of 400 rows (the whole Gram matrix); medians over seeds"
+    assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
+    assert [one.split()[0] for one in lines] == ["nystroem", "rff", "exact", "Take", "path"]
+    as_json = json.loads(run(*options, "--json").stdout)
+    assert as_json["trials"][1]["method"] == "nystroem"
+    assert as_json["advice"] == lines[3]
+    wrong = run(*options, "--sizes", "3x")
+    assert wrong.exit_code == 2
+    assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr

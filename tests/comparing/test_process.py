@@ -1,0 +1,156 @@
+"""Fits in processes of their own: each has its peak, and none outlives the run that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca import comparing
+from bigkpca.comparing import process
+from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
+from bigkpca.errors import SpecError
+from tests.comparing.options import FEW
+from tests.helpers.files import ROOT
+from tests.helpers.progress import Recorder
+
+
+def hold(megabytes: int) -> float:
+    held = np.ones(megabytes * 125_000)
+    return peak_mb() * float(held[0])
+
+
+def fail() -> None:
+    raise SpecError("as it says")
+
+
+def vanish() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets other processes import this file."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("importable")
+def test_each_process_has_its_own_peak_and_ends_alone() -> None:
+    with OwnProcesses() as own:
+        small, large, again = own.run(hold, 1), own.run(hold, 300), own.run(hold, 1)
+        assert 250 < large - small < 350
+        assert abs(again - small) < 30
+        with pytest.raises(SpecError, match="as it says") as caught:
+            own.run(fail)
+        assert "raise SpecError" in caught.value.__notes__[0]
+        with pytest.raises(ProcessDiedError, match=r"its process died \(exit code -9\): memory may have run out"):
+            own.run(vanish)
+        assert own.run(os.getpid) != os.getpid()
+
+
+@pytest.mark.usefixtures("importable")
+def test_processes_end_with_the_run_that_started_them() -> None:
+    with OwnProcesses() as own:
+        server = own.run(os.getppid)
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
+
+
+_SIGNALLED = """
+import os, signal, sys
+from bigkpca import comparing
+fork = os.fork
+def forked():
+    child = fork()
+    if child:
+        print(child, file=open(os.environ["BIGKPCA_TEST_CHILD"], "w"), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)  # before fork returns, and anything can be done about the child
+    return child
+os.fork = forked
+comparing.process.serve(*map(int, sys.argv[1:]))
+"""
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
+    monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
+    with OwnProcesses() as own, pytest.raises(ProcessDiedError):
+        own.run(time.sleep, 5)
+    assert ended(int((tmp_path / "child").read_text()), seconds=1)
+
+
+def nap(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(20)
+
+
+_ASKS = """
+import sys
+from tests.comparing import test_process
+from bigkpca.comparing.process import OwnProcesses
+with OwnProcesses() as own:
+    own.run(test_process.nap, sys.argv[1])
+"""
+
+
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_no_process_outlives_the_one_that_asked(how: signal.Signals, tmp_path: Path) -> None:
+    asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(tmp_path / "child")])
+    for _ in range(6000):
+        if (tmp_path / "child").exists() and (tmp_path / "child").read_text():
+            break
+        time.sleep(0.01)
+    asks.send_signal(how)
+    asks.wait(60)
+    assert ended(int((tmp_path / "child").read_text()), seconds=5)
+
+
+def ended(pid: int, seconds: float) -> bool:
+    """Whether a process ends in that time."""
+    for _ in range(int(seconds * 100)):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if f"{pid} (" in (status := _status(pid)) and ") Z " in status:  # nobody may be there who waits for it
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+
+
+def test_processes_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
+    with OwnProcesses() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
+        own.run(os.getpid)
+
+
+def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "tried", _dying)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    notes = Recorder()
+    found = bigkpca.compare(data, tmp_path / "out", progress=notes, **FEW)
+    assert [trial.method for trial in found.trials] == ["exact"]
+    assert found.missing == 2
+    assert "rff with size 30 is left out: its process died" in notes.notes[-1]
+
+
+def _dying(*_: Any) -> None:
+    vanish()

@@ -1,0 +1,182 @@
+"""Matrices read in pieces: every entry once, every chunk once, and no more of it in memory than a piece."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.data import matrix_tiles as module
+from bigkpca.data import npy
+from bigkpca.data.matrix_tiles import Part, halves, parts, piece_shape, pieces, read_bytes, upper_share
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import DataError
+from bigkpca.numerics.exact import add_tile
+from tests.helpers.stores import as_npy, as_zarr
+
+N = 83
+K = np.random.default_rng(0).normal(size=(N, N))
+K += K.T
+CHUNKS = [(10, 10), (7, 83), (83, 7), (20, 10), (10, 20), (13, 17), (83, 83), (100, 100)]
+
+
+KINDS: dict[str, Any] = {
+    "numpy": lambda folder: K,
+    "npy": lambda folder: as_npy(folder, K),
+    "Fortran npy": lambda folder: as_npy(folder, np.asfortranarray(K)),
+    "sharded": lambda folder: as_zarr(folder, K, (10, 10), shards=(40, 20)),
+    "zarr v2": lambda folder: as_zarr(folder, K, (10, 10), zarr_format=2),
+    **{f"zarr {chunks}": lambda folder, chunks=chunks: as_zarr(folder, K, chunks) for chunks in CHUNKS},
+    **{f"dask {chunks}": lambda folder, chunks=chunks: da.from_array(K, chunks=chunks) for chunks in CHUNKS[:6]},
+}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strips and pieces of a few rows, so that there are many."""
+    monkeypatch.setattr(module, "_STRIP_ROWS", 24)
+    monkeypatch.setattr(module, "_TALL", 5)
+    monkeypatch.setattr(module, "PIECE_BYTES", 1500)
+    monkeypatch.setattr(module, "PART_BYTES", 3000)
+    monkeypatch.setattr(npy, "_RUN_BYTES", 64)
+
+
+def loaded(rows: Any, part: Part) -> Any:
+    """What a task on this part is given."""
+    handed = rows.part(part.rows.start, part.rows.stop, part.columns)
+    return handed.compute(scheduler="synchronous") if hasattr(handed, "compute") else handed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_make_up_the_matrix(kind: str, tmp_path: Path) -> None:
+    rows, seen = open_rows(KINDS[kind](tmp_path)), np.zeros((N, N), int)
+    for part in parts(rows, None, upper=False):
+        for at, values in pieces(loaded(rows, part), part):
+            assert_array_equal(values, K[at.rows, at.columns])
+            seen[at.rows, at.columns] += 1
+            tall, wide = at.within(part)
+            assert (tall.stop - tall.start, wide.stop - wide.start) == at.shape == values.shape
+            assert (tall.start + part.rows.start, wide.start + part.columns.start) == (at.rows.start, at.columns.start)
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_upper_half_is_enough_for_a_product_where_chunks_allow_it(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    B, out, seen = np.random.default_rng(1).normal(size=(N, 3)), np.zeros((N, 3)), np.zeros((N, N), int)
+    upper = halves(rows)
+    for part in parts(rows, None, upper=upper):
+        for at, values in pieces(loaded(rows, part), part, upper=upper):
+            add_tile(out, B, at.rows, at.columns, values, mirrored=upper)
+            seen[at.rows, at.columns] += 1
+    assert_allclose(out, K @ B, atol=1e-12)
+    assert seen.max() == 1
+    assert (seen.mean() < 0.7) == (upper and piece_shape(rows)[0] < 40)
+    if not kind.startswith("dask"):  # whose parts are cut to pieces by another grid
+        assert seen.mean() <= upper_share(rows) + 0.03  # the last band is short
+
+
+def test_chunks_that_make_up_squares_on_the_diagonal_can_be_halved(tmp_path: Path) -> None:
+    found = {chunks: halves(open_rows(as_zarr(tmp_path, K, chunks))) for chunks in CHUNKS}
+    assert [chunks for chunks, half in found.items() if half] == [(10, 10), (20, 10), (83, 83), (100, 100)]
+    assert halves(open_rows(K))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, N),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    upper=st.booleans(),
+    block_rows=st.one_of(st.none(), st.integers(1, 100)),
+)
+def test_any_grid_gives_the_product(n: int, height: int, width: int, upper: bool, block_rows: int | None) -> None:
+    rows = ArrayRows(K[:n, :n], grid=(min(height, n), min(width, n)))
+    upper = upper and halves(rows)
+    B, out = np.eye(n), np.zeros((n, n))
+    for part in parts(rows, block_rows, upper=upper):
+        for at, values in pieces(rows, part, upper=upper):
+            for edge, size, end in ((at.rows, height, n), (at.columns, width, n)):  # whole chunks
+                assert edge.start % min(size, n) == 0
+                assert edge.stop % min(size, n) == 0 or edge.stop == end
+            add_tile(out, B, at.rows, at.columns, values, mirrored=upper)
+    assert_allclose(out, K[:n, :n], atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("zarr (")])
+@pytest.mark.parametrize("upper", [False, True])
+def test_each_chunk_is_decoded_once(kind: str, upper: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    upper = upper and halves(rows)
+    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
+
+    def counting(self: Any, start: int, stop: int, columns: slice) -> Any:
+        (height, width) = self.grid
+        decoded[start // height : -(-stop // height), columns.start // width : -(-columns.stop // width)] += 1
+        return block(self, start, stop, columns)
+
+    monkeypatch.setattr(ZarrRows, "block", counting)
+    for part in parts(rows, None, upper=upper):
+        for _ in pieces(rows, part, upper=upper):
+            pass
+    assert decoded.max() == 1
+    if not upper:
+        assert decoded.min() == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_are_small_or_one_chunk(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    chunk = np.prod(np.minimum(rows.grid, N)) * 8
+    for part in parts(rows, None, upper=False):
+        sizes = [values.nbytes for _, values in pieces(rows, part)]
+        assert max(sizes) <= read_bytes(rows) <= max(1500, chunk)
+        if kind.startswith("dask"):  # handed to tasks
+            assert part.shape[0] * part.shape[1] * 8 <= max(3000, part.shape[0] * rows.grid[1] * 8)
+        else:
+            assert part.columns == slice(0, N)
+
+
+def test_pieces_of_plain_arrays_are_as_tall_as_the_products_like() -> None:
+    assert piece_shape(ArrayRows(np.empty((10**5, 10**5), np.int8)))[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("grid", "dtype", "shape"),
+    [
+        ((1, 1), np.float32, (512, 4096)),
+        ((1, 1), np.float64, (512, 2048)),
+        ((1, 1), np.uint8, (512, 4096)),  # float32 when it is worked on
+        ((1000, 1000), np.float32, (1000, 2000)),
+        ((100, 100), np.float32, (500, 4100)),
+        ((3000, 3000), np.float32, (3000, 3000)),  # a chunk of more than 8 MB
+        ((10, 60_000), np.float32, (30, 60_000)),
+        ((4096, 1), np.float32, (4096, 512)),
+    ],
+    ids=str,
+)
+def test_the_shape_of_a_piece(grid: Any, dtype: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert piece_shape(ArrayRows(np.broadcast_to(np.zeros(1, dtype), (60_000, 60_000)), grid=grid)) == shape
+
+
+def test_values_that_are_not_finite_are_named_and_the_rest_is_digested() -> None:
+    digest = hashlib.sha256()
+    whole = Part(slice(0, N), slice(0, N))
+    values = [piece for _, piece in pieces(ArrayRows(K), whole, digest=digest)]
+    assert digest.hexdigest() == hashlib.sha256(b"".join(piece.tobytes() for piece in values)).hexdigest()
+    broken = K.copy()
+    broken[71, 50] = np.nan
+    with pytest.raises(DataError, match=r"row 71, column 50 is NaN"):
+        list(pieces(ArrayRows(broken), whole))
+    with pytest.raises(DataError, match=r"row 71, column 50 is NaN"):
+        list(pieces(ArrayRows(broken[60:, 40:], 60, first_column=40), Part(slice(60, N), slice(40, N))))

@@ -1,0 +1,146 @@
+"""Every kind of input becomes the same rows; nonsense is named."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.npy import NpyRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.reading import take, tiles
+from bigkpca.errors import DataError, SpecError
+from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
+from tests.helpers.stores import as_npy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_same_rows(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    assert rows.shape == X.shape
+    assert rows.dtype == np.float64
+    np.testing.assert_array_equal(rows.block(20, 55), X[20:55])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_number_their_rows_as_the_whole_does(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(KINDS[kind](tmp_path))
+    part = rows.part(20, 60)
+    part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(30, 40), X[30:40])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_taking_rows(kind: str, tmp_path: Path) -> None:
+    numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
+    np.testing.assert_array_equal(take(open_rows(KINDS[kind](tmp_path)), numbers), X[numbers])
+
+
+@given(start=st.integers(0, 10), length=st.integers(1, 93), height=st.integers(1, 50))
+def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int) -> None:
+    rows = ArrayRows(X)
+    digest = hashlib.sha256()
+    found = [tile.copy() for tile in tiles(rows, start, start + length, height, digest)]
+    np.testing.assert_array_equal(np.concatenate(found), X[start : start + length])
+    assert {len(tile) for tile in found[:-1]} <= {height}
+    assert digest.hexdigest() == hashlib.sha256(X[start : start + length].tobytes()).hexdigest()
+
+
+def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bigkpca.data.reading.READ_BYTES", 30 * 7 * 8)
+    stored = tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16)
+    for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
+        np.testing.assert_array_equal(ours, plain)
+
+
+def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
+    images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
+    for order in (images, np.asfortranarray(images)):
+        rows = NpyRows.open(Path(as_npy(tmp_path, order)))
+        assert rows.row_shape == (3, 4)
+        np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
+        (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
+        (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
+        (np.zeros((4, 0)), DataError, "is empty"),
+        (np.array([["a", "b"]]), DataError, "holds <U1 values: rows must be real numbers"),
+        (np.zeros((2, 2), object), DataError, "holds object values"),
+        (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
+        (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),
+        (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
+        (da.zeros(4), DataError, "two-dimensional"),
+        ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
+        ("s3://bucket/rows.zarr", SpecError, "only local paths"),
+    ],
+)
+def test_what_cannot_be_rows_is_refused(data: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        open_rows(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_frames_and_datasets_have_names(kind: str, tmp_path: Path) -> None:
+    expected = tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None  # as polars calls them
+    assert open_rows(KINDS[kind](tmp_path)).names == expected
+
+
+def test_unknown_chunk_sizes_are_refused() -> None:
+    lazy = da.from_array(X, chunks=(10, 7))
+    with pytest.raises(SpecError, match="compute_chunk_sizes"):
+        open_rows(lazy[lazy[:, 0] > 0])
+
+
+def test_files_and_folders_that_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("1,2\n")
+    with pytest.raises(SpecError, match="bigkpca ingest"):
+        open_rows(tmp_path / "rows.csv")
+    with pytest.raises(SpecError, match="is not a Zarr array or group"):
+        open_rows(tmp_path)
+    (tmp_path / "bad.npy").write_bytes(b"not an array")
+    with pytest.raises(DataError, match=r"is not a \.npy file"):
+        open_rows(tmp_path / "bad.npy")
+
+
+def test_arrays_in_groups_are_named(tmp_path: Path) -> None:
+    group = zarr.create_group(str(tmp_path / "g.zarr"))
+    for name in ("first", "second"):
+        group.create_array(name, data=X)
+    with pytest.raises(SpecError, match=r"holds the arrays \['first', 'second'\]: name one with --array"):
+        open_rows(tmp_path / "g.zarr")
+    with pytest.raises(SpecError, match="holds no array 'third'"):
+        open_rows(tmp_path / "g.zarr", "third")
+    assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape
+
+
+def test_fingerprints_tell_what_is_in_memory_apart() -> None:
+    for kind in (np.asarray, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
+        stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), X + 1)]
+        assert stamps[0] == stamps[1] != stamps[2]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named(value: float, tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[45, 3] = value
+    rows = open_rows(as_npy(tmp_path, bad))
+    name = "NaN" if np.isnan(value) else "infinity"
+    with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+        list(tiles(rows, 40, 60, 8))
+    with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+        take(rows, np.array([3, 45, 50]))

@@ -1,0 +1,116 @@
+"""Models whose errors are estimated, and the truth of them from the whole Gram matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.testing import assert_array_equal
+
+import bigkpca
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
+from bigkpca.execution.reductions import sums_with
+from bigkpca.numerics import evaluation
+from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
+from tests.helpers import oracles
+from tests.helpers.fits import fit
+
+R = 4
+MODELS: dict[str, dict[str, Any]] = {
+    "uniform": {"landmarks": "uniform"},
+    "kmeans": {"landmarks": "kmeans"},
+    "columns": {"method": "columns"},
+    "rff": {"method": "rff"},
+    "rff-pca": {"method": "rff-pca"},
+    "standardized": {"standardize": True},
+    "polynomial": {"kernel": "polynomial"},
+    "thesis": {"method": bigkpca.methods.Nystroem(form="thesis")},
+}
+
+
+def some_rows(n: int, seed: int = 0, d: int = 3) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def fitted(X: Any, engine: Engine | None = None, **options: Any) -> Model:
+    return fit(X, engine, **{"components": R, "size": 60, "seed": 1} | options)
+
+
+def truth(model: Model, X: Any) -> dict[str, Any]:
+    """What `evaluate` estimates, and the eigenvalues of Kc, from the whole Gram matrix of rows X."""
+    center, method = model.provenance["spec"]["center"], model.provenance["spec"]["method"]
+    features = model.features
+    K = features.kernel.gram(features.as_columns().shifted(X).astype(np.float64))
+    ((V, _),) = features.tiles([X], len(X))
+    V = V.astype(np.float64)
+    cutoff = rank_tolerance(features.dtype)
+    if method == "columns":
+        E = K - oracles.columns_gram(V, cutoff)
+    elif hasattr(features, "landmarks"):
+        E = K - oracles.nystroem_gram(V, features.gram(), cutoff)
+    else:
+        E = K - V @ V.T
+    Y = score_rows(ArrayRows(X), model, Engine(threads=1), Silent()).astype(np.float64)
+    Y = Y - Y.mean(axis=0) if center else Y
+    U = Y / np.linalg.norm(Y, axis=0)
+    Kc = oracles.centred(K) if center else K
+    values = np.einsum("ij,ij->j", U, Kc @ U)
+    return {
+        "eigenvalues": values,
+        "residuals": np.linalg.norm(Kc @ U - U * values, axis=0) / values,
+        "frobenius": np.linalg.norm(E),
+        "total_variance": np.trace(Kc),
+        "lambda": np.linalg.eigvalsh(Kc)[::-1][: len(values)],
+    }
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An evaluation with every row as a probe, from which those of any sample follow without another pass."""
+
+    sums: Sums
+    given: Probes
+    pool: Pool
+    P: Any
+    center: bool
+
+    @classmethod
+    def of(cls, model: Model, X: Any) -> Whole:
+        P, n = model.factor(rank_tolerance(model.features.dtype)), len(X)
+        given = evaluation.probes(model.features, model.solution, X, P, uniform(n, n))
+        sums = sums_with(open_rows(X), model, given, Engine(threads=1), Silent())
+        pool = evaluation.pool(model.features, model.solution, [X], P, n)
+        return cls(sums, given, pool, P, model.provenance["spec"]["center"])
+
+    def sampled(self, size: int, rng: np.random.Generator) -> Evaluation:
+        n, sums, given = len(self.given.rows), self.sums, self.given
+        pooled = np.sort(rng.choice(n, min(8 * size, n), replace=False))
+        sizes = evaluation.sizes(Pool(self.pool.own[pooled], self.pool.Y[pooled]), center=self.center)
+        drawn, sample = evaluation.draw(sizes, size, n, rng)
+        numbers = pooled[drawn]
+        few = replace(sums, KY=sums.KY[numbers], K1=sums.K1[numbers], squares=sums.squares[numbers])
+        probes = Probes(given.rows[numbers], given.Y[numbers], given.C[numbers], sample)
+        return evaluation.evaluation(few, probes, self.P, center=self.center)
+
+    def samples(self, size: int, count: int) -> list[Evaluation]:
+        rng = np.random.default_rng(0)
+        return [self.sampled(size, rng) for _ in range(count)]
+
+
+def uniform(m: int, n: int) -> Sample:
+    """Of m of n rows, all with the same chance."""
+    return Sample(np.full(m, m / n), n, n)
+
+
+def assert_same(found: Evaluation, other: Evaluation) -> None:
+    for part in fields(Evaluation):
+        assert_array_equal(
+            np.asarray(getattr(found, part.name), object), np.asarray(getattr(other, part.name), object), part.name
+        )

@@ -1,0 +1,141 @@
+"""The error of fitted models from exact kernels with sampled rows, and the command that prints it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from numpy.testing import assert_allclose, assert_array_equal
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.errors import DataError, SpecError
+from bigkpca.execution.engine import Engine
+from tests.evaluating.models import R, assert_same, fitted, some_rows, truth
+from tests.helpers.commands import run
+from tests.helpers.stores import counted_reads
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_digits_fitted_and_new(digits: np.ndarray[Any, Any], center: bool) -> None:
+    model = fitted(digits[:900], center=center)
+    for X in (digits[:900], digits[900:]):  # the second it has not seen
+        true, found = truth(model, X), bigkpca.evaluate(model, X, sample=300, seed=2)
+        assert found.rows == len(X)
+        assert (np.abs(found.eigenvalues - true["eigenvalues"]) <= 4 * found.standard_errors).all()
+        assert (found.standard_errors < 0.02 * found.eigenvalues).all()
+        assert_allclose(found.residuals, true["residuals"], rtol=0.2)
+        assert abs(found.frobenius.value - true["frobenius"]) <= 4 * found.frobenius.standard_error
+        difference = abs(found.total_variance.value - true["total_variance"])
+        assert difference <= 4 * found.total_variance.standard_error + 1e-5 * true["total_variance"]
+
+
+def test_estimates_are_better_than_the_eigenvalues_of_the_model() -> None:
+    X = some_rows(600)
+    model = fitted(X, landmarks="uniform", size=40)
+    found = bigkpca.evaluate(model, X, sample=200)
+    error = np.abs(found.eigenvalues - truth(model, X)["eigenvalues"])
+    assert (found.eigenvalues >= model.solution.eigenvalues - 4 * found.standard_errors).all()
+    assert error.sum() < 0.5 * np.abs(model.solution.eigenvalues - truth(model, X)["eigenvalues"]).sum()
+
+
+def test_the_dense_exact_method_has_no_error() -> None:
+    X = some_rows(200)
+    model = fitted(X, method="exact")
+    found = bigkpca.evaluate(model, X, sample=80)
+    assert_allclose(found.eigenvalues, model.solution.eigenvalues, rtol=1e-9)
+    assert found.frobenius.value < 1e-6
+    assert found.residuals.max() < 1e-8
+
+
+@pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
+def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them(method: str) -> None:
+    X = some_rows(200)
+    model = fitted(X, method=method, refine=2, residual_tol=1e-9)
+    found = bigkpca.evaluate(model, X, sample=80)
+    assert_allclose(found.eigenvalues, model.solution.eigenvalues, rtol=1e-3)
+    assert found.frobenius.value < 1e-6
+
+
+@pytest.mark.parametrize("size", [1e12, 1e20])
+def test_rows_whose_kernels_overflow_are_refused(size: float) -> None:
+    X = some_rows(300).astype(np.float32)
+    model = fitted(X, kernel="polynomial")
+    X[7] = size
+    with pytest.raises(DataError, match="the array, rows 0 to 299: kernel values overflow"):
+        bigkpca.evaluate(model, X, sample=50)
+
+
+def test_samples_follow_the_seed() -> None:
+    X = some_rows(300)
+    model = fitted(X)
+    first, again, other = (bigkpca.evaluate(model, X, sample=50, seed=seed) for seed in (0, 0, 1))
+    assert_same(first, again)
+    assert (first.eigenvalues != other.eigenvalues).any()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    path = str(tmp_path / "rows.zarr")
+    zarr.create_array(path, shape=(600, 3), dtype=np.float64, chunks=(100, 3))[:] = some_rows(600)
+    return path
+
+
+def test_rows_are_read_once_for_the_sample_and_once_more(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, counts = fitted(stored), counted_reads(monkeypatch, 6, 100)
+    bigkpca.evaluate(model, stored, sample=100)
+    assert_array_equal(counts, 2)
+
+
+@pytest.mark.cluster
+def test_estimates_are_the_same_on_threads_and_processes(stored: str, two_processes: Engine) -> None:
+    model = fitted(stored, block_rows=100)
+    here = bigkpca.evaluate(model, stored, sample=100)
+    assert two_processes.client is not None
+    with two_processes.client.as_current():
+        assert_same(bigkpca.evaluate(model, stored, sample=100), here)
+
+
+def test_what_cannot_be_evaluated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = some_rows(150)
+    model = fitted(X)
+    with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 3"):
+        bigkpca.evaluate(model, some_rows(150, d=4), sample=50)
+    for sample in (151, 1, 0):
+        with pytest.raises(SpecError, match=f"a sample of {sample} rows: .* has 150"):
+            bigkpca.evaluate(model, X, sample=sample)
+    exact = fitted(X, method="exact")
+    monkeypatch.setattr("bigkpca.evaluating.error.EXACT_MOST_ROWS", 100)
+    with pytest.raises(SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"):
+        bigkpca.evaluate(exact, X, sample=50)
+    assert bigkpca.evaluate(model, X, sample=50).sampled == 50
+
+
+def test_the_command_prints_estimates_or_json(stored: str, tmp_path: Path) -> None:
+    KernelPCA(R, size=60, random_state=0).fit(stored).save(tmp_path / "model.zarr")
+
+    def evaluate(*options: Any) -> Any:
+        return run("evaluate", tmp_path / "model.zarr", stored, *options)
+
+    expected = bigkpca.evaluate(tmp_path / "model.zarr", stored, sample=200, seed=5)
+    shown = evaluate("--sample", 200, "--seed", 5)
+    assert shown.exit_code == 0, shown.output
+    assert "estimates from 200 of 600 rows" in shown.stdout
+    assert f"total variance   {expected.total_variance.value:.6g} ± " in shown.stdout
+    assert len(re.findall(r"^ +\d+ ", shown.stdout, re.M)) == R
+    low, high = expected.intervals[0]
+    assert f"{low:#.6g} to {high:#.6g}" in shown.stdout
+    facts = json.loads(evaluate("--sample", 200, "--seed", 5, "--json", "-q").stdout)
+    assert facts["eigenvalues"] == expected.eigenvalues.tolist()
+    assert facts["intervals"] == expected.intervals.tolist()
+    assert facts["residuals"] == expected.residuals.tolist()
+    assert facts["frobenius"]["value"] == expected.frobenius.value
+    assert facts["total_variance"]["standard_error"] == expected.total_variance.standard_error
+    assert (facts["rows"], facts["sampled"]) == (600, 200)
+    assert evaluate("--sample", 601).exit_code == 2
+    assert evaluate("--sample", 1).exit_code == 2

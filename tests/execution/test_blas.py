@@ -1,0 +1,46 @@
+"""BLAS stays at one thread while tasks run."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.engine import Engine, Task
+from tests.helpers.progress import Recorder
+
+
+def blas_threads() -> int:
+    return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+
+def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs() -> None:
+    before = blas_threads()
+    if before == 1:
+        pytest.skip("BLAS has one thread anyway here")
+    entered, leave_first, seen = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        with single_threaded_blas:
+            entered.wait(10)
+        leave_first.set()
+
+    def second() -> None:
+        with single_threaded_blas:
+            entered.set()
+            leave_first.wait(10)
+            seen.append(blas_threads())  # the first has left by now
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert seen == [1]
+    assert blas_threads() == before
+
+
+def test_tasks_run_with_one_blas_thread(engine: Engine) -> None:
+    assert engine.each("looking", [Task(blas_threads, (), 1)], Recorder()) == [1]

@@ -1,0 +1,298 @@
+"""Dask frames and DataArrays of xarray are streamed, and get back what they are: lazily, with their labels."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import DataError, MemoryLimitError, SpecError
+from tests.helpers.lazy import refuse
+
+NAMES = list("abcdef")
+TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
+VALUES = np.random.default_rng(0).normal(size=(500, 6))
+
+
+def fresh() -> KernelPCA:
+    return KernelPCA(3, size=40, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def plain() -> KernelPCA:
+    """Fitted to the same rows in memory."""
+    return fresh().fit(VALUES)
+
+
+@pytest.fixture
+def frame() -> Any:
+    return dd.from_pandas(pd.DataFrame(VALUES, TIMES, NAMES), npartitions=7)
+
+
+def data_array(values: Any) -> xr.DataArray:
+    coords = {"time": TIMES, "label": ("time", list("xyxyx") * 100), "place": "here", "column": NAMES}
+    return xr.DataArray(values, dims=("time", "column"), coords=coords, attrs={"unit": "m"}, name="rows")
+
+
+@pytest.fixture(params=["dask", "numpy"])
+def table(request: pytest.FixtureRequest) -> xr.DataArray:
+    return data_array(da.from_array(VALUES, chunks=(60, 4)) if request.param == "dask" else VALUES)
+
+
+# -- Dask frames ---------------------------------------------------------------------------------------------
+
+
+def test_a_dask_frame_gives_the_model_of_its_rows_and_its_names(frame: Any, plain: KernelPCA) -> None:
+    kpca = fresh().fit(frame)
+    np.testing.assert_array_equal(kpca.transform(VALUES_AS_FRAME), plain.transform(VALUES))
+    assert list(kpca.feature_names_in_) == NAMES
+    assert kpca.n_features_in_ == 6
+
+
+VALUES_AS_FRAME = pd.DataFrame(VALUES, TIMES, NAMES)
+
+
+def test_scores_of_a_dask_frame_are_a_lazy_frame_with_its_index(frame: Any) -> None:
+    kpca = fresh().fit(frame)
+    with dask.config.set(scheduler=refuse):
+        scores = kpca.transform(frame)
+        with pytest.raises(AssertionError, match="computed although lazy"):
+            scores.compute()
+    assert isinstance(scores, dd.DataFrame)
+    assert scores.divisions == frame.divisions
+    assert list(scores.columns) == ["kernelpca0", "kernelpca1", "kernelpca2"]
+    found = scores.compute()
+    pd.testing.assert_index_equal(found.index, TIMES, check_names=False)
+    assert found.dtypes.equals(scores.dtypes)
+    np.testing.assert_allclose(found, kpca.transform(VALUES_AS_FRAME), atol=1e-12)
+
+
+def test_other_results_of_a_dask_frame_are_lazy_frames_too(frame: Any) -> None:
+    kpca = fresh().fit(frame)
+    with dask.config.set(scheduler=refuse):
+        residual, clean = kpca.residual(frame), kpca.denoise(frame)
+        back = kpca.inverse_transform(kpca.transform(frame))
+    assert residual.name == "residual"
+    np.testing.assert_allclose(residual.compute(), kpca.residual(VALUES_AS_FRAME), atol=1e-12)
+    for found, expected in (
+        (clean, kpca.denoise(VALUES_AS_FRAME)),
+        (back, kpca.inverse_transform(kpca.transform(VALUES_AS_FRAME))),
+    ):
+        assert list(found.columns) == NAMES
+        assert found.divisions == frame.divisions
+        np.testing.assert_allclose(found.compute(), expected, atol=1e-4)
+    assert kpca.score(frame) == pytest.approx(kpca.score(VALUES_AS_FRAME))
+
+
+def test_pre_images_of_a_frame_have_numbers_for_columns_where_no_names_were_fitted(plain: KernelPCA) -> None:
+    scores = dd.from_pandas(pd.DataFrame(plain.transform(VALUES)), npartitions=2)
+    assert list(plain.inverse_transform(scores).compute().columns) == list(range(6))
+
+
+def test_frames_of_other_columns_are_refused_before_anything_is_computed(frame: Any) -> None:
+    kpca = fresh().fit(frame)
+    with dask.config.set(scheduler=refuse):
+        for method in (kpca.transform, kpca.denoise, kpca.residual, kpca.score, kpca.partial_fit):
+            with pytest.raises(ValueError, match="Feature names must be in the same order as they were in fit"):
+                method(frame[NAMES[::-1]])
+        with pytest.raises(ValueError, match="yet now missing:\n- b"):
+            kpca.transform(frame[["a", "c"]])
+        with pytest.raises(SpecError, match="but the model has 3 components"):
+            kpca.inverse_transform(frame[["a", "c"]])
+
+
+def test_names_of_a_frame_are_forgotten_when_an_array_is_fitted(frame: Any) -> None:
+    kpca = fresh().fit(frame).fit(da.from_array(VALUES, chunks=100))
+    assert not hasattr(kpca, "feature_names_in_")
+
+
+def test_partial_fit_takes_dask_frames(frame: Any) -> None:
+    kpca = fresh().partial_fit(frame.partitions[:3]).partial_fit(frame.partitions[3:])
+    assert kpca.model_.moments.count == 500
+
+
+def test_partitions_may_be_empty() -> None:
+    kept = VALUES_AS_FRAME.assign(kept=np.arange(500) >= 150)
+    some = dd.from_pandas(kept, npartitions=7).query("kept")[NAMES]
+    assert 0 in list(some.map_partitions(len).compute())
+    kpca = fresh().fit(some)
+    np.testing.assert_array_equal(kpca.eigenvalues_, fresh().fit(VALUES_AS_FRAME[150:]).eigenvalues_)
+    found = kpca.transform(some).compute()
+    np.testing.assert_allclose(found, kpca.transform(VALUES_AS_FRAME[150:]), atol=1e-12)
+
+
+def test_columns_of_all_kinds_of_numbers_are_rows(plain: KernelPCA) -> None:
+    mixed = pd.DataFrame(
+        {
+            "small": np.arange(20, dtype=np.int8),
+            "flag": np.arange(20) % 2 == 0,
+            "nullable": pd.array([*range(19), None], dtype="Int64"),
+            "arrow": pd.array(np.arange(20.0), dtype="float[pyarrow]"),
+        }
+    )
+    rows = open_rows(dd.from_pandas(mixed, npartitions=2))
+    assert rows.dtype == np.float64
+    np.testing.assert_array_equal(rows.block(0, 20), mixed.astype(np.float64).to_numpy())
+    assert open_rows(dd.from_pandas(mixed[["small"]], npartitions=2)).dtype == np.int8
+
+
+def test_what_is_missing_in_a_nullable_column_is_not_a_number(plain: KernelPCA) -> None:
+    whole = pd.DataFrame(np.arange(60).reshape(10, 6)).astype("Int64")
+    found = plain.transform(dd.from_pandas(whole, npartitions=2))
+    np.testing.assert_allclose(found.compute(), plain.transform(whole), atol=1e-12)
+    whole.iloc[7, 2] = None
+    with pytest.raises(DataError, match="a partition of the dask dataframe: row 2, column 2 is NaN"):
+        plain.transform(dd.from_pandas(whole, npartitions=2)).compute(scheduler="synchronous")
+
+
+def test_frames_that_are_no_tables_of_numbers(frame: Any) -> None:
+    with pytest.raises(DataError, match=r"column 'word' holds .* values: rows must be real numbers"):
+        fresh().fit(frame.assign(word="x"))
+    with pytest.raises(DataError, match="column 'kind' holds object values"):
+        fresh().fit(frame.assign(kind=frame["a"].astype("category")))
+    with pytest.raises(
+        DataError, match=r"the dask dataframe is a Series, one column: .* give a frame, as df\[\['x'\]\]"
+    ):
+        fresh().fit(frame["a"])
+    with pytest.raises(DataError, match=r"the dask dataframe is empty: shape \(1, 0\)"):
+        bigkpca.fit(frame[[]], "nowhere")
+
+
+def test_bad_values_are_named_in_their_partition(frame: Any) -> None:
+    kpca = fresh().fit(frame)
+    bad = frame.assign(b=np.nan)
+    with pytest.raises(DataError, match="a partition of the dask dataframe: row 0, column 1 is NaN"):
+        kpca.transform(bad).compute(scheduler="synchronous")
+
+
+# -- DataArrays ----------------------------------------------------------------------------------------------
+
+
+def test_scores_of_a_data_array_keep_the_dim_and_the_coordinates_of_its_rows(
+    table: xr.DataArray, plain: KernelPCA
+) -> None:
+    scores = fresh().fit(table).transform(table)
+    assert scores.dims == ("time", "component")
+    assert set(scores.coords) == {"time", "label", "place"}
+    assert scores.name == "scores"
+    assert (scores.chunks is None) == (table.chunks is None)
+    np.testing.assert_array_equal(scores.values, plain.transform(VALUES))
+    xr.testing.assert_equal(scores["label"], table["label"].drop_vars("column", errors="ignore"))
+
+
+def test_other_results_of_a_data_array_are_labelled_too(table: xr.DataArray, plain: KernelPCA) -> None:
+    kpca = fresh().fit(table)
+    residual, clean, back = kpca.residual(table), kpca.denoise(table), kpca.inverse_transform(kpca.transform(table))
+    assert residual.dims == ("time",)
+    assert set(residual.coords) == {"time", "label", "place"}
+    np.testing.assert_allclose(residual.values, plain.residual(VALUES))
+    xr.testing.assert_identical(clean, table.copy(data=plain.denoise(VALUES)))
+    assert back.dims == ("time", "feature")
+    np.testing.assert_allclose(back.values, plain.inverse_transform(plain.transform(VALUES)))
+
+
+def test_pre_images_of_a_data_array_have_the_names_of_the_columns(frame: Any) -> None:
+    kpca = fresh().fit(frame)
+    back = kpca.inverse_transform(xr.DataArray(np.zeros((2, 3)), dims=("component", "c")))
+    assert list(back["feature"].values) == NAMES
+
+
+def test_a_dim_of_rows_that_is_called_component_stays(plain: KernelPCA) -> None:
+    found = plain.transform(xr.DataArray(VALUES[:5], dims=("component", "column")))
+    assert found.dims == ("component", "component_")
+
+
+def test_data_arrays_over_dask_stay_lazy(plain: KernelPCA) -> None:
+    table = data_array(da.from_array(VALUES, chunks=(60, 6)))
+    with dask.config.set(scheduler=refuse):
+        for found in (plain.transform(table), plain.residual(table), plain.denoise(table)):
+            with pytest.raises(AssertionError, match="computed although lazy"):
+                found.compute()
+
+
+def test_data_arrays_of_other_shapes_are_refused(plain: KernelPCA) -> None:
+    with pytest.raises(DataError, match=r"shape \(5, 2, 3\): rows must be two-dimensional"):
+        fresh().fit(xr.DataArray(da.ones((5, 2, 3)), dims=("t", "y", "x")))
+    with pytest.raises(SpecError, match="has 2 columns, the model was fitted on 6"):
+        plain.transform(xr.DataArray(da.ones((5, 2)), dims=("t", "y")))
+
+
+# -- Memory and work -----------------------------------------------------------------------------------------
+
+PARTS, PART_ROWS, COLUMNS = 40, 5000, 50  # 2 MB each, 80 MB together
+LOADED: Counter[int] = Counter()
+LOCK = threading.Lock()
+
+
+def piece(number: int) -> np.ndarray[Any, Any]:
+    with LOCK:
+        LOADED[number] += 1
+    return np.random.default_rng(number).normal(size=(PART_ROWS, COLUMNS))
+
+
+def chunk(block_info: Any = None) -> np.ndarray[Any, Any]:
+    return piece(block_info[None]["chunk-location"][0])
+
+
+def partition(number: int) -> pd.DataFrame:
+    return pd.DataFrame(piece(number), columns=[f"c{column}" for column in range(COLUMNS)])
+
+
+def lazy_array() -> da.Array:
+    return da.map_blocks(chunk, chunks=((PART_ROWS,) * PARTS, (COLUMNS,)), dtype=float, meta=np.empty((0, 0)))
+
+
+def lazy_table() -> xr.DataArray:
+    return xr.DataArray(lazy_array(), dims=("time", "column"))
+
+
+def lazy_frame() -> Any:
+    return dd.from_map(partition, range(PARTS))
+
+
+every_lazy = pytest.mark.parametrize("make", [lazy_array, lazy_table, lazy_frame])
+
+
+@every_lazy
+def test_rows_are_streamed_in_and_out(make: Callable[[], Any]) -> None:
+    rows = make()
+    held = 8 * PARTS * PART_ROWS * COLUMNS
+    tracemalloc.start()
+    try:
+        kpca = KernelPCA(2, method="rff", size=20, random_state=0).fit(rows)
+        np.asarray(kpca.transform(rows).sum(axis=0).compute())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.7 * held
+
+
+@every_lazy
+def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(make: Callable[[], Any]) -> None:
+    rows = make()
+    LOADED.clear()
+    kpca = KernelPCA(2, size=20, random_state=0, block_rows=2000).fit(rows)
+    counting = make is lazy_frame
+    assert set(LOADED.values()) == {2 + counting}  # the sample and the pass
+    LOADED.clear()
+    kpca.transform(rows).compute()
+    assert set(LOADED.values()) == {1}
+
+
+def test_memory_limits_count_the_chunks_of_a_graph() -> None:
+    for huge in (lazy_array().rechunk(-1), lazy_table().chunk(-1), lazy_frame().repartition(npartitions=1)):
+        with pytest.raises(MemoryLimitError, match="500 MB are allowed"):
+            KernelPCA(2, size=20, memory_limit="500 MB").fit(huge)

@@ -1,0 +1,84 @@
+"""Where tasks run changes nothing: order, sums, limits, progress, errors."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from bigkpca.errors import DataError, MemoryLimitError
+from bigkpca.execution.engine import Engine, Task, shared
+from tests.helpers.progress import Recorder
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Records the shape of a sum."""
+
+    text: str
+
+    def __add__(self, other: Bracket) -> Bracket:
+        return Bracket(f"({self.text}+{other.text})")
+
+
+def late_when_even(number: int) -> Bracket:
+    time.sleep(0.02 * (number % 2 == 0))
+    return Bracket(str(number))
+
+
+@pytest.mark.parametrize(
+    ("count", "tree"),
+    [(1, "0"), (2, "(0+1)"), (5, "(((0+1)+(2+3))+4)"), (7, "(((0+1)+(2+3))+((4+5)+6))")],
+)
+def test_sums_follow_a_tree_that_block_numbers_fix(engine: Engine, count: int, tree: str) -> None:
+    tasks = [Task(late_when_even, (number,), 1) for number in range(count)]
+    assert engine.total("adding", tasks, Recorder()).text == tree
+
+
+def test_results_keep_the_order_of_tasks(engine: Engine) -> None:
+    tasks = [Task(late_when_even, (number,), 1) for number in range(6)]
+    assert [result.text for result in engine.each("listing", tasks, Recorder())] == list("012345")
+
+
+def test_no_tasks_give_no_results(engine: Engine) -> None:
+    assert engine.each("nothing", [], Recorder()) == []
+
+
+def test_progress_hears_of_every_row_once(engine: Engine) -> None:
+    recorder = Recorder()
+    engine.total("adding", [Task(late_when_even, (number,), 10) for number in range(6)], recorder)
+    for _ in range(100):  # events of a cluster may arrive a moment after its results
+        if recorder.rows == 60:
+            break
+        time.sleep(0.05)
+    assert (recorder.started, recorder.rows, recorder.finished) == ([("adding", 60)], 60, 1)
+
+
+def fail_on_third(number: int) -> int:
+    if number % 3 == 2:
+        raise DataError(f"task {number} failed")
+    return number
+
+
+def test_an_error_of_a_task_reaches_the_caller_as_itself(engine: Engine) -> None:
+    recorder = Recorder()
+    with pytest.raises(DataError, match="task 2 failed"):
+        engine.each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)], recorder)
+    assert recorder.finished == 1
+
+
+def test_shared_values_arrive_in_every_task(engine: Engine) -> None:
+    value = shared({"landmarks": [1, 2, 3]})
+    tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
+    assert engine.each("sharing", tasks, Recorder()) == [3, 3, 3]
+
+
+def test_workers_with_too_little_memory_are_refused(two_processes: Engine) -> None:
+    two_processes.check_memory(lambda threads: threads)
+    with pytest.raises(MemoryLimitError, match=r"worker tcp://.* may use .* MB, the plan needs 1000000000 MB"):
+        two_processes.check_memory(lambda threads: 10**15)
+
+
+def test_threads_have_no_worker_limits() -> None:
+    Engine(threads=2).check_memory(lambda threads: 10**15)

@@ -1,0 +1,30 @@
+"""Amounts of memory and times, as people type them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bigkpca.errors import SpecError
+from bigkpca.execution.units import parse_bytes, parse_seconds
+
+
+@pytest.mark.parametrize(("text", "amount"), [("2 GB", 2 * 10**9), ("1MiB", 2**20), (5, 5)])
+def test_amounts_of_memory(text: str | int, amount: int) -> None:
+    assert parse_bytes(text) == amount
+
+
+def test_an_amount_is_positive() -> None:
+    with pytest.raises(SpecError, match="'-1 GB': an amount of memory must be positive"):
+        parse_bytes("-1 GB")
+
+
+def test_an_amount_that_is_none() -> None:
+    with pytest.raises(SpecError, match="'lots' is not an amount of memory"):
+        parse_bytes("lots")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 mins", 120), ("1.5 h", 5400), ("1 minute", 60), (3.5, 3.5)]
+)
+def test_times_are_read_as_people_type_them(text: str | float, seconds: float) -> None:
+    assert parse_seconds(text) == seconds

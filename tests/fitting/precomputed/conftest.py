@@ -1,0 +1,27 @@
+"""Matrices that are held, and matrices that are read in pieces."""
+
+from __future__ import annotations
+
+import pytest
+
+from bigkpca.data import matrix_tiles, npy
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No matrix of more than 100 rows is held, and pieces are small enough for there to be many."""
+    for module in ("spec.resolved", "evaluating.error"):
+        monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr(matrix_tiles, "_STRIP_ROWS", 64)
+    monkeypatch.setattr(matrix_tiles, "_TALL", 32)
+    monkeypatch.setattr(matrix_tiles, "PIECE_BYTES", 2**14)
+    monkeypatch.setattr(matrix_tiles, "PART_BYTES", 2**15)
+    monkeypatch.setattr(npy, "_RUN_BYTES", 2**8)
+
+
+@pytest.fixture(params=["held", "read in pieces"])
+def path(request: pytest.FixtureRequest) -> str:
+    """Both ways of going about it."""
+    if request.param == "read in pieces":
+        request.getfixturevalue("large")
+    return request.param

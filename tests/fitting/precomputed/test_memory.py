@@ -1,0 +1,106 @@
+"""Plans for a given matrix, and the peaks that they bound."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bigkpca import kernels
+from bigkpca.data import matrix_tiles
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import MemoryLimitError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit, plan_transform
+from bigkpca.numerics.model import Model
+from bigkpca.spec import FitSpec
+from tests.fitting.precomputed.matrices import OPTIONS, K, N, estimator, fitted, planned
+from tests.helpers.stores import as_npy, as_zarr
+
+
+def test_a_plan_counts_the_matrix_where_it_is_held_and_pieces_above() -> None:
+    held, above, far = planned(8192), planned(8193), planned(60_000, (1000, 1000))
+    assert held.peak_bytes > 3 * 8 * 8192**2
+    assert above.peak_bytes < held.peak_bytes / 3
+    assert far.peak_bytes < 4 * 60_000**2 / 8
+    assert held.bytes_read == 4 * 8192**2
+    assert (held.passes, above.passes) == (1, 3)
+    assert_allclose(far.bytes_read, 2 * 4 * 60_000**2, rtol=0.02)  # the start, and two halves
+    assert planned(60_000, (100, 60_000)).bytes_read == 3 * 4 * 60_000**2
+    assert planned(60_000, (8000, 8000)).peak_bytes > far.peak_bytes + 2 * 3 * 4 * (8000**2 - 2 * 1000**2)
+    assert planned(60_000, components=200).peak_bytes > planned(60_000).peak_bytes
+    assert far.result_bytes >= 8 * 60_000 * 21
+
+
+def test_a_plan_of_dask_counts_what_travels_to_tasks() -> None:
+    def plan(data: Any) -> Any:
+        return plan_fit(open_rows(data), FitSpec.checked(components=20, **OPTIONS), 2)
+
+    zeros = da.zeros((20_000, 20_000), chunks=(1000, 1000), dtype=np.float32)
+    assert plan(zeros).peak_bytes > planned(20_000, (1000, 1000)).peak_bytes + 2 * matrix_tiles.PART_BYTES
+
+
+def test_a_plan_of_a_transform_counts_pieces() -> None:
+    n = 2000
+    features = fitted(K).features
+    model = Model(type(features)(kernels.Precomputed(), np.zeros(n), "float32"), fitted(K).solution, None)
+
+    def plan(chunks: tuple[int, int]) -> int:
+        rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (50_000, n)), grid=chunks)
+        return plan_transform(rows, model, None, 2).peak_bytes
+
+    assert plan((4000, 2000)) > plan((1000, 1000)) + 2 * 3 * 4 * 4000 * 1000
+
+
+@pytest.mark.parametrize("limit", ["100 MB"])
+def test_what_does_not_fit_is_refused_before_it_is_read(limit: str, path: str) -> None:
+    with pytest.raises(MemoryLimitError, match="100 MB are allowed: store the matrix in smaller chunks"):
+        estimator(memory_limit=limit).fit(np.full((N, N), np.nan))
+
+
+_FIT = """
+import sys
+from bigkpca import KernelPCA
+import dask.array as da
+data = da.from_zarr(sys.argv[1]) if sys.argv[2] == "dask" else sys.argv[1]
+KernelPCA(int(sys.argv[3]), kernel="precomputed", method="exact", random_state=0).fit(data)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@pytest.mark.parametrize(
+    ("n", "kind", "components"),
+    [
+        (12_000, (1000, 1000), 10),
+        (12_000, (3000, 3000), 50),
+        (12_000, (100, 12_000), 20),
+        (12_000, "npy", 100),
+        (12_000, "dask", 20),
+        (3000, "npy", 20),
+        (3000, (500, 500), 3000),
+    ],
+    ids=str,
+)
+def test_peaks_stay_below_the_plan(n: int, kind: Any, components: int, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(n, 10)).astype(np.float32)
+    gram = kernels.Gaussian(3.0)(rows, rows)
+    gram = (gram + gram.T) / 2
+    np.fill_diagonal(gram, 1)
+    chunks = (1000, 1000) if kind == "dask" else kind
+    source = as_npy(tmp_path, gram) if kind == "npy" else as_zarr(tmp_path, gram, chunks)
+    del gram
+    command = [sys.executable, "-c", _FIT, source, str(kind), str(components)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True).stdout
+    data = da.from_zarr(source) if kind == "dask" else source
+    plan = plan_fit(open_rows(data), FitSpec.checked(components=components, **OPTIONS), Engine().threads)
+    assert int(found) * 1024 <= plan.peak_bytes, (int(found) * 1024, plan.peak_bytes)

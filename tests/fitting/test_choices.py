@@ -1,0 +1,126 @@
+"""Numbers of components and landmark rules that the package chooses, and how it tells its choices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bigkpca import KernelPCA
+from bigkpca.cli import main
+from bigkpca.data.memory import ArrayRows
+from bigkpca.errors import SpecError
+from bigkpca.fitting.solve import chosen_components
+from bigkpca.numerics import certificate
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.spec import FitSpec, resolve
+from bigkpca.storage.models import load_model
+from tests.fitting.automatic import assert_same_bits, chosen, fitted
+from tests.helpers.commands import run
+
+
+def clustered(clusters: int) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(0)
+    centres = 6 * rng.normal(size=(clusters, 8))
+    return np.concatenate([centre + 0.5 * rng.normal(size=(60, 8)) for centre in centres])
+
+
+@pytest.mark.parametrize("method", ["nystroem", "exact", "rff"])
+@pytest.mark.parametrize("clusters", [3, 5])
+def test_the_largest_gap_lies_behind_the_components_that_part_clusters(clusters: int, method: str) -> None:
+    X = clustered(clusters)
+    size = {"nystroem": {"size": 100}, "rff": {"size": 1000}}.get(method, {})
+    model = fitted(X, components="auto", sigma=6.0, method=method, **size)
+    assert model.components == chosen(model)["components"] == clusters - 1
+    assert_same_bits(model, fitted(X, components=clusters - 1, sigma=6.0, method=method, **size))
+
+
+def test_gaps_are_looked_for_among_trustworthy_components_alone() -> None:
+    assert certificate.trustworthy(("solid", "fair", "doubtful", "solid")) == 2
+    assert certificate.trustworthy(("solid", "fair")) == 2
+    assert certificate.before_largest_gap(np.array([8.0, 7.0, 2.0, 1.5])) == (2, 3.5)
+    assert certificate.before_largest_gap(np.array([8.0])) == (1, 1.0)
+
+
+def test_no_trustworthy_component_leaves_one(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FAIR", "SOLID"):
+        monkeypatch.setattr(certificate, name, 2.0)
+    for name in ("SMALL", "MODERATE"):
+        monkeypatch.setattr(certificate, name, 0.0)
+    model = fitted(digits[:300], components="auto", size=50)
+    assert model.components == 1
+    assert "not even the first is trustworthy" in model.provenance["choices"][-1]["reason"]
+
+
+def test_trust_that_nothing_can_tell_is_an_error(digits: Any) -> None:
+    solution = fitted(digits[:300], components=2, method="rff", size=64).solution
+    with pytest.raises(SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot tell here"):
+        chosen_components(FitSpec.checked(components="auto", method="rff"), lambda _: (solution, Certificate()))
+
+
+def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits: Any) -> None:
+    enough = fitted(digits[:300], components=0.5, size=100).provenance["choices"][-1]
+    assert enough["option"] == "components"
+    assert enough["reason"].startswith("the fewest with 0.5 of the variance: at least 0.5")
+    few = fitted(digits[:300], components=0.99, size=5).provenance["choices"][-1]
+    assert few["value"] == 5
+    assert few["reason"].startswith("all there are: at least 0.")
+
+
+def test_components_are_chosen_again_when_rows_are_added() -> None:
+    X = clustered(3)
+    kpca = KernelPCA("auto", sigma=6.0, size=100, random_state=0).fit(X[::2])
+    kpca.partial_fit(X[1::2])
+    assert kpca.n_components_ == 2
+    assert [choice["option"] for choice in kpca.model_.provenance["choices"]] == ["landmarks", "components"]
+
+
+# Reports
+
+
+def test_every_automatic_choice_is_reported_with_its_reason(digits: Any) -> None:
+    model = fitted(digits[:300], components=5)
+    assert chosen(model) == {"sigma": model.features.kernel.sigma, "landmarks": "kmeans", "size": 300}
+    assert all(choice["reason"] for choice in model.provenance["choices"])
+    assert chosen(fitted(digits[:300], sigma=20.0, size=50, landmarks="kmeans")) == {}
+    random = fitted(digits[:300], method="rff-pca")
+    assert chosen(random)["n_directions"] == random.features.axes.shape[1]
+    assert chosen(random)["size"] == 2048
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "sigmoid", "polynomial"])
+def test_landmark_rules_come_with_their_reason(kernel: str) -> None:
+    rows = ArrayRows(np.zeros((9, 2)))
+    found = resolve(FitSpec.checked(kernel=kernel), rows)
+    assert {"kmeans": "x - y", "uniform": "semidefinite", "rpcholesky": "no length"}[
+        found.rule.name
+    ] in found.rule_reason
+    assert "uniformly" in resolve(FitSpec.checked(kernel=kernel, method="columns"), rows).rule_reason
+
+
+def test_commands_report_what_they_chose(digits: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "digits.npy", digits[:700])
+    run = CliRunner().invoke
+    model = str(tmp_path / "model.zarr")
+    shown = run(main, ["fit", str(tmp_path / "digits.npy"), model, "--tol", "0.3", "--components", "auto"])
+    assert shown.exit_code == 0, shown.output
+    size = chosen(load_model(model))["size"]
+    assert f"chosen: size {size}, the smallest, to a tenth, with tol=0.3: an error of 0." in shown.output
+    assert "chosen: components 1, " in shown.output
+    assert "size 100: error 0." in shown.stderr
+    assert f"chosen: size {size}" in run(main, ["info", model]).output
+    facts = json.loads(run(main, ["info", model, "--json"]).output)
+    assert {choice["option"] for choice in facts["choices"]} == {"sigma", "landmarks", "size", "components"}
+
+
+def test_the_error_of_random_features_is_shown_and_marked_as_estimated(digits: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "digits.npy", digits[:300])
+    model = str(tmp_path / "model.zarr")
+    options = ["--method", "rff", "--size", "200", "--components", "3"]
+    shown = run("fit", str(tmp_path / "digits.npy"), model, *options)
+    assert "error of the centred kernel matrix: " in shown.output
+    assert load_model(model).certificate.kernel_error > 0  # type: ignore[operator]

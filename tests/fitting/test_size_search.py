@@ -1,0 +1,214 @@
+"""Sizes that the package chooses: certified, reported, and the same bits when asked for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA, landmarks, methods
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import IndefiniteKernelWarning, MemoryLimitError, SpecError, ToleranceWarning
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting import size_search
+from bigkpca.fitting.fit import fit_rows, fit_within
+from bigkpca.numerics import growth
+from bigkpca.spec import FitSpec
+from bigkpca.storage.models import load_model, model_digest
+from tests.fitting.automatic import OPTIONS, assert_same_bits, chosen, fitted
+from tests.helpers.progress import Recorder
+
+GROWING: list[dict[str, Any]] = [
+    {},
+    {"landmarks": "uniform", "center": False},
+    {"landmarks": "rpcholesky"},
+    {"landmarks": landmarks.RPCholesky(over="all")},
+    {"method": "columns"},
+    {"standardize": True, "tol": 0.4},
+    {"kernel": "polynomial"},
+    {"method": "rff", "tol": 0.2},
+    {"method": methods.RandomFeatures("phase"), "tol": 0.3},
+    {"method": "rff-pca", "tol": 0.2},
+    {"method": "rff", "kernel": "polynomial", "tol": 0.3},
+    {"refine": 1},
+]
+
+
+@pytest.mark.parametrize("options", GROWING, ids=str)
+def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(options: dict[str, Any], digits: Any) -> None:
+    options = {"tol": 0.3} | options
+    grown = fitted(digits[:700], **options)
+    size = chosen(grown)["size"]
+    again = fitted(digits[:700], **options | {"size": size, "tol": None})
+    assert_same_bits(grown, again)
+    if "refine" not in options:
+        assert grown.features.size == size
+        found = grown.certificate
+        reached = found.kernel_error if found.relative_trace_error is None else found.relative_trace_error
+        assert 0 < reached <= options["tol"]
+
+
+@pytest.mark.parametrize("tol", [0.1, 0.5])
+@pytest.mark.parametrize("rule", ["kmeans", "uniform", "rpcholesky"])
+def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule: str, tol: float, digits: Any) -> None:
+    size = fitted(digits, landmarks=rule, tol=tol).features.size
+    tried = [max(1, int(size * share)) for share in (0.85, 0.9)]
+    errors = [fitted(digits, landmarks=rule, size=each).certificate.relative_trace_error for each in tried]
+    assert max(errors) > tol
+
+
+def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 400)
+    seen = []
+    judge = growth.trace_error
+
+    def judged(features: Any, strata: Any, center: bool) -> Any:
+        seen.append([(len(stratum.X), stratum.count) for stratum in strata])
+        return judge(features, strata, center)
+
+    monkeypatch.setattr(growth, "trace_error", judged)
+    model = fitted(digits, tol=0.25)
+    assert model.certificate.relative_trace_error <= 0.25
+    assert seen[0] == [(400, 400), (1024, 1397)]
+
+
+def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_on(
+    digits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = growth.trace_error
+
+    def hopeful(features: Any, strata: Any, center: bool) -> growth.Estimate:
+        found = judge(features, strata, center)
+        return growth.Estimate(0.8 * found.value, 0.0)
+
+    monkeypatch.setattr(growth, "trace_error", hopeful)
+    notes = Recorder()
+    model = fitted(digits[:700], notes, tol=0.3)
+    assert model.certificate.relative_trace_error <= 0.3
+    assert sum("growing on" in note for note in notes.notes) == 1  # type: ignore[attr-defined]
+
+
+def test_growing_takes_the_same_bits_on_processes(digits: Any, two_processes: Engine) -> None:
+    spec = FitSpec.checked(**OPTIONS, tol=0.3)
+    here = fit_rows(open_rows(digits[:700]), spec, Engine(threads=2), Silent())
+    assert_same_bits(here, fit_rows(open_rows(digits[:700]), spec, two_processes, Silent()))
+
+
+# What stops it
+
+
+@pytest.mark.parametrize("method", ["nystroem", "rff"])
+def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
+    method: str, digits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)
+    monkeypatch.setattr("bigkpca.fitting.outcome.moments_of", None)
+    what = {"nystroem": "landmarks", "rff": "random features"}[method]
+    expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
+    with pytest.raises(SpecError, match=expected):
+        fitted(digits, tol=0.01, method=method)
+
+
+def test_the_memory_limit_stops_it(digits: Any) -> None:
+    rows, engine = open_rows(digits), Engine(threads=1)
+    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 300_000
+    spec = FitSpec.checked(**OPTIONS, tol=0.05)
+    with pytest.warns(ToleranceWarning, match=r"tol=0\.05 was not met: the memory limit of \d+ MB ended the growth at"):
+        model = fit_within(rows, spec, engine, small, Silent())
+    size = chosen(model)["size"]
+    assert 50 <= size <= 120
+    assert_same_bits(model, fitted(digits, size=size))
+    assert "stopped by the memory limit" in model.provenance["choices"][-1]["reason"]
+
+
+def test_a_memory_limit_that_leaves_no_room_is_refused(digits: Any) -> None:
+    with pytest.raises(
+        MemoryLimitError, match=r"even a size of 10 needs \d+ MB, above the memory limit of 100 MB: allow more"
+    ):
+        fit_within(open_rows(digits), FitSpec.checked(tol=0.1), Engine(threads=1), 100_000_000, Silent())
+
+
+def test_the_memory_of_workers_stops_it(digits: Any) -> None:
+    rows = open_rows(digits)
+    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 300_000
+
+    class Small(Engine):
+        def worker_limits(self) -> list[tuple[str, int, int]]:
+            return [("tcp://a", 1, 10**10), ("tcp://b", 1, small)]
+
+    with pytest.warns(ToleranceWarning, match="the memory of worker tcp://b ended the growth"):
+        fit_within(rows, FitSpec.checked(**OPTIONS, tol=0.05), Small(threads=1), None, Silent())
+
+
+def test_a_time_budget_stops_it_and_the_size_is_recorded(digits: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "model.zarr")
+    with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100, which leaves an error of"):
+        model = bigkpca.fit(digits, path, tol=0.05, time_budget="1 ms", **OPTIONS)
+    assert chosen(load_model(path))["size"] == 100
+    assert_same_bits(model, fitted(digits, size=100))
+
+
+def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
+    digits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 1.0, 1.0, 1.0, 9.0, 9.0])  # the second trial takes eight seconds
+    monkeypatch.setattr(size_search, "monotonic", lambda: next(clock))
+    rows, spec = open_rows(digits), FitSpec.checked(**OPTIONS, tol=0.05)
+    room = size_search.Room(1000, deadline=10.0)
+    with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100,"):
+        fit_rows(rows, spec, Engine(threads=1), Silent(), room=room)
+
+
+def test_a_budget_that_suffices_changes_nothing(digits: Any, tmp_path: Path) -> None:
+    model = bigkpca.fit(digits, str(tmp_path / "model.zarr"), tol=0.3, time_budget="1 h", memory="2 GB", **OPTIONS)
+    assert_same_bits(model, fitted(digits, tol=0.3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tol": 0.0}, "tol=0.0"),
+        ({"tol": 1.0}, "tol=1.0"),
+        ({"tol": 0.1, "size": 50}, r"tol=0.1 lets the size grow, but size=50 leaves nothing to grow"),
+        ({"tol": 0.1, "method": "exact"}, "but the exact method leaves nothing to grow"),
+        ({"tol": 0.1, "landmarks": [1, 2]}, "but 2 landmarks leaves nothing to grow"),
+        ({"tol": 0.1, "time_budget": "soon"}, "'soon' is not a time"),
+        ({"tol": 0.1, "time_budget": 0}, "a time budget must be positive"),
+        ({"time_budget": "1 min"}, "give a tolerance, tol, with it"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: dict[str, Any], message: str, digits: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        bigkpca.fit(digits[:100], str(tmp_path / "model.zarr"), **options)
+
+
+def test_the_same_growth_is_the_same_file(digits: Any, tmp_path: Path) -> None:
+    first, second = (bigkpca.fit(digits[:300], str(tmp_path / name), tol=0.3, **OPTIONS) for name in ("a", "b"))
+    assert model_digest(first) == model_digest(second)
+
+
+def test_a_plan_counts_the_largest_size_that_a_tolerance_may_need(digits: Any) -> None:
+    plan = plan_fit(open_rows(digits), FitSpec.checked(tol=0.1), 1)
+    assert plan.size == 1797
+    assert plan.passes == 1
+
+
+def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits: np.ndarray[Any, Any]) -> None:
+    for rows in (digits, digits.astype(float) * 16):
+        with pytest.raises(SpecError, match=r"is 1 or -1 for 100% of sampled pairs of rows, with gamma=") as caught:
+            KernelPCA(4, kernel="sigmoid", size=100, random_state=0).fit(rows)
+        found = re.search(r"a smaller gamma, about ([\de.-]+) for", str(caught.value))
+        assert found is not None
+        with pytest.warns(IndefiniteKernelWarning):
+            kpca = KernelPCA(4, kernel="sigmoid", gamma=float(found[1]), size=100, random_state=0).fit(rows)
+        assert 0.1 < kpca.explained_variance_ratio_.sum() < 0.9
+    with pytest.raises(SpecError, match="take a coef0 near 0"):
+        KernelPCA(1, kernel="sigmoid", coef0=20.0, size=20, random_state=0).fit(np.eye(40))

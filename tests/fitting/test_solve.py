@@ -1,0 +1,92 @@
+"""The eigenproblem of a fit: the randomized solver, and what spectra and kernels are told of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bigkpca import KernelPCA, landmarks
+from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
+from bigkpca.numerics.sketch import OVERSAMPLING
+from tests.fitting.cases import fitted
+from tests.helpers import oracles
+from tests.helpers.fits import scores
+
+
+@pytest.mark.parametrize("method", ["rff", "rff-pca", "tensor sketch"])
+@pytest.mark.parametrize("center", [True, False])
+def test_the_randomized_solver_agrees_with_the_dense_one(method: str, center: bool, few: np.ndarray[Any, Any]) -> None:
+    options: dict[str, Any] = {"method": method, "size": 400, "center": center}
+    if method == "tensor sketch":
+        options |= {"method": "rff", "kernel": "polynomial"}
+    dense, sketched = (fitted(few, **options, solver=solver) for solver in ("dense", "randomized"))
+    below = 1 - sketched.solution.eigenvalues / dense.solution.eigenvalues
+    assert below.min() > -1e-9
+    assert below.max() < 1e-4
+    np.testing.assert_allclose(sketched.solution.mean, dense.solution.mean, atol=1e-9 * dense.solution.eigenvalues[0])
+    np.testing.assert_allclose(
+        sketched.solution.explained_variance_ratio, dense.solution.explained_variance_ratio, rtol=1e-4
+    )
+    expected = scores(dense, few)
+    ours = oracles.with_signs_of(scores(sketched, few), expected)
+    np.testing.assert_allclose(ours[:, :3], expected[:, :3], atol=1e-3 * np.abs(expected).max())
+
+
+def test_a_sketch_at_full_width_is_the_dense_solution(X: np.ndarray[Any, Any]) -> None:
+    options = {"method": "rff", "size": 4 * (6 + OVERSAMPLING)}
+    dense, sketched = (fitted(X, **options, solver=solver) for solver in ("dense", "randomized"))
+    np.testing.assert_allclose(sketched.solution.eigenvalues, dense.solution.eigenvalues, rtol=1e-10)
+    assert sketched.moments is None
+
+
+def test_more_components_than_features_are_lowered_by_the_randomized_solver(X: np.ndarray[Any, Any]) -> None:
+    assert fitted(X, method="rff", size=20, components=50, solver="randomized").components <= 20
+
+
+@pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
+def test_a_narrow_kernel_is_told_with_the_share_it_leaves(method: str, X: np.ndarray[Any, Any]) -> None:
+    with pytest.warns(NarrowKernelWarning, match=r"leave (9\d|100)% of Σ k\(x, x\) unexplained.*`bigkpca sigma`"):
+        fitted(X, method=method, sigma=3.0)
+    fitted(X, method=method)  # the median length warns of nothing
+
+
+@pytest.mark.parametrize("method", ["nystroem", "columns"])
+def test_an_indefinite_kernel_says_how_negative_with_every_landmark_method(
+    method: str, X: np.ndarray[Any, Any]
+) -> None:
+    with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\d+(\.\d+)? of the largest"):
+        fitted(X, method=method, kernel="sigmoid", gamma=3e-4, coef0=-1.0)
+
+
+def nothing(A: Any, B: Any) -> Any:
+    return np.zeros((len(A), len(B)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        *[(name, "matrix of the landmarks has no positive") for name in ("uniform", "leverage", "basic-patterns")],
+        ("rpcholesky", r"k\(x, x\) is zero for all sampled rows, so there is nothing to choose landmarks by"),
+        (landmarks.RPCholesky(over="all"), r"k\(x, x\) is zero for all sampled rows"),
+    ],
+    ids=str,
+)
+def test_a_kernel_that_is_zero_is_an_error_of_the_data(rule: Any, message: str, X: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(DataError, match=message):
+        fitted(X[:50], kernel=nothing, landmarks=rule, size=10, components=2)
+
+
+def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits: np.ndarray[Any, Any]) -> None:
+    kpca = KernelPCA(5, method="exact", sigma=0.5)
+    with pytest.warns(NarrowKernelWarning):
+        kpca.fit(digits[:300])
+    np.testing.assert_allclose(kpca.eigenvalues_, 1, rtol=1e-6)
+    training = kpca.transform(digits[:300])
+    np.testing.assert_allclose(training.T @ training, np.eye(5), atol=5e-3)  # kernel values in float32
+
+
+def test_rows_that_are_all_landmarks_elsewhere_are_refused(X: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(DataError, match="no direction varies in feature space"):
+        fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")

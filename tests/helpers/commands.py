@@ -1,0 +1,42 @@
+"""Commands: in this process, and in one of its own for what it takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from bigkpca.cli import main
+
+
+def run(*arguments: Any) -> Result:
+    """A command in this process; `quiet_signals` keeps its handlers away from the tests."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def run_apart(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, for exit codes and stderr as a shell sees them."""
+    command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+_PEAK = """
+import sys
+from bigkpca.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+_SET_BY_CLUSTERS = ("MALLOC_", "OMP_", "MKL_", "OPENBLAS_")  # that Dask puts into the process which starts one
+
+
+def peak_bytes(*arguments: object) -> int:
+    """The peak of resident memory of a command in a process of its own, as a shell would start it."""
+    command = [sys.executable, "-c", _PEAK, *map(str, arguments)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, env=env).stdout
+    return int(printed.rstrip().rpartition("\n")[2]) * 1024

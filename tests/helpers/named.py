@@ -1,0 +1,47 @@
+"""Rows with names of columns, and files of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import zarr
+
+X = np.random.default_rng(3).normal(size=(60, 3)) * [1, 10, 100]
+FRAME = pd.DataFrame(X, columns=list("abc"))
+TURNED = FRAME[["c", "b", "a"]]
+
+
+def csv(path: Path, frame: pd.DataFrame, *, header: bool = True) -> Path:
+    frame.to_csv(path, index=False, header=header)
+    return path
+
+
+def parquet(path: Path, frame: pd.DataFrame) -> Path:
+    frame.to_parquet(path)
+    return path
+
+
+def stored(path: Any) -> dict[str, Any]:
+    """The arrays of a dataset, its names, and the texts of its labels."""
+    group = zarr.open_group(str(path), mode="r")
+    about: Any = group.attrs["bigkpca"]
+    return {
+        "x": group["x"][:],
+        "y": group["y"][:] if "y" in group else None,
+        "names": about.get("column_names"),
+        "categories": about.get("categories"),
+    }
+
+
+WRITERS = {"csv": csv, "parquet": parquet}
+
+
+INDEXED = {
+    "dropped rows": FRAME[X[:, 0] > 0],
+    "a name": FRAME.set_index(pd.Index(np.arange(60) ** 2, name="id")),
+    "two levels": FRAME.set_index([pd.Index(np.arange(60) ** 2, name="p"), pd.Index(np.arange(60) ** 2)]),
+    "text": FRAME.set_index(pd.Index([f"row {i}" for i in range(60)])),
+}

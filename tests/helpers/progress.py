@@ -1,0 +1,27 @@
+"""Progress that remembers what it was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Recorder:
+    """Keeps titles with their numbers of rows, how many rows were done, how many passes ended, and every note."""
+
+    started: list[tuple[str, int]] = field(default_factory=list)
+    rows: int = 0
+    finished: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def start(self, title: str, rows: int) -> None:
+        self.started.append((title, rows))
+
+    def advance(self, rows: int) -> None:
+        self.rows += rows
+
+    def finish(self) -> None:
+        self.finished += 1
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)

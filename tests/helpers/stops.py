@@ -1,0 +1,214 @@
+"""Kill a command at each of its steps on disk, run it again, and compare with a run that nobody disturbed.
+
+A step is what changes the disk: a file opened for writing, a folder made, something renamed or removed. Python tells of
+each before it does it (`sys.addaudithook`), so that the command can be killed there; where a file is opened for
+writing also right after, when it is there and empty. Commands run in processes forked from one that has imported the
+package and done nothing else, which takes a tenth of the time of starting anew:
+
+    python tests/helpers/stops.py FOLDER < sweep.json > swept.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Command = list[str]
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Every stop of `command`, which runs in a folder where the commands of `before` ran already.
+
+    After the stop, what is at each path of `kept` is as it was, or as the command makes it. After the same command
+    again, the folder is what an undisturbed run leaves, to the byte, or to the names of its files alone where the
+    command writes times that it took.
+    """
+
+    command: Command
+    before: list[Command]
+    kept: list[str]
+    bytes: bool = True
+    every: int = 1  # of how many stops one is tried
+
+
+@dataclass
+class Swept:
+    """What a sweep found: how many steps there were, how many stops were tried, and what was wrong after which."""
+
+    steps: int = 0
+    stops: int = 0
+    bad: list[str] = field(default_factory=list)
+
+
+def swept(sweep: Sweep, folder: Path) -> Swept:
+    """Carry out a sweep. `folder` holds the input of the first command; everything runs at one path in it, since
+    outputs name the path of their input."""
+    here, start = folder / "here", folder / "start"
+    for command in sweep.before:
+        assert _in_child(here, lambda command=command: _run(command)) == 0, _printed(here)
+    (here / _PRINTED).unlink(missing_ok=True)
+    _copy(here, start)
+    steps = _counted(sweep.command, here)
+    wanted, old, found = tree(here), tree(start), Swept(steps)
+    for stop in range(1, steps + 1, sweep.every):
+        _copy(start, here)
+        status = _in_child(here, lambda stop=stop: _run_until(sweep.command, stop))
+        if status == 0:
+            break  # it had fewer steps than before, as threads may share them otherwise
+        if status != -signal.SIGKILL:
+            found.bad.append(f"stop {stop}: before it, the command ended with {status}: {_printed(here)}")
+            continue
+        found.stops += 1
+        left = tree(here)
+        for name in sweep.kept:
+            if _below(left, name) not in (_below(old, name), _below(wanted, name)):
+                found.bad.append(f"stop {stop}: {name} is neither what it was nor what it is to be")
+        status = _in_child(here, lambda: _run(sweep.command))
+        again = tree(here)
+        if status:
+            found.bad.append(f"stop {stop}: the same command ends with {status}: {_printed(here)}")
+        elif again != wanted and (sweep.bytes or again.keys() != wanted.keys()):
+            found.bad.append(f"stop {stop}: {_difference(again, wanted)}")
+    return found
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """The bytes of every file below a folder, and None for a folder that is empty."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+        if (path.is_file() or not any(path.iterdir())) and path.name != _PRINTED
+    }
+
+
+_PRINTED = "printed.txt"
+
+
+def _below(held: dict[str, bytes | None], name: str) -> dict[str, bytes | None]:
+    """What is at a path, but for the mark by which the next run knows that it replaced something."""
+    below = {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
+    return {path: value for path, value in below.items() if not path.endswith("/replacing")}
+
+
+def _difference(left: dict[str, bytes | None], wanted: dict[str, bytes | None]) -> str:
+    more, gone = sorted(left.keys() - wanted.keys()), sorted(wanted.keys() - left.keys())
+    other = sorted(name for name in left.keys() & wanted.keys() if left[name] != wanted[name])
+    return f"left behind {more[:3]}, missing {gone[:3]}, other bytes in {other[:3]}"
+
+
+def _printed(folder: Path) -> str:
+    return (folder / _PRINTED).read_text()[-300:].replace("\n", " | ")
+
+
+def _copy(folder: Path, to: Path) -> None:
+    # Times too: they are part of what a run remembers of its input.
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(folder, to, copy_function=shutil.copy2)
+
+
+def _counted(command: Command, folder: Path) -> int:
+    """Run the command in `folder`; how many stops it has."""
+    counts = folder.with_name("steps")
+
+    def work() -> None:
+        steps = _Steps(None)
+        sys.addaudithook(steps)
+        _run(command)
+        steps.counting = False
+        counts.write_text(str(steps.number))
+
+    status = _in_child(folder, work)
+    assert status == 0, _printed(folder)
+    return int(counts.read_text())
+
+
+def _run_until(command: Command, stop: int) -> None:
+    sys.addaudithook(_Steps(stop))
+    _run(command)
+
+
+@dataclass
+class _Steps:
+    """An audit hook that counts stops, and kills this process at one of them."""
+
+    stop: int | None
+    number: int = 0
+    counting: bool = True
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.counting:
+            return
+        if event in _CHANGES:
+            self._step()
+        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
+            path, _, flags = arguments
+            if isinstance(path, int) or str(path).startswith(("/dev/", "/proc/")):
+                return
+            self._step()
+            if self.stop == self.number + 1:  # the file is there, and nothing is in it
+                self.counting = False
+                os.close(os.open(path, flags | os.O_CREAT, 0o666))
+            self._step()
+
+    def _step(self) -> None:
+        self.number += 1
+        if self.number == self.stop:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _run(command: Command) -> None:
+    from bigkpca.cli import main
+
+    main(command, standalone_mode=False)
+
+
+def _in_child(folder: Path, work: Callable[[], None]) -> int:
+    """Run in a forked process, in `folder`; its exit code, negative for a signal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of which there are none but BLAS's own
+        child = os.fork()
+    if not child:
+        code = 1
+        try:
+            os.chdir(folder)
+            printed = os.open(_PRINTED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(printed, 1)
+            os.dup2(printed, 2)
+            work()
+            code = 0
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def main() -> None:
+    # What commands import when they run, imported once.
+    import bigkpca.cli
+    import bigkpca.cli.demonstration
+    import bigkpca.comparing
+    import bigkpca.ingesting.streaming
+    import bigkpca.reporting  # noqa: F401
+
+    found = swept(Sweep(**json.load(sys.stdin)), Path(sys.argv[1]).resolve())
+    json.dump(asdict(found), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Every format against plain NumPy: rows, labels, types, and files of the world."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.ingesting.formats import columnar, table, text
+from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
+from tests.helpers.files import shared_file
+from tests.helpers.stores import sha256
+from tests.ingesting.files import (
+    WORDS,
+    WRITERS,
+    X,
+    Y,
+    about,
+    csv_text,
+    idx_bytes,
+    labels_of,
+    npy,
+    refuse,
+    rows_of,
+    write_csv,
+    write_csv_gz,
+    write_idx_gz,
+    write_npz,
+)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("piece_bytes", [2**23, 1000, 1])
+def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, write, piece_bytes):
+    for module in (table, columnar):
+        monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
+    monkeypatch.setattr(text, "_TEXT_BYTES", piece_bytes)
+    source, options = write(tmp_path, X, Y)
+    done = ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
+    assert done == Ingested(str(tmp_path / "out.zarr"), 300, 5, (5,), np.dtype(float), "labels" in options, False)
+    np.testing.assert_array_equal(rows_of(done.path), X)
+    if options:
+        np.testing.assert_array_equal(labels_of(done.path), Y)
+    assert about(done.path)["provenance"] == [
+        {"sources": [source.name], "rows": [0, 300], "sha256": sha256(X)},
+    ]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    values=hnp.arrays(
+        st.sampled_from([np.dtype(t) for t in ("u1", "i1", "i2", "i4", "f4", "f8")]),
+        hnp.array_shapes(min_dims=2, max_dims=4, max_side=6),
+        elements={"allow_nan": False, "allow_infinity": False},
+    ),
+    block_rows=st.integers(1, 7),
+    fortran=st.booleans(),
+)
+def test_any_shape_and_type_is_flattened_and_kept(tmp_path_factory, values, block_rows, fortran):
+    path = tmp_path_factory.mktemp("any")
+    stored = np.asfortranarray(values) if fortran else values
+    np.savez(path / "a.npz", stored)
+    (path / "a").write_bytes(idx_bytes(values))
+    for source in (npy(path / "a.npy", stored), path / "a.npz", path / "a"):
+        done = ingest([source], f"{path}/{source.name}.zarr", block_rows=block_rows)
+        assert done.row_shape == tuple(about(done.path)["row_shape"]) == values.shape[1:]
+        assert done.dtype == values.dtype
+        np.testing.assert_array_equal(rows_of(done.path), values.reshape(len(values), -1))
+
+
+# Several sources, types, labels in one file
+
+
+def test_several_sources_follow_each_other_in_order(tmp_path):
+    a, b = npy(tmp_path / "a.npy", X[:100]), npy(tmp_path / "b.npy", X[100:].astype(">f8"))
+    (tmp_path / "c.csv").write_text(csv_text(X))
+    (tmp_path / "y.csv").write_text("".join(f"{i}\n" for i in range(600)))
+    done = ingest([a, b, tmp_path / "c.csv"], tmp_path / "o.zarr", labels=str(tmp_path / "y.csv"), block_rows=64)
+    np.testing.assert_array_equal(rows_of(done.path), np.concatenate([X, X]))
+    np.testing.assert_array_equal(labels_of(done.path), np.arange(600))
+    assert [source["path"] for source in about(done.path)["sources"]] == [str(a), str(b), str(tmp_path / "c.csv")]
+    assert about(done.path)["provenance"][0]["sources"] == ["a.npy", "b.npy", "c.csv"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "float64"])
+def test_dtype_casts_sources_of_different_types(tmp_path, dtype):
+    a, b = npy(tmp_path / "a.npy", np.ones((3, 2), "u1")), npy(tmp_path / "b.npy", np.zeros((3, 2), "f4"))
+    done = ingest([a, b], tmp_path / "out.zarr", dtype=dtype)
+    assert done.dtype == dtype
+    np.testing.assert_array_equal(rows_of(done.path), np.repeat([[1, 1], [0, 0]], 3, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "dtype"),
+    [
+        (300, "i8", "u1"),
+        (-1, "i8", "u8"),
+        (-1, "i1", "u2"),
+        (2**63, "u8", "i8"),
+        (1.5, "f8", "i4"),
+        (1e300, "f8", "f4"),
+    ],
+)
+def test_a_value_that_the_type_cannot_hold_is_named(tmp_path, value, source, dtype):
+    values = np.zeros((4, 3), source)
+    values[2, 1] = value
+    with pytest.raises(DataError, match=r"a\.npy: row 2, column 1 .* which .* cannot hold"):
+        ingest([npy(tmp_path / "a.npy", values)], tmp_path / "out.zarr", dtype=dtype)
+
+
+def test_the_shard_rule_does_not_know_n(tmp_path):
+    assert shard_rows(8) == 65536
+    assert shard_rows(784) == 8192
+    assert shard_rows(2**23) == 1
+    assert shard_rows(2**30) == 1
+    assert shard_rows(8, 100) == 100
+    done = ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr")
+    x = zarr.open_group(done.path)["x"]
+    assert x.shards == (65536, 5)
+    assert x.metadata.dimension_names == ("row", "column")
+
+
+def test_sources_that_do_not_fit_together_are_refused(tmp_path):
+    a, narrow = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X[:, :4])
+    single = npy(tmp_path / "c.npy", X.astype("f4"))
+    refuse(tmp_path, SpecError, "nothing to ingest")
+    refuse(tmp_path, SpecError, r"none\.npy does not exist", tmp_path / "none.npy")
+    refuse(tmp_path, SpecError, "is a folder", tmp_path)
+    refuse(tmp_path, SpecError, r"b\.npy has 4 columns, .*a\.npy has 5", a, narrow)
+    refuse(tmp_path, SpecError, "holds float32, .*float64: choose one type with --dtype", a, single)
+    refuse(tmp_path, SpecError, "'real' is not a type of numbers", a, dtype="real")
+    refuse(tmp_path, SpecError, "cannot be stored as complex128", a, dtype="complex128")
+    refuse(tmp_path, SpecError, "block_rows is 0", a, block_rows=0)
+    refuse(tmp_path, SpecError, "choose one", a, append=True, overwrite=True)
+    refuse(tmp_path, SpecError, "has no members, so --member x", a, member="x")
+    refuse(tmp_path, SpecError, "--labels y: no such file", a, labels="y")
+    with pytest.raises(SpecError, match="only local paths can be written"):
+        ingest([a], "s3://bucket/x.zarr")
+    for name, labels in (("d.csv", WORDS), ("e.csv", range(4))):
+        (tmp_path / name).write_text(csv_text(X[:4], ["k", *"abcde"], labels))
+    both = tmp_path / "d.csv", tmp_path / "e.csv"
+    refuse(tmp_path, SpecError, r"the labels of .*e\.csv are int64, those of .*d\.csv text", *both, labels="k")
+
+
+def test_what_is_no_table_of_numbers_is_refused(tmp_path):
+    refuse(tmp_path, DataError, "two-dimensional", npy(tmp_path / "a.npy", X[0]))
+    refuse(tmp_path, DataError, "is empty", npy(tmp_path / "b.npy", X[:0]))
+    refuse(tmp_path, DataError, "is empty", npy(tmp_path / "c.npy", X[:, :0]))
+    refuse(tmp_path, DataError, "<U5 values", npy(tmp_path / "d.npy", WORDS[:, None]))
+    np.savez(tmp_path / "e.npz", words=WORDS[:, None], line=X[0])
+    refuse(tmp_path, DataError, "complex128 values", npy(tmp_path / "f.npy", X.astype(complex)))
+    refuse(tmp_path, DataError, r"no array of numbers .* \['line', 'words'\]", tmp_path / "e.npz")
+    refuse(tmp_path, DataError, "two-dimensional", tmp_path / "e.npz", member="line")
+    refuse(tmp_path, DataError, "<U5 values", tmp_path / "e.npz", member="words")
+    (tmp_path / "g").write_bytes(idx_bytes(np.zeros(5, "u1")))
+    refuse(tmp_path, DataError, "two-dimensional", tmp_path / "g")
+    (tmp_path / "h.txt").write_text("hello")
+    refuse(tmp_path, SpecError, r"no format that can be ingested: those are \.npy", tmp_path / "h.txt")
+    (tmp_path / "h.gz").write_bytes(gzip.compress(b"hello"))
+    refuse(tmp_path, SpecError, "no format that can be ingested", tmp_path / "h.gz")
+
+
+def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
+    np.savez(tmp_path / "a.npz", train=X, test=X[:5], y=Y, short=Y[:7], grid=X[:2])
+    source = tmp_path / "a.npz"
+    refuse(tmp_path, SpecError, r"holds the arrays \['grid', 'test', 'train'\]: name one with --member", source)
+    refuse(tmp_path, SpecError, "unknown array of .* 'trai': did you mean 'train'", source, member="trai")
+    refuse(tmp_path, SpecError, "unknown array of .* 'z'", source, member="train", labels="z")
+    refuse(tmp_path, SpecError, "short holds 7 labels for 300 rows", source, member="train", labels="short")
+    refuse(tmp_path, DataError, r"grid has shape \(2, 5\) .* labels are \(n,\)", source, member="train", labels="grid")
+
+
+@pytest.mark.parametrize(("library", "suffix"), [("pyarrow", ".parquet"), ("h5py", ".h5")])
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, library, suffix):
+    monkeypatch.setitem(sys.modules, library, None)
+    (tmp_path / f"a{suffix}").write_bytes(b"?")
+    refuse(tmp_path, SpecError, rf"needs {library} .*pip install 'bigkpca\[io\]'", tmp_path / f"a{suffix}")
+
+
+@pytest.mark.parametrize("write", [w for w in WRITERS if w is not write_csv])
+def test_a_truncated_file_is_corrupt(tmp_path, write):
+    source, _ = write(tmp_path, X, Y)
+    source.write_bytes(source.read_bytes()[:-100])
+    refuse(tmp_path, CorruptionError, f"{source.name}.* (truncated|needed)", source)
+
+
+@pytest.mark.parametrize("write", [write_idx_gz, write_csv_gz, write_npz])
+def test_a_flipped_byte_is_found_by_the_checksum(tmp_path, write):
+    source, _ = write(tmp_path, X, Y)
+    damaged = bytearray(source.read_bytes())
+    damaged[2000] ^= 1
+    source.write_bytes(damaged)
+    refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source)
+
+
+# Real files
+
+
+def test_mnist(tmp_path):
+    source, labels = shared_file("mnist/t10k-images-idx3-ubyte.gz"), shared_file("mnist/t10k-labels-idx1-ubyte.gz")
+    done = ingest([source], tmp_path / "out.zarr", labels=str(labels))
+    with gzip.open(source) as file:
+        expected = np.frombuffer(file.read()[16:], np.uint8).reshape(10000, 784)
+    assert done.row_shape == (28, 28)
+    np.testing.assert_array_equal(rows_of(done.path), expected)
+    np.testing.assert_array_equal(labels_of(done.path)[:5], [7, 2, 1, 0, 4])
+
+
+@pytest.mark.parametrize("name", ["usps/usps_int16.npz", "covertype/covtype_93k.npz"])
+def test_real_npz(tmp_path, name):
+    source = shared_file(name)
+    done = ingest([source], tmp_path / "out.zarr", labels="y")
+    with np.load(source) as arrays:
+        np.testing.assert_array_equal(rows_of(done.path), arrays["X_milli" if "usps" in name else "X_raw"])
+        np.testing.assert_array_equal(labels_of(done.path), arrays["y"])

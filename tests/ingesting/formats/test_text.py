@@ -1,0 +1,80 @@
+"""Text: what a CSV may hold, and which fields of it are refused by row and column."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+from bigkpca.errors import DataError
+from bigkpca.ingesting.formats import table
+from bigkpca.ingesting.streaming import ingest
+from tests.helpers.files import shared_file
+from tests.ingesting.files import X, Y, npy, rows_of, write_parquet
+
+
+@pytest.mark.parametrize("first", ["PAR1", "PK", "PAR1,b", "GIF89a,b", "CDF", "IDX,b"])
+@pytest.mark.parametrize("suffix", [".csv", ".CSV", ".csv.gz", ".CSV.GZ"])
+def test_a_csv_may_begin_as_other_formats_do(tmp_path, first, suffix):
+    names = (first + ",z").split(",")
+    body = (",".join(names) + "\n" + ",".join("1" * len(names)) + "\n").encode()
+    (tmp_path / f"a{suffix}").write_bytes(gzip.compress(body) if suffix.lower().endswith("gz") else body)
+    done = ingest([tmp_path / f"a{suffix}"], tmp_path / "out.zarr")
+    np.testing.assert_array_equal(rows_of(done.path), [[1] * len(names)])
+
+
+def test_parquet_of_any_suffix_is_known_by_both_its_ends(tmp_path):
+    source, _ = write_parquet(tmp_path, X, Y)
+    for name in ("rows.csv", "rows", "rows.npy"):
+        done = ingest([source.rename(tmp_path / name)], tmp_path / f"{name}.zarr", labels="label")
+        np.testing.assert_array_equal(rows_of(done.path), X)
+        source = tmp_path / name
+
+
+def test_csv_forgives_blank_lines_and_quotes(tmp_path):
+    (tmp_path / "a.csv").write_text('\n"a, b","c"\r\n"1",2\n\n 3 ,"4"\n\n')
+    done = ingest([tmp_path / "a.csv"], tmp_path / "out.zarr")
+    np.testing.assert_array_equal(rows_of(done.path), [[1, 2], [3, 4]])
+
+
+# Bad input: what, where, what to do
+
+
+def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "READ_BYTES", 400)
+    bad = X.copy()
+    bad[123, 3] = np.nan
+    a, b = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", bad)
+    with pytest.raises(DataError, match=r"b\.npy: row 123, column 3 is NaN"):
+        ingest([a, b], tmp_path / "out.zarr")
+    assert not (tmp_path / "out.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "labels", "message"),
+    [
+        ("a,b\n1,2\n3,\n", None, r"row 1, column 1 \('b'\) is empty"),
+        ("1,2\n3,x\n", None, r"row 1, column 1 is 'x', not a number"),
+        ("k,a\nr,1\ns,t\n", "k", r"row 1, column 1 \('a'\) is 't'"),
+        ("k,a,b\nr,1,2\ns,3,nan\n", "k", r"row 1, column 2 \('b'\) is NaN"),
+        ("a,b\n1,2\n3,4,5\n", None, r"row 1 has 3 fields, the first line 2"),
+        ("a,b,c\n1,2\n", None, r"row 0 has 2 fields, the first line 3"),
+        ("1,2\n1_0,3\n", None, r"rows 0 to 1 do not parse: could not convert"),
+        ("k,a\n,1\n", "k", r"row 0 .* has no label"),
+        ("k\n1\n", "k", r"no column but its labels"),
+        ("", None, r"a\.csv is empty"),
+        ("a,b\n", None, r"a\.csv is empty: it holds no rows"),
+        ("a,b\n1,\xff\n", None, r"is not text in UTF-8"),
+        ("k,a\n" + "1,2\n" * 20000 + "x,2\n", "k", r"row 20000 .* has the label 'x', but the first ones are int64"),
+    ],
+)
+def test_a_csv_with_bad_fields_is_refused(tmp_path, lines, labels, message):
+    (tmp_path / "a.csv").write_bytes(lines.encode("latin1"))
+    with pytest.raises(DataError, match=message):
+        ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels=labels)
+
+
+def test_promoters_hold_text(tmp_path):
+    with pytest.raises(DataError, match=r"promoters\.csv: row 0, column 1 \('sequence'\) is 'gcc.*, not a number"):
+        ingest([shared_file("promoters/promoters.csv")], tmp_path / "out.zarr", labels="label")

@@ -1,0 +1,357 @@
+"""Feature maps: rows to kernel rows, tile by tile, with the offset taken away in the precision of the data."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics.features import (
+    Columns,
+    FourierRows,
+    KernelRows,
+    PrincipalFourierRows,
+    check_sketchable,
+    from_parts,
+    shifted_rows,
+    tensor_sketch,
+)
+from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
+from tests.helpers import oracles
+
+
+def kernel_rows(kernel, landmarks, offset=None, dtype=np.float64):
+    """The map of landmarks that are given in the units of the data."""
+    offset = np.zeros(landmarks.shape[1]) if offset is None else offset
+    return KernelRows(kernel, offset, (landmarks - offset).astype(dtype))
+
+
+def all_features(features, X, tile=64):
+    """(V, Σ k(x, x)) of all rows."""
+    tiles = [
+        (V.copy(), diagonal) for V, diagonal in features.tiles((X[a : a + tile] for a in range(0, len(X), tile)), tile)
+    ]
+    return np.concatenate([V for V, _ in tiles]), sum(float(diagonal.sum()) for _, diagonal in tiles)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.5), Laplacian(3.0), Linear(), Polynomial(0.5)], ids=str)
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-4)])
+def test_features_are_kernel_values_at_the_landmarks(kernel, dtype, rtol):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(11, 3)).astype(dtype)
+    features = kernel_rows(kernel, X[:4], dtype=dtype)
+    V, trace = all_features(features, X, tile=4)
+    assert (features.size, features.columns, features.dtype) == (4, 3, np.dtype(dtype))
+    assert V.dtype == dtype
+    assert_allclose(V, kernel(X.astype(float), X[:4].astype(float)), rtol=rtol, atol=rtol)
+    assert_allclose(trace, kernel.diagonal(X).sum(), rtol=1e-5)
+
+
+def test_tiles_may_be_overwritten_by_the_caller():
+    X = np.random.default_rng(0).normal(size=(10, 3))
+    features = kernel_rows(Gaussian(1.5), X[:4])
+    expected, _ = all_features(features, X, tile=5)
+    got = []
+    for V, _ in features.tiles([X[:5], X[5:8], X[8:]], 5):
+        got.append(V.copy())
+        V[:] = np.nan
+    assert_allclose(np.concatenate(got), expected, rtol=1e-13)
+
+
+def test_the_rows_are_left_alone():
+    X = np.random.default_rng(0).normal(size=(6, 3)) + 5
+    X.flags.writeable = False
+    all_features(kernel_rows(Gaussian(1.5), X[:2], np.full(3, 5.0)), X)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.5), Laplacian(2.0)], ids=str)
+def test_rows_far_from_the_origin_keep_their_variation_in_single_precision(kernel):
+    # Longitudes in metres: at 1e6, neighbouring float32 values lie 1/16 apart, so rows must stay float64 until
+    # the offset is gone.
+    rng = np.random.default_rng(0)
+    X = 1e6 + rng.normal(size=(40, 3))
+    offset = X.mean(axis=0)
+    exact, _ = all_features(kernel_rows(kernel, X[:7], offset), X)
+    assert_allclose(exact, kernel(X - 1e6, X[:7] - 1e6), rtol=1e-6)
+    single, _ = all_features(kernel_rows(kernel, X[:7], offset, np.float32), X)
+    assert_allclose(single, exact, atol=1e-5)
+    # What the offset is for: without it nothing is left.
+    with_none, _ = all_features(kernel_rows(Laplacian(2.0), X[:7], dtype=np.float32), X)
+    assert np.abs(with_none - all_features(kernel_rows(Laplacian(2.0), X[:7]), X)[0]).max() > 0.01
+
+
+def test_float32_rows_are_shifted_exactly():
+    X = (1e6 + np.arange(-4, 4).reshape(4, 2)).astype(np.float32)
+    out = np.empty((4, 2), np.float32)
+    shifted_rows(X, np.full(2, 1e6), None, out)
+    assert_array_equal(out, np.arange(-4, 4).reshape(4, 2))
+
+
+def test_wide_integers_are_shifted_before_they_are_rounded():
+    X = 2**40 + np.arange(6).reshape(3, 2)
+    out = np.empty((3, 2), np.float32)
+    shifted_rows(X, np.full(2, 2.0**40), None, out)
+    assert_array_equal(out, np.arange(6).reshape(3, 2))
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "u2", "i2", "i4", "i8", "f2", "f4", "f8"])
+def test_equal_values_of_any_dtype_give_equal_features(dtype):
+    values = np.random.default_rng(0).integers(0, 2, (20, 5))
+    features = kernel_rows(Gaussian(2.0), values[:4].astype(float), np.full(5, 0.25), np.float32)
+    expected, expected_trace = all_features(features, values.astype(np.float32))
+    V, trace = all_features(features, values.astype(dtype))
+    assert V.dtype == np.float32
+    assert_array_equal(V, expected)  # 0.25 is exact in every precision, so not even rounding differs
+    assert trace == expected_trace
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_gram_matrix_is_symmetric_and_float64_from_the_landmarks_as_stored(dtype):
+    landmarks = (np.random.default_rng(0).normal(size=(9, 4)) / 3).astype(dtype)
+    W = kernel_rows(Gaussian(1.5), landmarks, dtype=dtype).gram()
+    assert W.dtype == np.float64
+    assert_array_equal(W, W.T)
+    assert_array_equal(W.diagonal(), np.ones(9))
+    naive = oracles.matrix(lambda x, y: oracles.gaussian(x, y, 1.5), landmarks, landmarks)
+    assert_allclose(W, naive, rtol=1e-12)
+
+
+def test_the_gram_matrix_of_other_kernels_has_their_diagonal():
+    landmarks = np.random.default_rng(0).normal(size=(9, 4))
+    W = kernel_rows(Polynomial(0.5, 2), landmarks).gram()
+    assert_array_equal(W, W.T)
+    assert_array_equal(W.diagonal(), Polynomial(0.5, 2).diagonal(landmarks))
+
+
+def test_landmarks_come_back_in_the_units_of_the_data():
+    landmarks = np.array([[1e6 + 0.5, -3.0], [1e6 + 0.25, 7.0]])
+    features = kernel_rows(Gaussian(1.0), landmarks, np.array([1e6, 2.0]), np.float32)
+    back = features.landmarks_in_user_units()
+    assert back.dtype == np.float64
+    assert_array_equal(back, landmarks)
+
+
+def some_rows(seed, n=11, d=3):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def fourier(kernel, d=3, m=5, phase=False, dtype=np.float64, offset=None, scale=None):
+    rng = np.random.default_rng(9)
+    W, b = rng.normal(size=(m, d)).astype(dtype), rng.uniform(0, 2 * np.pi, m).astype(dtype)
+    return FourierRows(kernel, np.zeros(d) if offset is None else offset, W, b if phase else None, scale=scale)
+
+
+def principal(seed=0, d=4, kept=2, m=5, phase=False, factor=None, sigma=1.5):
+    rng = np.random.default_rng(seed)
+    axes, b = np.linalg.qr(rng.normal(size=(d, d)))[0][:, :kept], rng.uniform(0, 2 * np.pi, m)
+    W = rng.normal(size=(m, kept)) / sigma
+    return PrincipalFourierRows(Gaussian(sigma), rng.normal(size=d), W, axes, b if phase else None, factor)
+
+
+def sketch(seed, kernel, size=16, d=3, dtype=np.float64, offset=None, scale=None):
+    offset = np.zeros(d) if offset is None else offset
+    return tensor_sketch(kernel, size, offset, scale, np.random.default_rng(seed), np.dtype(dtype))
+
+
+def naive_fourier(x, W, phases, at_zero):
+    m = len(W)
+    angles = [sum(a * b for a, b in zip(w, x, strict=True)) for w in W]
+    if phases is None:
+        return math.sqrt(at_zero / m) * np.array([*map(math.cos, angles), *map(math.sin, angles)])
+    return math.sqrt(2 * at_zero / m) * np.array([math.cos(a + b) for a, b in zip(angles, phases, strict=True)])
+
+
+EVERY_MAP = {
+    "kernel rows": kernel_rows(Gaussian(1.5), some_rows(0, n=4)),
+    "pairs": fourier(Gaussian(1.5)),
+    "phases": fourier(Matern(1.5), phase=True),
+    "scaled": fourier(Laplacian(1.5), scale=np.array([1.0, 2.0, 4.0]), offset=np.ones(3)),
+    "principal": principal(d=3),
+    "principal with one factor and phases": principal(d=3, factor=0.8, phase=True),
+    "sketch": sketch(0, Polynomial(0.5)),
+    "scaled sketch": sketch(0, Polynomial(0.5), scale=np.array([1.0, 2.0, 4.0]), offset=np.ones(3)),
+}
+every_map = pytest.mark.parametrize("features", EVERY_MAP.values(), ids=EVERY_MAP.keys())
+
+
+@pytest.mark.parametrize("phase", [False, True], ids=["pairs", "phases"])
+@pytest.mark.parametrize("kernel", [Gaussian(1.5), 3.0 * Laplacian(2.0)], ids=["plain", "scaled"])
+@pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-13), (np.float32, 1e-5)])
+def test_fourier_features_are_cosines_and_sines_of_frequencies(phase, kernel, dtype, atol):
+    X = some_rows(0).astype(dtype)
+    features = fourier(kernel, phase=phase, dtype=dtype)
+    V, trace = all_features(features, X, tile=4)
+    at_zero = kernel.diagonal(X)[0]
+    expected = [naive_fourier(x, features.frequencies, features.phases, at_zero) for x in X.astype(float)]
+    assert (features.size, features.columns, features.dtype) == (5 if phase else 10, 3, np.dtype(dtype))
+    assert V.dtype == dtype
+    assert_allclose(V, expected, atol=atol)
+    assert_allclose(trace, 11 * at_zero)
+
+
+@pytest.mark.parametrize("phase", [False, True], ids=["pairs", "phases"])
+@pytest.mark.parametrize("factor", [None, 0.8])
+@pytest.mark.parametrize("kept", [1, 2, 4])
+def test_principal_features_are_those_of_the_projection_times_a_factor_of_the_residual(phase, factor, kept):
+    features = principal(kept=kept, phase=phase, factor=factor)
+    X = some_rows(1, d=4)
+    V, trace = all_features(features, X, tile=4)
+    expected = []
+    for x in X - features.offset:
+        p = [sum(a * b for a, b in zip(axis, x, strict=True)) for axis in features.axes.T]
+        rho2 = sum(a * a for a in x) - sum(a * a for a in p)
+        a = math.exp(-rho2 / (2 * 1.5**2)) if factor is None else factor
+        expected.append(a * naive_fourier(p, features.frequencies, features.phases, 1))
+    assert features.size == (5 if phase else 10)
+    assert_allclose(V, expected, atol=1e-12)
+    assert_allclose(trace, 11)
+
+
+def test_the_pointwise_factor_leaves_only_the_product_of_residuals_out():
+    # k(x, y) = a(x) a(y) k(p_x, p_y) exp(<r_x, r_y> / sigma^2), with k(p_x, p_y) from many frequencies.
+    X, features = some_rows(1, n=8, d=4), principal(m=200_000)
+    V, _ = all_features(features, X)
+    centred = X - features.offset
+    R = centred - centred @ features.axes @ features.axes.T
+    exact = features.kernel(X, X)
+    assert_allclose((V @ V.T) * np.exp(R @ R.T / 1.5**2), exact, atol=0.02 * np.exp(R @ R.T / 1.5**2).max())
+    assert np.abs(V @ V.T - exact)[~np.eye(8, dtype=bool)].max() > 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("phase", [False, True], ids=["pairs", "phases"])
+def test_all_principal_axes_are_random_features_with_turned_frequencies(seed, phase):
+    features = principal(seed, d=4, kept=4, phase=phase)
+    turned = features.frequencies @ features.axes.T
+    plain = FourierRows(features.kernel, features.offset, turned, features.phases)
+    X = some_rows(seed, d=4)
+    assert_allclose(all_features(features, X)[0], all_features(plain, X)[0], atol=1e-13)
+
+
+def test_the_unexplained_part_is_what_the_diagonal_lacks():
+    X = some_rows(2, n=50, d=4)
+    features = principal()
+    V, _ = all_features(features, X)
+    lacking = 1 - (V**2).sum(axis=1)
+    assert (lacking > 0).all()
+    assert_allclose(features.unexplained(float((V**2).sum()), 50), lacking.mean())
+    alpha = 1.3
+    corrected = principal(factor=alpha**-0.5)
+    assert_allclose(corrected.unexplained(12345.0, 50), 1 - 1 / alpha)
+    assert_allclose((all_features(corrected, X)[0] ** 2).sum(axis=1), 1 / alpha)
+    assert principal(factor=1.0).unexplained(50.0, 50) == 0
+
+
+def test_columns_are_the_rows_themselves_shifted_and_scaled():
+    X = some_rows(0) * 1e3
+    scale = np.array([1.0, 10.0, 100.0])
+    features = Columns(Gaussian(1.0), np.full(3, 7.0), np.dtype(np.float32), scale=scale)
+    V, trace = all_features(features, X, tile=4)
+    assert (features.size, features.columns, features.dtype) == (3, 3, np.dtype(np.float32))
+    assert V.dtype == np.float32
+    assert_allclose(V, (X - 7) / scale, rtol=1e-6)
+    assert_array_equal(features.shifted(X), V)
+    assert trace == 11
+
+
+@every_map
+def test_scale_divides_rows_once_the_offset_is_gone(features):
+    X = some_rows(5) * 3
+    scale = np.array([0.5, 3.0, 1e6])
+    V, trace = all_features(type(features)(**{**vars(features), "scale": scale}), X * scale + features.offset)
+    plain, plain_trace = all_features(type(features)(**{**vars(features), "scale": None, "offset": np.zeros(3)}), X)
+    assert_allclose(V, plain, atol=1e-9 * np.abs(plain).max())
+    assert_allclose(trace, plain_trace)
+
+
+@every_map
+def test_tiles_of_any_height_give_the_same_features_and_leave_rows_alone(features):
+    X = some_rows(5, n=20)
+    X.flags.writeable = False
+    whole, trace = all_features(features, X, tile=20)
+    assert whole.shape == (20, features.size)
+    for tile in (1, 7):
+        V, other = all_features(features, X, tile=tile)
+        assert_allclose(V, whole, atol=1e-12)
+        assert_allclose(other, trace)
+
+
+@every_map
+def test_a_map_goes_through_numbers_and_arrays_and_back(features):
+    parameters = json.loads(json.dumps(features.parameters()))
+    arrays = {name: array.copy() for name, array in features.arrays().items()}
+    assert parameters["name"] == features.name
+    back = from_parts(parameters, features.kernel, {**arrays, "components": np.zeros(3)})
+    assert type(back) is type(features)
+    assert back.parameters() == parameters
+    assert back.arrays().keys() == arrays.keys()
+    X = some_rows(5)
+    assert_array_equal(all_features(back, X)[0], all_features(features, X)[0])
+
+
+def test_what_is_none_is_not_stored():
+    pairs, phases = EVERY_MAP["pairs"], EVERY_MAP["phases"]
+    assert set(pairs.arrays()) == {"offset", "frequencies"}
+    assert set(phases.arrays()) == {"offset", "frequencies", "phases"}
+    assert pairs.parameters() == {"name": "fourier"}
+    assert principal().parameters() == {"name": "principal-fourier"}
+    assert principal(factor=0.5).parameters() == {"name": "principal-fourier", "factor": 0.5}
+    assert set(EVERY_MAP["scaled sketch"].arrays()) == {"offset", "scale", "buckets", "signs"}
+
+
+def naive_sketch(x, features):
+    """Σ over all tuples of entries of x^: their product, with its sign, into the bucket that is the sum of theirs."""
+    kernel, D = features.kernel, features.width
+    extended = [*(math.sqrt(kernel.gamma) * a for a in x), math.sqrt(kernel.coef0)]
+    v = np.zeros(D)
+    for entries in itertools.product(range(len(extended)), repeat=kernel.degree):
+        bucket = sum(int(features.buckets[i, j]) for i, j in enumerate(entries)) % D
+        v[bucket] += math.prod(features.signs[i, j] * extended[j] for i, j in enumerate(entries))
+    return v
+
+
+@pytest.mark.parametrize("size", [8, 7, 1])
+@pytest.mark.parametrize("degree", [2, 3])
+def test_a_tensor_sketch_is_a_count_sketch_of_the_tensor_power(size, degree):
+    features = sketch(3, Polynomial(0.7, degree, 0.4), size)
+    X = some_rows(0)
+    V, trace = all_features(features, X, tile=4)
+    assert (features.size, features.columns, features.dtype) == (size, 3, np.dtype(np.float64))
+    assert_allclose(V, [naive_sketch(x, features) for x in X], atol=1e-12)
+    assert_allclose(trace, Polynomial(0.7, degree, 0.4).diagonal(X).sum())
+
+
+@pytest.mark.parametrize("kernel", [Polynomial(0.7, 2, 0.4), Polynomial(0.5, 3, 0.0), Polynomial(0.3, 4)], ids=str)
+@pytest.mark.parametrize("size", [16, 33])
+def test_tensor_sketches_are_unbiased_and_their_variance_is_bounded(kernel, size):
+    X = some_rows(0, n=3)
+    products = np.array([(V @ V.T) for V in (all_features(sketch(s, kernel, size), X)[0] for s in range(600))])
+    exact = kernel(X, X)
+    errors = products.std(axis=0, ddof=1) / 600**0.5
+    assert (np.abs(products.mean(axis=0) - exact) < 5 * errors + 1e-12).all()
+    norms = kernel.diagonal(X)  # |x^|^(2p)
+    bound = (3**kernel.degree - 1) / size * np.outer(norms, norms)
+    assert (products.var(axis=0) < bound * 1.2).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sketches_work_in_the_dtype_that_is_asked_for(dtype):
+    features = sketch(0, Polynomial(0.7, 2, 0.4), dtype=dtype)
+    V, _ = all_features(features, some_rows(0).astype(dtype))
+    assert V.dtype == features.dtype == features.signs.dtype == dtype
+    assert features.buckets.dtype == np.int32
+    assert set(np.unique(sketch(0, Polynomial(0.7), d=50).signs)) == {-1, 1}
+    assert set(np.unique(sketch(0, Polynomial(0.7), size=4, d=50).buckets)) == {0, 1, 2, 3}
+    assert_allclose(V, [naive_sketch(x, features) for x in some_rows(0)], atol=1e-4)
+
+
+def test_degree_one_needs_no_sketch():
+    message = "a tensor sketch is for polynomial kernels of degree 2 or more"
+    with pytest.raises(SpecError, match=message):
+        sketch(0, Polynomial(1.0, 1))
+    with pytest.raises(SpecError, match=message):
+        check_sketchable(Polynomial(1.0, 1))
+    check_sketchable(Polynomial(1.0, 2))

@@ -1,0 +1,234 @@
+"""Random frequencies: the kernel is the mean of their cosines, whatever the coupling; laws of length and direction."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics.features import FourierRows
+from bigkpca.numerics.features.frequencies import _QuasiRandom, draw_frequencies
+from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Laplacian, Linear, Matern, Polynomial, Sigmoid
+from bigkpca.numerics.kernels import RationalQuadratic as Rational
+
+KERNELS = {
+    "gaussian": Gaussian(1.0),
+    "laplacian": Laplacian(2.0),
+    "matern of nu 0.5": Matern(1.2, 0.5),
+    "matern of nu 2.2": Matern(1.2, 2.2),
+    "rational-quadratic": Rational(1.0, 0.8),
+    "square": Gaussian(1.5) * Gaussian(1.5),
+    "product": Gaussian(1.5) * Laplacian(4.0),
+    "scaled product": 3.0 * (Matern(2.0) * Rational(1.5)),
+}
+every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+every_coupling = pytest.mark.parametrize("coupling", ["iid", "orthogonal", "qmc"])
+every_width = pytest.mark.parametrize("d", [1, 4])
+
+
+def two_rows(d, distance=1.6):
+    """Neither on an axis nor at the origin."""
+    step = np.arange(1.0, d + 1)
+    X = np.full((2, d), 0.3)
+    X[1] += distance * step / np.linalg.norm(step)
+    return X
+
+
+def features(kernel, frequencies, X, phases=None):
+    ((V, _),) = FourierRows(kernel, np.zeros(X.shape[1]), frequencies, phases).tiles([X], len(X))
+    return V.copy()
+
+
+def estimates(kernel, coupling, m, d, X, draws, seed, axes=None):
+    """z(x)'z(y) of as many independent draws of m frequencies, (draws,)."""
+    rng = np.random.default_rng(seed)
+    V = [features(kernel, draw_frequencies(kernel, coupling, m, d, rng, axes), X) for _ in range(draws)]
+    return np.array([v[0] @ v[1] for v in V])
+
+
+def assert_unbiased(values, exact):
+    assert abs(values.mean() - exact) < 5 * values.std(ddof=1) / np.sqrt(len(values))
+
+
+@every_kernel
+@every_coupling
+@every_width
+def test_products_of_features_have_the_kernel_as_their_mean(kernel, coupling, d):
+    X = two_rows(d)
+    values = estimates(kernel, coupling, 16, d, X, 100, seed=d)
+    assert_unbiased(values, kernel(X, X)[0, 1])
+    assert values.std(ddof=1) / 10 < 0.05 * kernel.diagonal(X)[0]  # else the margin would hide a bias
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplacian(2.0)], ids=str)
+def test_orthogonal_frequencies_are_unbiased(kernel, seed):
+    # Lengths that scale the coordinates of a block rather than its rows give 0.195 here for the Gaussian, not 0.278.
+    X = two_rows(4)
+    values = estimates(kernel, "orthogonal", 8, 4, X, 400, seed)
+    exact = kernel(X, X)[0, 1]
+    assert_unbiased(values, exact)
+    assert 5 * values.std(ddof=1) / 20 < 0.07
+    if kernel == Gaussian(1.0):
+        assert_allclose(exact, 0.278, atol=5e-4)
+
+
+@pytest.mark.parametrize(("m", "d"), [(12, 4), (10, 4), (3, 7), (5, 1)])
+def test_orthogonal_frequencies_come_in_blocks_of_orthogonal_rows(m, d):
+    W = draw_frequencies(Gaussian(2.0), "orthogonal", m, d, np.random.default_rng(0))
+    assert W.shape == (m, d)
+    for start in range(0, m, d):
+        products = W[start : start + d] @ W[start : start + d].T
+        assert_allclose(products, np.diag(products.diagonal()), atol=1e-12 * products.max())
+
+
+@every_coupling
+@pytest.mark.parametrize("seed", range(3))
+def test_every_entry_and_length_follows_the_normal_law(coupling, seed):
+    m, d, sigma = 4000, 5, 0.7
+    W = sigma * draw_frequencies(Gaussian(sigma), coupling, m, d, np.random.default_rng(seed))
+    assert stats.kstest((W**2).sum(axis=1), stats.chi2(d).cdf).pvalue > 1e-4
+    for column in W.T:
+        assert stats.kstest(column, "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_directions_of_orthogonal_frequencies_prefer_no_sign(seed):
+    rng = np.random.default_rng(seed)
+    first = np.array([draw_frequencies(Gaussian(1.0), "orthogonal", 3, 3, rng) for _ in range(200)]) > 0
+    assert_allclose(first.mean(axis=0), 0.5, atol=5 * 0.5 / np.sqrt(200))
+
+
+@every_coupling
+@pytest.mark.parametrize("count", [1, 2, 7, 64])
+def test_as_many_frequencies_as_asked_and_the_seed_decides(coupling, count):
+    kernel = Matern(2.0)
+    one, again, other = (
+        draw_frequencies(kernel, coupling, count, 3, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
+    assert one.shape == (count, 3)
+    assert one.dtype == np.float64
+    assert np.isfinite(one).all()
+    assert_array_equal(one, again)
+    assert (one != other).all()
+
+
+@every_coupling
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplacian(1.0), Matern(1.0), Rational(1.0)], ids=lambda k: k.name)
+def test_longer_kernels_have_smaller_frequencies(coupling, kernel):
+    one, ten = (
+        draw_frequencies(type(kernel)(sigma), coupling, 8, 3, np.random.default_rng(0)) for sigma in (1.0, 10.0)
+    )
+    assert_allclose(ten, one / 10, rtol=1e-12)
+
+
+@every_coupling
+@pytest.mark.parametrize("nu", [0.01, 0.003, 100.0])
+def test_frequencies_of_extreme_matern_kernels_are_finite(nu, coupling):
+    W = draw_frequencies(Matern(1.0, nu), coupling, 500, 3, np.random.default_rng(0))
+    assert np.isfinite(W).all()
+    assert (np.abs(W).max(axis=1) > 0).all()
+
+
+def test_a_factor_scales_features_and_not_frequencies():
+    W = draw_frequencies(Gaussian(1.0), "iid", 6, 2, np.random.default_rng(0))
+    assert_array_equal(draw_frequencies(9.0 * Gaussian(1.0), "iid", 6, 2, np.random.default_rng(0)), W)
+    X = two_rows(2)
+    assert_allclose(features(9.0 * Gaussian(1.0), W, X), 3 * features(Gaussian(1.0), W, X), rtol=1e-13)
+
+
+@pytest.mark.parametrize("distance", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplacian(2.0), Matern(1.2, 2.2)], ids=str)
+def test_variances_of_pairs_and_of_phases_follow_the_formulas(kernel, distance):
+    # D Var = 1 + k(2 delta) - 2 k(delta)^2 for pairs, 1 + k(2 delta) / 2 - k(delta)^2 for phases.
+    m, X, rng = 100_000, two_rows(3, distance), np.random.default_rng(0)
+    once, twice = kernel(X, X)[0, 1], kernel(X, two_rows(3, 2 * distance))[0, 1]
+    W = draw_frequencies(kernel, "iid", m, 3, rng)
+    V = features(kernel, W, X)
+    each = m * (V[0] * V[1]).reshape(2, m).sum(axis=0)  # what one frequency alone estimates
+    assert_allclose(2 * each.var(), 1 + twice - 2 * once**2, rtol=0.02)
+    V = features(kernel, W, X, rng.uniform(0, 2 * np.pi, m))
+    each = m * V[0] * V[1]
+    assert_allclose(each.var(), 1 + twice / 2 - once**2, rtol=0.02)
+    assert abs(each.mean() - once) < 5 * each.std() / np.sqrt(m)
+
+
+@every_kernel
+@every_coupling
+def test_the_diagonal_of_pairs_is_exact(kernel, coupling):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    V = features(kernel, draw_frequencies(kernel, coupling, 7, 3, np.random.default_rng(1)), X)
+    assert_allclose((V**2).sum(axis=1), kernel.diagonal(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_orthogonal_frequencies_have_the_lower_variance(seed):
+    X = two_rows(8, 1.0)
+    iid, orthogonal = (
+        estimates(Gaussian(1.0), coupling, 8, 8, X, 200, seed).var() for coupling in ("iid", "orthogonal")
+    )
+    assert orthogonal < 0.6 * iid
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quasi_random_frequencies_have_the_lowest_variance_in_few_dimensions(seed):
+    X = two_rows(2)
+    iid, qmc = (estimates(Gaussian(1.0), coupling, 64, 2, X, 60, seed).var() for coupling in ("iid", "qmc"))
+    assert qmc < 0.1 * iid
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("count", [64, 50])
+def test_a_second_quasi_random_draw_is_independent_of_the_first(d, count):
+    correlations, tails = [], []
+    for seed in range(100):
+        draws = _QuasiRandom(count, np.random.default_rng(seed), np.eye(d))
+        first, second, numbers = draws.normals(), draws.normals(), draws.uniforms()
+        correlations.append([np.mean(first[:, 0] * second[:, 0]), np.mean(first[:, 0] * (numbers - 0.5) * 12**0.5)])
+        tails.append(np.mean((first[:, 0] ** 2 - 1) * (second[:, 0] ** 2 - 1)) / 2)
+    for values in (*np.transpose(correlations), np.array(tails)):
+        assert abs(values.mean()) < 5 / np.sqrt(count * 100)
+        assert 0.5 < values.std() * np.sqrt(count) < 1.5
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_products_of_kernels_are_unbiased_with_quasi_random_frequencies(d):
+    X = two_rows(d)
+    for kernel in (Gaussian(1.5) * Gaussian(1.5), Matern(1.5) * Laplacian(2.0), Gaussian(1.5) * Rational(1.5)):
+        assert_unbiased(estimates(kernel, "qmc", 64, d, X, 100, seed=5), kernel(X, X)[0, 1])
+
+
+def test_quasi_random_points_turn_with_the_axes():
+    Q = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+    upright, turned = (
+        draw_frequencies(Gaussian(2.0), "qmc", 16, 3, np.random.default_rng(0), axes) for axes in (None, Q)
+    )
+    assert_allclose(turned @ Q, upright, atol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Laplacian(2.0), Matern(1.0, 0.5)], ids=str)
+def test_turned_quasi_random_frequencies_are_unbiased(kernel):
+    X = two_rows(3)
+    axes = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+    assert_unbiased(estimates(kernel, "qmc", 32, 3, X, 200, seed=1, axes=axes), kernel(X, X)[0, 1])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Linear(),
+        Polynomial(1.0),
+        Sigmoid(1.0),
+        Cosine(),
+        Function(np.dot),
+        Gaussian(1.0) + Gaussian(2.0),
+        Gaussian(1.0) * Linear(),
+        Cosine() * Gaussian(1.0),
+        2 * Linear(),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+@every_coupling
+def test_kernels_without_a_spectral_density_are_told_what_works(kernel, coupling):
+    with pytest.raises(SpecError, match=r"has no spectral density to draw random features from.* method='nystroem'"):
+        draw_frequencies(kernel, coupling, 4, 2, np.random.default_rng(0))

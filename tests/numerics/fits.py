@@ -1,0 +1,77 @@
+"""Each solver in one call, as the tests of solvers use it."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from bigkpca.numerics import gram_solver, solvers
+from bigkpca.numerics.bandwidth import median_sigma, pair_distances
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.moments import block_moments
+
+seeds = st.integers(0, 2**32 - 1)
+few = settings(max_examples=15, deadline=None)
+centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred", "uncentred"])
+
+
+def nystroem_fit(kernel, X, landmarks, components, center=True):
+    """(solution, scores of X), in the dtype of the landmarks."""
+    features = KernelRows(kernel, np.zeros(X.shape[1]), landmarks)
+    ((V, diagonal),) = features.tiles([X], len(X))
+    V = V.copy()
+    moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
+    tolerance = rank_tolerance(features.dtype)
+    solution = solvers.nystroem(
+        solvers.span_of(features.gram(), moments, tolerance), components, center=center, tolerance=tolerance
+    )
+    return solution, (V - solution.mean) @ solution.components
+
+
+def gram_fit(kernel, X, components, center=True):
+    """(solution, scores of X)."""
+    K = kernel(X, X)
+    solution = gram_solver.gram(K.copy(), components, center=center, tolerance=1e-12, positive=kernel.positive)
+    return solution, (K - solution.mean) @ solution.components
+
+
+def rows(seed, n=40, d=3):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def digits_kernel(digits):
+    X = digits.astype(np.float64)
+    return Gaussian(median_sigma(pair_distances(X, "sqeuclidean", np.random.default_rng(0)), "sqeuclidean"))
+
+
+def moments_at(kernel, X, landmarks):
+    """(moments of k(X, S), k(S, S), k(X, S))."""
+    C = kernel(X, landmarks)
+    moments = block_moments([(C.copy(), kernel.diagonal(X))], C.mean(axis=0))
+    return moments, kernel.gram(landmarks), C
+
+
+def columns_fit(kernel, X, landmarks, components, center=True):
+    """(solution, scores of X)."""
+    moments, W, C = moments_at(kernel, X, landmarks)
+    solution = solvers.columns(solvers.span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
+    return solution, (C - solution.mean) @ solution.components
+
+
+def thesis_fit(kernel, X, landmarks, components, center=True, rank=None):
+    """(solution, scores of X)."""
+    moments, W, C = moments_at(kernel, X, landmarks)
+    solution = solvers.nystroem_thesis(
+        solvers.span_of(W, moments, 1e-12), components, rank=rank, center=center, tolerance=1e-12
+    )
+    return solution, (C - solution.mean) @ solution.components
+
+
+def plain_fit(V, components, center=True, unexplained=0.0, trace=None, tolerance=1e-12):
+    """(solution, scores of the features)."""
+    diagonal = np.full(len(V), (float((V**2).sum()) if trace is None else trace) / len(V))
+    moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0))
+    solution = solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
+    return solution, (V - solution.mean) @ solution.components

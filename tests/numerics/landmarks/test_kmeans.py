@@ -1,0 +1,99 @@
+"""Centres of k-means: they lower the sum of squares, beat uniform rows, and need a kernel for averages."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics import landmarks
+from bigkpca.numerics.bandwidth import median_sigma, pair_distances
+from bigkpca.numerics.kernels import Function, Gaussian
+from bigkpca.numerics.landmarks import KMeans, Uniform
+from tests.helpers import oracles
+from tests.helpers.oracles import inverse_quadratic
+from tests.numerics.landmarks.samples import clustered
+
+KERNEL = Gaussian(1.0)
+
+
+def sum_of_squares(rows, centres):
+    """Σ_i min_j |x_i - c_j|^2."""
+    return ((rows[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).min(axis=1).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_iterations_of_kmeans_lower_the_sum_of_squares(seed):
+    sample = clustered(seed)
+    sums = [
+        sum_of_squares(
+            sample, KMeans(iterations, rows_per_landmark=20).choose(sample, KERNEL, 10, np.random.default_rng(7))
+        )
+        for iterations in range(5)  # without iterations they are the rows that it starts from
+    ]
+    assert (np.diff(sums) <= 1e-9 * sums[0]).all()
+    assert sums[3] < 0.8 * sums[0]
+
+
+def test_one_centre_is_the_mean():
+    sample = clustered(0)
+    assert_allclose(
+        KMeans(1, rows_per_landmark=200).choose(sample, KERNEL, 1, np.random.default_rng(0))[0], sample.mean(axis=0)
+    )
+
+
+def test_more_rows_than_a_tile_are_all_assigned(monkeypatch):
+    sample = clustered(0)
+    whole = KMeans().choose(sample, KERNEL, 20, np.random.default_rng(0))
+    monkeypatch.setattr("bigkpca.numerics.landmarks.kmeans._TILE_ROWS", 7)
+    assert_allclose(KMeans().choose(sample, KERNEL, 20, np.random.default_rng(0)), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_duplicate_rows_leave_centres_that_are_such_rows(dtype):
+    distinct = np.array([[0.0, 1.0], [2.0, 3.0], [-4.0, 5.0]], dtype)
+    sample = np.repeat(distinct, 20, axis=0)
+    centres = KMeans().choose(sample, KERNEL, 12, np.random.default_rng(0))
+    assert centres.shape == (12, 2)
+    nearest = np.abs(centres[:, None] - distinct).sum(axis=2).min(axis=1)
+    assert_allclose(nearest, 0, atol=1e-6)
+
+
+def eigenvalue_error(X, chosen, kernel, exact):
+    """Mean relative error of the leading eigenvalues of the Nyström approximation."""
+    approximate, _ = oracles.nystroem_kpca(kernel(X, chosen), kernel(chosen, chosen), len(exact))
+    return np.mean(1 - approximate / exact)
+
+
+def test_kmeans_beats_uniform_landmarks_threefold_on_digits(digits):
+    X = digits[:600].astype(np.float64)
+    kernel = Gaussian(median_sigma(pair_distances(X, "sqeuclidean", np.random.default_rng(0)), "sqeuclidean"))
+    exact, _ = oracles.gram_kpca(kernel(X, X), 10)
+    uniform, kmeans = (
+        np.mean(
+            [eigenvalue_error(X, rule.choose(X, kernel, 50, np.random.default_rng(s)), kernel, exact) for s in range(3)]
+        )
+        for rule in (Uniform(), KMeans())
+    )
+    assert 0 < kmeans < uniform / 3
+
+
+@pytest.mark.parametrize("values", [{"rows_per_landmark": 0}, {"iterations": -1}])
+def test_kmeans_refuses_options_out_of_range(values):
+    with pytest.raises(SpecError, match="iterations must not be negative, rows_per_landmark at least 1"):
+        landmarks.KMeans(**values)
+
+
+def test_averages_need_a_kernel_that_says_it_is_made_for_them():
+    sample = clustered(0)
+    message = "landmarks='kmeans' takes averages of rows, which a kernel function need not be made for"
+    with pytest.raises(SpecError, match=message):
+        KMeans().choose(sample, Function(inverse_quadratic), 5, np.random.default_rng(0))
+    assert KMeans().choose(sample, Function(inverse_quadratic, vectors=True), 5, np.random.default_rng(0)).shape == (
+        5,
+        3,
+    )
+
+
+def test_kmeans_uses_ten_rows_for_a_landmark_but_no_fewer_than_10000():
+    assert KMeans().most_rows(50) == 10_000
+    assert KMeans().most_rows(2000) == 2000 * KMeans().rows_per_landmark > 10_000

@@ -1,0 +1,117 @@
+"""Landmarks of the caller's own: rows and their numbers, which recur or cannot be."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.decomposition import KernelPCA as Peer
+
+from bigkpca import KernelPCA
+from bigkpca.errors import DataError, SpecError
+from bigkpca.numerics import landmarks
+from bigkpca.numerics.landmarks import RowNumbers, Rows
+from bigkpca.spec import FitSpec
+from tests.helpers import oracles
+from tests.numerics.landmarks.samples import clustered
+
+
+def test_rows_of_the_callers_own_are_kept_as_they_are():
+    values = np.array([[1, 2], [3, 4]], np.int16)
+    assert Rows(values).values is values
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        (np.array([["a", "b"]]), DataError, "the array of landmarks holds .* values: rows must be real numbers"),
+        (np.ones((2, 2), complex), DataError, "the array of landmarks holds complex128 values"),
+        (np.ones(3), SpecError, r"landmarks of shape \(3,\): give rows like those of the data, \(l, d\)"),
+        (np.ones((0, 3)), SpecError, r"landmarks of shape \(0, 3\): give rows"),
+        (np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
+        (np.array([[1.0, 2.0], [np.nan, 1.0]]), DataError, "the array of landmarks: row 1, column 0 is NaN"),
+        (np.array([[1.0, np.inf]]), DataError, "the array of landmarks: row 0, column 1 is infinity"),
+    ],
+    ids=str,
+)
+def test_rows_that_cannot_be_landmarks_are_named(values, error, message):
+    with pytest.raises(error, match=message):
+        Rows(values)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (np.array([0.0, 1.0]), "row numbers for landmarks must be integers, not float64; rows are"),
+        (np.array([True, False]), "row numbers for landmarks must be integers, not bool; rows are"),
+        (np.array([[0, 1]]), r"landmarks of shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
+        (np.array([], int), r"landmarks of shape \(0,\): give at least one row"),
+        (np.array([]), r"landmarks of shape \(0,\): give at least one row"),
+        (np.array([3, -1]), "landmark -1: row numbers are counted from 0"),
+        (np.array([-2, -7]), "landmark -7: row numbers are counted from 0"),
+    ],
+    ids=str,
+)
+def test_row_numbers_that_cannot_be_are_named(numbers, message):
+    with pytest.raises(SpecError, match=message):
+        RowNumbers(numbers)
+
+
+def test_of_rows_that_are_the_same_the_first_stays_in_its_place():
+    rows = np.array([[5.0, 1.0], [2.0, 1.0], [3.0, 1.0], [2.0, 1.0], [2.0, 0.0], [5.0, 1.0]])
+    assert_array_equal(landmarks.distinct(rows), rows[[0, 1, 2, 4]])
+    assert landmarks.distinct(rows[:3]) is not None
+    assert_array_equal(landmarks.distinct(rows[:3]), rows[:3])
+
+
+@pytest.mark.parametrize("given", ["rows", "numbers", "numbers that recur"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_landmarks_that_recur_count_once_and_all_rows_are_exact_kernel_pca(given, dtype, tmp_path):
+    X = np.random.default_rng(0).integers(0, 3, (120, 4)).astype(dtype)  # of 81 possible rows
+    own = {"rows": X, "numbers": np.arange(120), "numbers that recur": np.append(np.arange(120), [3, 3, 7])}[given]
+    ours = KernelPCA(5, landmarks=own, size=len(own), sigma=1.5, dtype="float64", random_state=0).fit(X)
+    theirs = Peer(5, kernel="rbf", gamma=0.5 / 1.5**2).fit(X.astype(np.float64))
+    assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-9)
+    for rows in (X, X[:7] + 0.5):
+        expected = theirs.transform(rows.astype(np.float64))
+        assert_allclose(oracles.with_signs_of(ours.transform(rows), expected), expected, atol=1e-7)
+    _, first = np.unique(X, axis=0, return_index=True)
+    assert_allclose(ours.landmarks_, X[np.sort(first)], atol=1e-12)
+    assert ours.model_.provenance["choices"] == [
+        {
+            "option": "landmarks",
+            "value": len(first),
+            "reason": f"of {len(own)} rows that are given; {len(own) - len(first)} of them repeat others",
+        }
+    ]
+    ours.save(tmp_path / "model.zarr")
+    again = KernelPCA.load(tmp_path / "model.zarr")
+    assert_array_equal(again.transform(X), ours.transform(X))
+    assert FitSpec.of(again.model_) == FitSpec.of(ours.model_)
+    assert FitSpec.of(again.model_).to_dict() == ours.model_.provenance["spec"]
+    assert again.partial_fit(X[:50]).landmarks_.shape == (len(first), 4)
+
+
+def test_landmarks_that_are_the_same_once_they_are_rounded_count_once():
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    own = np.repeat(X[:30].astype(np.float64), 2, axis=0)
+    own[::2] += 1e-12
+    ours = KernelPCA(3, landmarks=own, sigma=1.5, dtype="float32", random_state=0).fit(X)
+    few = len(ours.landmarks_)
+    assert 30 <= few < 50
+    reason = f"of 60 rows that are given; {60 - few} of them repeat others"
+    assert ours.model_.provenance["choices"][0]["reason"] == reason
+
+
+def test_landmarks_of_the_callers_own_go_through_json_and_back():
+    own = clustered(0, n=5)
+    description = json.loads(json.dumps(landmarks.to_dict(Rows(own))))
+    assert description == {"name": "rows", "sha256": description["sha256"], "count": 5}
+    assert landmarks.to_dict(Rows(own + 1))["sha256"] != description["sha256"]
+    assert_array_equal(landmarks.from_dict(description, own).values, own)
+    description = json.loads(json.dumps(landmarks.to_dict(RowNumbers(np.array([4, 1])))))
+    assert description == {"name": "row-numbers", "numbers": [4, 1]}
+    assert_array_equal(landmarks.from_dict(description, own).numbers, [4, 1])
+    description = landmarks.to_dict(Rows(own[[0, 1, 2, 3, 4, 0]]))
+    assert description["count"] == 6
+    assert landmarks.to_dict(landmarks.from_dict(description, own)) == description

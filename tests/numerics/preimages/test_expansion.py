@@ -1,0 +1,119 @@
+"""What scores stand for as weights of landmarks or features, and the residuals that they leave."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bigkpca.numerics.kernels import (
+    Linear,
+    Polynomial,
+)
+from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem
+from bigkpca.numerics.preimages import (
+    expansion,
+    residuals,
+)
+from tests.helpers import oracles
+from tests.numerics.preimages.models import BY_LANDMARKS, GAUSSIAN, RANDOM, fitted, random_fitted, rows
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_of_all_rows_weights_are_those_of_kwok_and_tsang(center):
+    X, r = rows(), 4
+    K = oracles.matrix(lambda x, y: oracles.gaussian(x, y, 1.5), X, X)
+    values, scores = oracles.gram_kpca(K, r, center)
+    alpha = scores / values
+    model = fitted(method=Exact(), r=r, center=center)
+    Y = model.scores(X[:7])
+    gamma = Y @ oracles.with_signs_of(alpha, model.solution.components).T
+    expected = [[g + (1 - sum(row)) / len(X) if center else g for g in row] for row in gamma]
+    assert_allclose(expansion(model).weights(Y), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("method", BY_LANDMARKS, ids=str)
+def test_the_square_of_a_reconstruction_is_that_of_its_weights(method, center):
+    model = fitted(method=method, center=center)
+    Y = np.random.default_rng(1).normal(size=(6, 5))
+    given = expansion(model)
+    G, W = given.weights(Y), model.features.gram()
+    assert_allclose(given.squares(Y), [g @ W @ g for g in G], rtol=1e-8)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_landmarks_reconstruct_the_projection_in_their_span(center):
+    model = fitted(center=center)
+    P = np.linalg.inv(np.linalg.cholesky(model.features.gram())).T  # z(x) = P'k_S(x), <z, z> = k^
+    Z = GAUSSIAN(rows(), model.features.landmarks) @ P
+    mean = Z.mean(axis=0) if center else np.zeros(Z.shape[1])
+    V = np.linalg.svd(Z - mean, full_matrices=False)[2][:5].T
+    Q = GAUSSIAN(rows(9, seed=4), model.features.landmarks) @ P
+    projected = mean + (Q - mean) @ V @ V.T
+    Y = model.scores(rows(9, seed=4))
+    assert_allclose(expansion(model).weights(Y), projected @ P.T, atol=1e-6)
+    assert_allclose(expansion(model).squares(Y), (projected**2).sum(axis=1), rtol=1e-8)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("method", [Nystroem("thesis"), ColumnSampling()], ids=str)
+def test_scores_of_other_landmark_methods_stand_for_their_least_squares(method, center):
+    model = fitted(method=method, center=center)
+    P = np.linalg.inv(np.linalg.cholesky(model.features.gram())).T
+    Z, Y = GAUSSIAN(rows(), model.features.landmarks) @ P, model.scores(rows())
+    one = np.ones((len(Y), 1)) if center else np.ones((len(Y), 0))
+    map_of = np.linalg.lstsq(np.hstack([Y, one]), Z, rcond=None)[0]
+    Q = model.scores(rows(9, seed=4))
+    expected = np.hstack([Q, one[:9]]) @ map_of @ P.T
+    assert_allclose(expansion(model).weights(Q), expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", RANDOM)
+def test_of_random_features_the_weights_are_the_reconstruction_itself(kind):
+    model = random_fitted(kind)
+    X = rows(9, seed=4)
+    ((V, _),) = model.features.tiles([X], 9)
+    mean, A = model.solution.mean, model.solution.components
+    projected = mean + (V - mean) @ A @ A.T
+    assert_allclose(expansion(model).weights(model.scores(X)), projected, atol=1e-12)
+    assert_allclose(expansion(model).squares(model.scores(X)), (projected**2).sum(axis=1), rtol=1e-10)
+
+
+# Novelty
+
+
+def residuals_of(model, X):
+    ((V, _),) = model.features.tiles([X], len(X))
+    return residuals(expansion(model), model.solution, V, model.features.kernel.diagonal(model.features.shifted(X)))
+
+
+@pytest.mark.parametrize("method", [Nystroem(), Exact()], ids=str)
+def test_uncentred_residuals_are_what_scores_leave_of_the_diagonal(method):
+    model = fitted(Polynomial(0.3), method=method, center=False)
+    X = rows(8, seed=4)
+    expected = [oracles.polynomial(x, x, 0.3, 3, 1.0) for x in X] - (model.scores(X) ** 2).sum(axis=1)
+    assert_allclose(residuals_of(model, X), expected, rtol=1e-8)
+
+
+def test_centred_residuals_are_distances_in_feature_space():
+    model, X = fitted(method=Exact()), rows()
+    Q = rows(8, seed=4)
+    gamma = expansion(model).weights(model.scores(Q))
+    K, C = GAUSSIAN.gram(X), GAUSSIAN(Q, X)
+    expected = [1 - 2 * g @ c + g @ K @ g for g, c in zip(gamma, C, strict=True)]
+    assert_allclose(residuals_of(model, Q), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", BY_LANDMARKS, ids=str)
+def test_rows_far_from_the_data_are_novel(method):
+    model = fitted(method=method, r=12)
+    near, far = residuals_of(model, rows()), residuals_of(model, rows() + 50)
+    assert near.mean() < 0.2
+    assert far.min() > 0.9  # the row itself, and the little that the mean of the data is
+
+
+def test_residuals_are_never_negative():
+    X = rows() + 1e4  # so that what is left of <x, x> after all components is rounding
+    left = residuals_of(fitted(Linear(), r=3, X=X), X)
+    assert (left == 0).any()
+    assert left.min() >= 0
+    assert left.max() < 1e-9 * (X**2).sum(axis=1).max()

@@ -1,0 +1,208 @@
+"""What every way back has in common: units, precision, names, options, and what is refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics import preimages
+from bigkpca.numerics.kernels import (
+    Cosine,
+    Function,
+    Gaussian,
+    Polynomial,
+    Sigmoid,
+)
+from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
+from bigkpca.numerics.preimages import (
+    Denoising,
+    Distances,
+    FixedPoint,
+    Ridge,
+    check_width,
+    reconstructing,
+)
+from bigkpca.numerics.preimages import Linear as LinearMap
+from tests.numerics.preimages.models import (
+    BY_LANDMARKS,
+    GAUSSIAN,
+    WAYS,
+    WITH_PULL,
+    WITHOUT_PULL,
+    back,
+    decoder,
+    fitted,
+    random_fitted,
+    rows,
+    same_decoder,
+)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_rows_come_back_in_the_units_of_the_data(way):
+    scale, offset = np.array([100.0, 1.0, 0.01]), np.array([1e4, -5.0, 0.3])
+    plain, X = fitted(r=8), rows(6, seed=4)
+    model = fitted(r=8, X=rows() * scale + offset, offset=offset, scale=scale)
+    for start in (None, X):
+        expected = back(way, plain, plain.scores(X), start).rows
+        there = None if start is None else start * scale + offset
+        got = back(way, model, model.scores(X * scale + offset), there, rows() * scale + offset)
+        if way.name != "denoising":  # whose noise is in the units of the data
+            assert_allclose((got.rows - offset) / scale, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_single_precision_models_give_single_precision_rows(way):
+    X, Q = rows(), rows(6, seed=4)
+    model, exact = fitted(X=X.astype(np.float32), dtype=np.float32), fitted()
+    Y = model.scores(Q.astype(np.float32))
+    assert_allclose(np.abs(Y), np.abs(exact.scores(Q)), atol=1e-4)
+    exact = replace(exact, solution=model.solution)  # the same signs
+    for start in (None, Q):
+        got = back(way, model, Y, None if start is None else start.astype(np.float32), X.astype(np.float32))
+        assert got.rows.dtype == np.float32
+        assert_allclose(got.rows, back(way, exact, Y, start).rows, atol=5e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
+def test_whole_numbers_are_rows_like_any(dtype):
+    X = np.random.default_rng(0).integers(0, 16, (60, 4)).astype(dtype)
+    model = fitted(Gaussian(10.0), X=X, dtype=np.result_type(dtype, np.float32))
+    for way in WAYS:
+        got = back(way, model, model.scores(X[:7]), X[:7], X)
+        assert ((got.rows - X[:7]) ** 2).mean() < X.astype(float).var()
+
+
+# Parts, names and options
+
+
+@pytest.mark.parametrize(
+    "way", [*WAYS, FixedPoint(mean_term=False), FixedPoint(anchor=0.1), Ridge(np.float32(0.5), np.int64(9))], ids=str
+)
+def test_a_way_goes_through_json_and_back(way):
+    assert preimages.from_dict(json.loads(json.dumps(preimages.to_dict(way)))) == way
+    assert preimages.PREIMAGES[way.name] is type(way)
+
+
+@pytest.mark.parametrize("method", [Nystroem(), ColumnSampling(), Exact()], ids=str)
+@pytest.mark.parametrize("way", [*WAYS, Distances(neighbours=np.int64(6))], ids=str)
+def test_a_decoder_goes_through_its_parts_and_back(way, method):
+    model = fitted(method=method)
+    made = decoder(way, model)
+    arrays = made.arrays()
+    again = preimages.decoder_from_parts(json.loads(json.dumps(made.parameters())), {**arrays, "other": np.ones(1)})
+    assert type(again) is type(made)
+    assert same_decoder(made, again)
+    Y = model.scores(rows(6, seed=4))
+    results = [reconstructing(each, model.features, model.solution, 6)(Y, None) for each in (made, again)]
+    assert_array_equal(results[0].rows, results[1].rows)
+
+
+def test_a_fixed_point_keeps_no_second_copy_of_the_components():
+    assert "map" not in decoder(FixedPoint(), fitted()).arrays()
+    assert "map" in decoder(FixedPoint(), fitted(method=ColumnSampling())).arrays()
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("fixed-point", FixedPoint()),
+        ("Fixed_Point", FixedPoint()),
+        ("mds", Distances()),
+        ("ridge", Ridge()),
+        ("linear", LinearMap()),
+        ("denoising", Denoising()),
+    ],
+)
+def test_a_name_stands_for_the_default_of_its_way(name, way):
+    assert preimages.named(name) == way
+
+
+def test_an_unknown_name_comes_with_the_nearest():
+    with pytest.raises(SpecError, match="unknown preimage 'rigde': did you mean 'ridge'"):
+        preimages.named("rigde")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FixedPoint(anchor=-0.1), "the anchor is a number that is not negative"),
+        (lambda: FixedPoint(anchor=np.nan), "the anchor is a number that is not negative"),
+        (lambda: FixedPoint(mean_term=False, anchor=0.1), "has no anchor; leave one of them out"),
+        (lambda: FixedPoint(iterations=0), "at least one iteration, and a positive tol"),
+        (lambda: FixedPoint(tol=0), "at least one iteration, and a positive tol"),
+        (lambda: Distances(neighbours=1), "at least 2 neighbours, and at least as many rows"),
+        (lambda: Distances(neighbours=9, rows=8), "at least 2 neighbours, and at least as many rows"),
+        (lambda: Ridge(ridge=-1), "ridge is a number that is not negative, size at least 2"),
+        (lambda: Ridge(size=1), "ridge is a number that is not negative, size at least 2"),
+        (lambda: Denoising(noise=0), "noise is a positive standard deviation in the units of the data"),
+        (lambda: Denoising(noise=np.inf), "noise is a positive standard deviation"),
+        (lambda: Denoising(ridge=np.nan), "ridge is a number that is not negative"),
+        (lambda: Denoising(size=1), "ridge is a number that is not negative, size at least 2"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(make, message):
+    with pytest.raises(SpecError, match=message):
+        make()
+
+
+def test_methods_without_a_fixed_point_say_what_works():
+    random = random_fitted("phase")
+    with pytest.raises(SpecError, match="tensor sketch have no fixed point: use 'ridge', 'denoising' or 'linear', or"):
+        FixedPoint().check(Polynomial(1.0), RandomFeatures())
+    with pytest.raises(SpecError, match="with form='phase', use 'mds', 'ridge', 'denoising' or 'linear'"):
+        FixedPoint().check(GAUSSIAN, RandomFeatures("phase"))
+    with pytest.raises(SpecError, match="with form='phase'"):
+        FixedPoint().decoder(random, rows())
+
+
+@pytest.mark.parametrize("way", [Ridge(), LinearMap(), Denoising(noise=1.0)], ids=str)
+@pytest.mark.parametrize("kernel", [*WITH_PULL, *WITHOUT_PULL], ids=lambda k: k.name)
+def test_maps_that_are_learned_take_every_kernel_and_method(way, kernel):
+    for method in (*BY_LANDMARKS, RandomFeatures("phase"), PrincipalFeatures()):
+        way.check(kernel, method)
+
+
+@pytest.mark.parametrize("kernel", WITHOUT_PULL, ids=lambda k: k.name)
+def test_learned_maps_bring_rows_back_for_kernels_without_a_fixed_point(kernel):
+    X = rows(200) + 2
+    model = fitted(kernel, r=None if isinstance(kernel, Sigmoid | Cosine | Function) else 15, X=X, size=40)
+    for way in (Ridge(size=60), LinearMap(), Denoising(noise=0.05, size=60)):
+        if way.name == "linear" and kernel.name == "sigmoid":
+            continue  # indefinite: scores of landmarks are not like those of other rows
+        got = back(way, model, model.scores(X[:40]), None, X).rows
+        assert ((got - X[:40]) ** 2).mean() < 0.6 * X.var(axis=0).mean()
+
+
+def test_ways_that_need_sampled_rows_say_so():
+    with pytest.raises(SpecError, match="pre-images by 'mds' need sampled rows of the data"):
+        Distances().decoder(fitted())
+    for way in (FixedPoint(), LinearMap()):
+        way.decoder(fitted())
+        with pytest.raises(SpecError, match=r"pre-images of random features need sampled rows .* fit it again"):
+            way.decoder(random_fitted("pairs"))
+
+
+def test_scores_that_no_model_made_are_refused():
+    check_width((5, 3), 3, "scores.zarr")
+    with pytest.raises(SpecError, match=r"scores.zarr: scores of shape \(5, 3\), but the model has 4 components"):
+        check_width((5, 3), 4, "scores.zarr")
+    with pytest.raises(SpecError, match=r"scores of shape \(5,\)"):
+        check_width((5,), 3, "scores.zarr")
+
+
+def test_scores_are_those_of_the_model_tile_by_tile():
+    model, X = fitted(), rows()
+    V = GAUSSIAN(X, model.features.landmarks)
+    expected = (V - model.solution.mean) @ model.solution.components
+    assert_allclose(model.scores(X, most_rows=7), expected, atol=1e-12)
+
+
+def test_no_rows_are_no_trouble():
+    model = fitted()
+    for way in WAYS:
+        got = back(way, model, np.empty((0, 5)))
+        assert got.rows.shape == (0, 3)

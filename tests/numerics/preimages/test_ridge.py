@@ -1,0 +1,157 @@
+"""Maps learned by ridge regression, from rows as they are and from noised ones."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca import KernelPCA
+from bigkpca.errors import DataError, NarrowKernelWarning, SpecError
+from bigkpca.numerics.kernels import (
+    Gaussian,
+)
+from bigkpca.numerics.methods import Nystroem
+from bigkpca.numerics.preimages import (
+    Denoising,
+    Ridge,
+    row_noise,
+)
+from tests.helpers import oracles
+from tests.numerics.preimages.models import (
+    GAUSSIAN,
+    SEED,
+    back,
+    fitted,
+    naive_regression,
+    pca,
+    rows,
+    same_decoder,
+    trained,
+)
+
+
+@pytest.mark.parametrize("way", [Ridge(size=12), Denoising(noise=0.1, size=12)], ids=str)
+def test_training_does_not_depend_on_how_rows_are_split(way):
+    model, X = fitted(), rows()
+    whole = trained(way, model, X, tile=60, block=60)
+    assert same_decoder(whole, trained(way, model, X, tile=60, block=60))
+    for tile, block in ((16, 32), (5, 60), (60, 20)):
+        other = trained(way, model, X, tile, block)
+        assert_allclose(other.weights, whole.weights, rtol=1e-6, atol=1e-9)
+        assert_allclose(other.mean_row, whole.mean_row, rtol=1e-12)
+
+
+@pytest.mark.parametrize("way", [Ridge(size=12), Denoising(noise=0.1, size=12)], ids=str)
+def test_the_same_tiles_make_the_same_bits_wherever_their_block_begins(way):
+    model, X = fitted(), rows()
+    training = way.training(model, X, len(X), SEED)
+    block = training.block([X[20:30], X[30:36]], 20, 16)
+    again = training.block(iter([X[20:30].copy(), X[30:36].copy()]), 20, 16)
+    for name in ("count", "mean", "mean_rows", "scatter", "cross"):
+        assert_array_equal(getattr(block, name), getattr(again, name))
+
+
+def test_ridge_is_kernel_ridge_regression_with_an_intercept():
+    model, X = fitted(), rows()
+    way = Ridge(ridge=0.3, size=15)
+    got = trained(way, model, X)
+    assert got.landmarks.shape == (15, 5)
+    Y, Q = model.scores(X), model.scores(rows(6, seed=4))
+    k = lambda A, B: oracles.matrix(lambda a, b: oracles.gaussian(a, b, got.sigma), A, B)  # noqa: E731
+    F = k(Y, got.landmarks)
+    w = naive_regression(F, X, 0.3 * k(got.landmarks, got.landmarks))
+    expected = X.mean(axis=0) + (k(Q, got.landmarks) - F.mean(axis=0)) @ w
+    assert_allclose(back(way, model, Q).rows, expected, atol=1e-6)
+
+
+def test_the_length_of_ridge_makes_the_median_pair_of_its_scores_a_third():
+    got = trained(Ridge(size=25), fitted(), rows())
+    pairs = [np.sum((a - b) ** 2) for i, a in enumerate(got.landmarks) for b in got.landmarks[:i]]
+    assert_allclose(np.exp(-np.median(pairs) / (2 * got.sigma**2)), np.exp(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "size", "copies"), [(60, 5, 1), (60, 12, 2), (60, 40, 7), (20, 40, 8), (12, 40, 8)])
+def test_few_rows_are_noised_several_times(n, size, copies):
+    """10 noised rows to a kernel, of which there are no more than rows; at most 8 times."""
+    training = Denoising(noise=0.3, size=size).training(fitted(), rows(), n, SEED)
+    assert training.scored.noise.copies == copies
+
+
+def test_denoising_is_kernel_ridge_regression_from_noised_rows_to_clean_ones():
+    scale = np.array([10.0, 1.0, 0.5])  # the noise is in the units of the data, the map in those of the kernel
+    X = rows() * scale
+    model, way = fitted(X=X, scale=scale), Denoising(noise=0.3, ridge=0.2, size=15)
+    key = SEED.generate_state(2, np.uint64)
+    noised = [X + np.float32(0.3) * row_noise(key, 0, 60, 3, copy) for copy in range(3)]
+    Y, clean = model.scores(np.concatenate(noised)), np.tile(X / scale, (3, 1))
+    got = trained(way, model, X)
+    k = lambda A, B: oracles.matrix(lambda a, b: oracles.gaussian(a, b, got.sigma), A, B)  # noqa: E731
+    F = k(Y, got.landmarks)
+    w = naive_regression(F, clean, 0.2 * k(got.landmarks, got.landmarks))
+    assert_allclose(got.weights, w, atol=1e-6 * np.abs(w).max())
+    assert_allclose(got.mean_feature, F.mean(axis=0), atol=1e-12)
+    assert_allclose(got.mean_row, X.mean(axis=0) / scale, atol=1e-12)
+
+
+def test_the_landmarks_of_denoising_are_noised_too():
+    X = rows(400)
+    model, quiet = fitted(X=X), Denoising(noise=1e-6, size=400).training(fitted(X=X), X, 400, SEED).landmarks
+    noised = Denoising(noise=0.5, size=400).training(model, X, 400, SEED).landmarks
+    assert_allclose(quiet, model.scores(X), atol=1e-5)
+    key = SEED.generate_state(2, np.uint64)
+    assert_allclose(noised, model.scores(X + np.float32(0.5) * row_noise(key, 0, 400, 3, copy=8)), atol=1e-6)
+
+
+@pytest.mark.parametrize("d", [1, 7, 8, 19])
+def test_noise_belongs_to_the_row_and_its_copy_alone(d):
+    key = SEED.generate_state(2, np.uint64)
+    whole = row_noise(key, 0, 40, d)
+    assert whole.dtype == np.float32
+    for first, count in ((0, 1), (5, 20), (39, 1)):
+        assert_array_equal(row_noise(key, first, count, d), whole[first : first + count])
+    others = [row_noise(key, 0, 40, d, copy=1), row_noise(key + np.uint64(1), 0, 40, d), row_noise(key, 40, 40, d)]
+    assert not any((other == whole).any() for other in others)
+    last = 2**50
+    assert_array_equal(row_noise(key, last, 3, d)[1:], row_noise(key, last + 1, 2, d))
+
+
+def test_noise_is_standard_normal_and_independent():
+    noise = row_noise(SEED.generate_state(2, np.uint64), 0, 4000, 9).astype(float)
+    n = noise.size
+    assert abs(noise.mean()) < 5 / np.sqrt(n)
+    assert abs((noise**2).mean() - 1) < 5 * np.sqrt(2 / n)
+    assert abs((noise**4).mean() - 3) < 5 * np.sqrt(96 / n)
+    assert abs((np.abs(noise) < 0.6744897501960817).mean() - 0.5) < 5 * 0.5 / np.sqrt(n)
+    correlation = noise.T @ noise / 4000 - np.eye(9)
+    assert np.abs(correlation).max() < 6 / np.sqrt(4000)
+    assert abs((noise[1:] * noise[:-1]).mean()) < 5 / np.sqrt(n)
+
+
+def test_denoising_denoises_more_than_pca_can():
+    def ring(n, seed):
+        angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, n)
+        return np.stack([3 * np.cos(angle), 3 * np.sin(angle), 0 * angle], axis=1)
+
+    X, clean = ring(400, 0), ring(200, 1)
+    noised = clean + 0.5 * rows(200, seed=2)
+    model = fitted(Gaussian(2.0), r=20, X=X + 0.5 * rows(400, seed=3), size=60)
+    got = back(Denoising(noise=0.5, size=100), model, model.scores(noised), noised, X).rows
+    error, left_by_pca = ((got - clean) ** 2).mean(), ((pca(X, noised, 2) - clean) ** 2).mean()
+    assert error < 0.7 * left_by_pca < 0.6 * ((noised - clean) ** 2).mean()
+
+
+def test_denoising_must_be_told_the_noise():
+    with pytest.raises(SpecError, match="need the standard deviation of the noise: give noise="):
+        Denoising().check(GAUSSIAN, Nystroem())
+    with pytest.raises(SpecError, match="give noise="):
+        Denoising().training(fitted(), rows(), 60, SEED)
+
+
+@pytest.mark.parametrize(("noise", "named"), [(2.0, "with noise of 2 "), (100.0, "with noise of 100 ")])
+def test_noise_that_drowns_the_kernel_is_named(noise, named):
+    X = np.random.default_rng(0).normal(size=(300, 20))
+    spec = {"n_components": 5, "sigma": 0.7, "size": 60, "preimage": "denoising", "noise": noise, "random_state": 0}
+    with (
+        pytest.warns(NarrowKernelWarning),
+        pytest.raises(DataError, match=f"{named}are too much alike .* larger sigma"),
+    ):
+        KernelPCA(**spec).fit(X)

@@ -1,0 +1,256 @@
+"""What a fit's own sums prove about its error, against the whole Gram matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bigkpca.numerics import bounds, gram_solver, rounding, solvers
+from bigkpca.numerics.bounds import Evidence
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.features import FourierRows, KernelRows
+from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
+from bigkpca.numerics.landmarks import KMeans
+from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
+from bigkpca.numerics.moments import Moments
+from tests.helpers import oracles
+from tests.helpers.files import shared_file
+
+ORTHOGONAL = Nystroem()
+KERNELS = [Gaussian(1.0), Gaussian(4.0), Laplacian(3.0), Matern(1.0), Linear(), Polynomial(0.3), Cosine()]
+centred_or_not = pytest.mark.parametrize("center", [True, False])
+
+
+def rows(seed, n=80, d=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
+
+
+def moments_of(kernel, X, S, count=None):
+    V = kernel(X, S)
+    return Moments(len(X), *oracles.two_pass_moments(V), float(kernel.diagonal(X).sum()))
+
+
+def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, moments=None):
+    features = KernelRows(kernel, np.zeros(X.shape[1]), S)
+    measured = None if moments else rounding.measured(features, kernel(X, S).mean(axis=0), X)
+    moments = moments or moments_of(kernel, X, S)
+    solution = method.solve(moments, features, r, center, 1e-12)
+    span = solvers.span_of(features.gram(), moments, 1e-12)
+    kept = replace(measured.significant(span), span=span) if measured else None
+    evidence = Evidence(measured, kept, uniform=uniform)
+    return solution, bounds.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)
+
+
+def truth(kernel, X, S, center):
+    """(eigenvalues of K, its trace, tr(K - C W+ C')), K centred for the first two if asked."""
+    K = kernel.gram(X)
+    error = np.trace(K - oracles.nystroem_gram(kernel(X, S), kernel.gram(S), 1e-12))
+    K = oracles.centred(K) if center else K
+    return np.linalg.eigvalsh(K)[::-1], np.trace(K), error
+
+
+def holds(found, values, total):
+    r = len(found.eigenvalue_lower)
+    shares = values[:r] / total
+    return bool(
+        (found.eigenvalue_lower <= values[:r]).all()
+        and (values[:r] <= found.eigenvalue_upper).all()
+        and (found.explained_variance_ratio_lower <= shares).all()
+        and (shares <= found.explained_variance_ratio_upper).all()
+    )
+
+
+@centred_or_not
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_every_bound_holds_and_the_trace_error_is_the_direct_one(kernel, center):
+    for seed in range(10):
+        X = rows(seed)
+        for S in (X[:20], KMeans().choose(X, kernel, 15, np.random.default_rng(seed))):
+            values, total, error = truth(kernel, X, S, center)
+            for method in (Nystroem(), ColumnSampling(), Nystroem(form="thesis")):
+                solution, found = certified(kernel, X, S, center, method)
+                assert holds(found, values, total)
+                assert_allclose(found.trace_error, max(error, 0), rtol=1e-6, atol=1e-9 * np.trace(kernel.gram(X)))
+                assert len(found.eigenvalue_upper) == len(solution.eigenvalues)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Matern(1.0), Polynomial(0.3)], ids=str)
+def test_with_every_row_a_landmark_all_bounds_collapse(kernel):
+    X = rows(0, 40)
+    values, total, _ = truth(kernel, X, X, True)
+    _, found = certified(kernel, X, X)
+    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
+        assert_allclose(bound, values[:5], rtol=1e-7, atol=1e-9 * values[0])
+    for bound in (found.explained_variance_ratio_lower, found.explained_variance_ratio_upper):
+        assert_allclose(bound, values[:5] / total, rtol=1e-7, atol=1e-9)
+    assert_allclose(found.trace_error, 0, atol=1e-9 * total)
+
+
+@pytest.mark.parametrize("accumulator", ["count", "mean", "scatter", "trace"])
+def test_an_accumulator_that_is_wrong_by_a_thousandth_breaks_the_trace_error(accumulator):
+    X, kernel = rows(0), Gaussian(1.0)
+    S = X[:30]
+    good = moments_of(kernel, X, S)
+    shrunk = {name: getattr(good, name) for name in ("count", "mean", "scatter", "trace")}
+    shrunk[accumulator] = shrunk[accumulator] * (1 - 1e-3)
+    _, _, error = truth(kernel, X, S, True)
+    _, found = certified(kernel, X, S, moments=Moments(**shrunk))
+    assert abs(found.trace_error / error - 1) > 1e-4  # the others hold it to 1e-6
+
+
+@centred_or_not
+def test_upper_bounds_are_those_of_weyl_and_tighter_than_the_trace_error(center):
+    X, kernel = rows(1), Gaussian(1.0)
+    solution, found = certified(kernel, X, X[:20], center, r=6)
+    for j in range(6):
+        naive = min(solution.eigenvalues[i] + found.trace_error / (j - i + 1) for i in range(j + 1))
+        assert_allclose(found.eigenvalue_upper[j], naive, rtol=1e-9)
+    assert found.eigenvalue_upper[5] < solution.eigenvalues[5] + found.trace_error / 2
+
+
+@centred_or_not
+def test_the_learning_curve_is_of_models_of_a_part_of_the_landmarks(center):
+    X, kernel = rows(2), Gaussian(1.0)
+    S = X[:24]
+    _, found = certified(kernel, X, S, center)
+    for (count, share), step in zip(found.learning_curve, (8, 4, 2, 1), strict=True):
+        _, part = certified(kernel, X, S[::step], center, r=1)
+        assert count == len(S[::step])
+        assert_allclose(share, part.relative_trace_error, rtol=1e-9)
+    assert (np.diff(found.learning_curve[:, 1]) <= 0).all()
+
+
+@centred_or_not
+@pytest.mark.parametrize("method", [Nystroem(), Nystroem(form="thesis"), ColumnSampling()], ids=str)
+def test_stability_is_the_cosine_between_scores_of_the_model_and_of_half_a_nystroem_model(method, center):
+    X, kernel = rows(3), Gaussian(1.5)
+    S = X[:24]
+
+    def directions(landmarks, r, method=ORTHOGONAL):
+        features = KernelRows(kernel, np.zeros(3), landmarks)
+        solution = method.solve(moments_of(kernel, X, landmarks), features, r, center, 1e-12)
+        Y = (kernel(X, landmarks) - solution.mean) @ solution.components
+        Y -= Y.mean(axis=0) * center  # the thesis's are centred about the landmarks
+        return Y / np.linalg.norm(Y, axis=0)
+
+    _, found = certified(kernel, X, S, center, method, r=4)
+    expected = np.abs(directions(S[::2], 12).T @ directions(S, 4, method)).max(axis=0)
+    if method == ORTHOGONAL:
+        assert_allclose(found.stability, expected, atol=1e-6)
+    else:  # which must agree with the component of its rank, too
+        assert (found.stability <= expected + 1e-6).all()
+        whole = directions(S, 4)
+        same_rank = np.abs(np.sum(whole * directions(S, 4, method), axis=0))
+        assert (found.stability >= np.minimum(expected, same_rank) - 1e-6).all()
+
+
+def scores_of_waves(features, X, r):
+    """(unit scores of kernel PCA with these random features, its moments and solution)."""
+    (V, _), *_ = features.tiles([X], len(X))
+    moments = Moments(len(X), *oracles.two_pass_moments(V), float(len(X)))
+    solution = solvers.plain(moments, r, center=True, tolerance=1e-12)
+    Y = (V - solution.mean) @ solution.components
+    return Y / np.linalg.norm(Y, axis=0), moments, solution
+
+
+def certified_waves(features, X, r):
+    U, moments, solution = scores_of_waves(features, X, r)
+    return U, bounds.of_random_features(
+        RandomFeatures(), moments, features, solution, Evidence(), center=True, tolerance=1e-12
+    )
+
+
+def test_stability_of_random_features_keeps_sines_with_their_cosines():
+    X, rng = rows(4), np.random.default_rng(0)
+    features = FourierRows(Gaussian(1.5), np.zeros(3), rng.normal(size=(20, 3)))
+    U, found = certified_waves(features, X, 3)
+    half, _, _ = scores_of_waves(FourierRows(features.kernel, features.offset, features.frequencies[::2]), X, 13)
+    cosines = np.abs(half.T @ U).max(axis=0)
+    assert_allclose(found.stability, np.maximum(2 * cosines**2 - 1, 0), atol=1e-6)
+    assert (found.stability > 0).any()
+    assert found.trace_error is None
+    assert found.eigenvalue_upper is None
+    assert found.learning_curve is None
+
+
+def test_stability_of_random_features_is_the_cosine_between_both_halves():
+    X, pairs = rows(4), []
+    for seed in range(12):
+        features = FourierRows(Gaussian(4.0), np.zeros(3), np.random.default_rng(seed).normal(size=(200, 3)) / 4)
+        _, found = certified_waves(features, X, 1)
+        first, second = (
+            scores_of_waves(FourierRows(features.kernel, features.offset, features.frequencies[part::2]), X, 1)[0]
+            for part in (0, 1)
+        )
+        pairs.append((1 - found.stability[0], 1 - np.abs(first.T @ second).item()))
+    foretold, true = np.mean(pairs, axis=0)
+    assert_allclose(foretold, true, rtol=0.1)  # where the cosine with half would have a quarter of it
+
+
+def test_the_residual_of_uniform_landmarks_left_out_foretells_that_of_new_rows():
+    kernel = Gaussian(1.0)
+    pairs = []
+    for seed in range(50):
+        X = rows(0, 600)[np.random.default_rng(seed).permutation(600)]
+        S, new = X[:40], X[40:]
+        _, found = certified(kernel, X, S, uniform=True)
+        one_less = S[:-1]  # what each landmark left out was judged by
+        C = kernel(new, one_less)
+        residuals = 1 - np.sum(C @ np.linalg.inv(kernel.gram(one_less)) * C, axis=1)
+        pairs.append((found.leave_one_out_residual, residuals.mean()))
+    estimated, true = np.mean(pairs, axis=0)
+    assert_allclose(estimated, true, rtol=0.1)
+    assert certified(kernel, X, S)[1].leave_one_out_residual is None
+
+
+def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
+    stability, little = np.array([1.0, 0.995, 0.99, 0.9, 0.89]), np.full(5, 0.3)
+    assert Certificate(stability=stability, missed=little).trust == ("solid", "solid", "fair", "fair", "doubtful")
+    assert Certificate(stability=stability).trust == ("fair", "fair", "fair", "fair", "doubtful")
+    assert Certificate(stability=stability, missed=little + 0.2).trust == ("fair", "fair", "fair", "fair", "doubtful")
+    assert Certificate(stability=stability, missed=np.full(5, 0.01)).trust == ("solid",) * 5
+    assert Certificate(missed=np.array([0.01, 0.1, 0.2])).trust == ("solid", "fair", "doubtful")
+    rounding = np.array([0.01, 0.02, 0.01, 0.2, 0.01])
+    assert Certificate(stability=stability, missed=little, rounding=rounding).trust == (
+        *("solid", "fair", "fair", "doubtful", "doubtful"),
+    )
+    residuals = np.array([1e-3, 0.01, 0.011, 0.1, 0.2])
+    assert Certificate(residuals=residuals).trust == ("solid", "solid", "fair", "fair", "doubtful")
+    assert Certificate(residuals=residuals, missed=np.full(5, 0.4)).trust == (
+        "fair",
+        "fair",
+        "fair",
+        "fair",
+        "doubtful",
+    )
+    assert Certificate(stability=stability, residuals=residuals[::-1]).trust == (
+        *("doubtful", "fair", "fair", "solid", "solid"),
+    )
+    assert Certificate().trust is None
+
+
+def test_the_whole_gram_matrix_leaves_nothing_to_bound():
+    X = rows(0, 30)
+    solution = gram_solver.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
+    found = bounds.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
+    assert found.trace_error == 0
+    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
+        assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
+    assert found.trust == ("solid",) * 4
+
+
+@pytest.mark.parametrize("sigma", [5.0, 10.0, 40.0])
+def test_bounds_hold_for_single_precision_digits(sigma):
+    import gzip
+
+    with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
+        X = np.frombuffer(file.read(16 + 784 * 900), np.uint8, offset=16).reshape(-1, 784) / 255.0
+    from bigkpca import KernelPCA
+
+    fitted = KernelPCA(20, sigma=sigma, size=180, random_state=0).fit(X.astype(np.float32))
+    values = np.linalg.eigvalsh(oracles.centred(Gaussian(sigma).gram(X)))[::-1]
+    assert holds(fitted.certificate_, values, values.sum())

@@ -1,0 +1,237 @@
+"""Estimates of a model's error from sampled rows, against the whole Gram matrix: intervals, and how rows are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from numpy.testing import assert_allclose
+
+import bigkpca
+from bigkpca.numerics import evaluation
+from bigkpca.numerics.evaluation import Pool, Sample
+from bigkpca.numerics.model import Model
+from bigkpca.numerics.random_streams import PROBES, random_stream
+from tests.evaluating.models import MODELS, Whole, fitted, some_rows, truth, uniform
+from tests.helpers.files import shared_file
+
+
+@pytest.mark.parametrize("case", ["kmeans", "columns", "rff"])
+@pytest.mark.parametrize("center", [True, False])
+def test_samples_of_the_sums_of_all_rows_are_evaluations(case: str, center: bool) -> None:
+    X = some_rows(120)
+    model = fitted(X, center=center, **MODELS[case])
+    expected = bigkpca.evaluate(model, X, sample=50, seed=3)
+    found = Whole.of(model, X).sampled(50, random_stream(3, PROBES))
+    for part in ("eigenvalues", "standard_errors", "residuals", "intervals"):
+        assert_allclose(getattr(found, part), getattr(expected, part), rtol=1e-9, atol=1e-12, err_msg=part)
+    assert_allclose(found.frobenius.value, expected.frobenius.value, rtol=1e-9)
+    assert_allclose(found.total_variance.standard_error, expected.total_variance.standard_error, rtol=1e-9)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("case", MODELS)
+def test_a_sample_of_all_rows_is_exact(case: str, center: bool) -> None:
+    X = some_rows(250)
+    model = fitted(X, center=center, **MODELS[case])
+    true, found = truth(model, X), bigkpca.evaluate(model, X, sample=250)
+    assert (found.rows, found.sampled) == (250, 250)
+    assert_allclose(found.eigenvalues, true["eigenvalues"], rtol=1e-8)
+    assert_allclose(found.standard_errors, 0, atol=2e-9 * true["eigenvalues"][0])
+    assert_allclose(found.residuals, true["residuals"] * np.sqrt(250 / 249), rtol=1e-5, atol=1e-12)
+    assert_allclose(found.frobenius.value, true["frobenius"], rtol=1e-6, atol=1e-9)
+    assert_allclose(found.total_variance.value, true["total_variance"], rtol=1e-8)
+    lengthened = found.intervals[:, 1] - found.eigenvalues
+    assert_allclose(lengthened, found.eigenvalues * found.residuals**2, atol=2e-9 * true["eigenvalues"][0])
+    assert found.frobenius.standard_error == 0
+    assert found.total_variance.standard_error == 0
+
+
+def coverage(model: Model, X: Any, size: int, count: int) -> dict[str, Any]:
+    """Shares of `count` samples whose 95 % intervals hold the truth; lambda of solid components alone."""
+    true, found = truth(model, X), Whole.of(model, X).samples(size, count)
+    low, high = np.moveaxis(np.array([one.intervals for one in found]), 2, 0)
+    values, errors = (np.array([getattr(one, part) for one in found]) for part in ("eigenvalues", "standard_errors"))
+    trust = model.certificate.trust
+    assert trust is not None
+    solid = np.array(trust) == "solid"
+    held = {
+        "u'Kc u": (np.abs(values - true["eigenvalues"]) <= 1.96 * errors).mean(axis=0),
+        "u'Kc u, raised": ((low <= true["eigenvalues"]) & (true["eigenvalues"] <= high)).mean(axis=0),
+        "lambda": ((low <= true["lambda"]) & (true["lambda"] <= high)).mean(axis=0)[solid],
+    }
+    for part in ("frobenius", "total_variance"):
+        pairs = [(getattr(one, part).value, getattr(one, part).standard_error) for one in found]
+        held[part] = np.mean([abs(value - true[part]) <= 1.96 * error for value, error in pairs])
+    return held
+
+
+COVERED: dict[str, dict[str, Any]] = {
+    "uniform": {"landmarks": "uniform", "size": 150},
+    "kmeans": {"size": 150},
+    "uncentred": {"size": 150, "center": False},
+    "columns": {"method": "columns", "size": 300},
+    "rff": {"method": "rff", "size": 1000},
+}
+
+
+def assert_covered(held: dict[str, Any], *, center: bool) -> None:
+    for part in ("u'Kc u", "lambda", "frobenius", "total_variance"):
+        if center or part != "total_variance":  # tr(K) is known
+            assert np.min(held[part], initial=1) >= 0.9, part
+            assert np.max(held[part], initial=0) <= 0.99, part
+    assert np.min(held["u'Kc u, raised"]) >= 0.9
+
+
+@pytest.mark.parametrize("case", COVERED)
+def test_intervals_hold_the_truth_as_often_as_they_say(case: str, digits: np.ndarray[Any, Any]) -> None:
+    X = digits[:900]
+    model = fitted(X, **{"components": 10} | COVERED[case])
+    held = coverage(model, X, size=300, count=500)
+    assert_covered(held, center=case != "uncentred")
+    assert case in ("columns", "rff") or len(held["lambda"])
+
+
+def usps_rows() -> Any:
+    rows = np.load(shared_file("usps", "usps_int16.npz"))["X_milli"]
+    return rows[np.sort(np.random.default_rng(0).choice(len(rows), 2000, replace=False))].astype(np.float32) / 1000
+
+
+def mnist_rows() -> Any:
+    import gzip
+
+    with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
+        return np.frombuffer(file.read(16 + 784 * 2000), np.uint8, offset=16).reshape(-1, 784)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [100, 400])
+@pytest.mark.parametrize("case", COVERED)
+@pytest.mark.parametrize("data", [usps_rows, mnist_rows])
+def test_intervals_of_many_models_hold_the_truth(data: Callable[[], Any], case: str, size: int) -> None:
+    X = data()
+    model = fitted(X, **{"components": 20} | COVERED[case] | {"size": 4 * size if case == "rff" else size})
+    for sample in (300, 500):
+        assert_covered(coverage(model, X, sample, count=500), center=case != "uncentred")
+
+
+def test_where_few_rows_carry_the_error_the_interval_of_its_norm_holds_too() -> None:
+    X = some_rows(400)
+    model = fitted(X, landmarks="kmeans")
+    whole, true = Whole.of(model, X), truth(model, X)["frobenius"]
+    squares = np.sort(whole.sums.squares)[::-1]
+    assert squares[0] > 0.3 * squares.sum()  # one row, which k-means left alone
+    found = whole.samples(150, 500)
+    inside = [abs(one.frobenius.value - true) <= 1.96 * one.frobenius.standard_error for one in found]
+    assert np.mean(inside) >= 0.93
+    assert_allclose(np.sqrt(np.mean([one.frobenius.value**2 for one in found])), true, rtol=0.03)  # unbiased squares
+
+
+def assert_narrow(n: int, sigma: float, size: int, sample: int, count: int) -> None:
+    X = some_rows(n, d=2)
+    model = fitted(X, sigma=sigma, size=size, components=10, landmarks="kmeans")
+    held = coverage(model, X, sample, count)
+    assert np.mean(held["u'Kc u"]) >= 0.935
+    for part in ("u'Kc u", "frobenius", "total_variance"):
+        assert np.min(held[part]) >= 0.9, part
+
+
+def test_intervals_hold_in_two_dimensions_with_a_narrow_kernel() -> None:
+    assert_narrow(2000, 0.1, 100, 150, count=400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", [150, 500])
+@pytest.mark.parametrize(
+    ("n", "sigma", "size"), [(3000, 0.15, 150), (5000, 0.08, 200), (6000, 0.3, 200), (6000, 0.6, 150)]
+)
+def test_intervals_hold_in_two_dimensions_with_any_narrow_kernel(n: int, sigma: float, size: int, sample: int) -> None:
+    assert_narrow(n, sigma, size, sample, count=500)
+
+
+@pytest.mark.parametrize("case", ["uniform", "kmeans", "columns", "rff"])
+def test_squares_are_unbiased(case: str) -> None:
+    X = some_rows(400)
+    model = fitted(X, **MODELS[case])
+    true, found = truth(model, X), Whole.of(model, X).samples(150, 300)
+    residuals = np.array([one.residuals for one in found])
+    assert_allclose(np.sqrt(np.mean(np.square(residuals), axis=0)), true["residuals"], rtol=0.05)
+    assert_allclose(np.sqrt(np.mean([one.frobenius.value**2 for one in found])), true["frobenius"], rtol=0.03)
+    assert_allclose(np.mean([one.total_variance.value for one in found]), true["total_variance"], rtol=1e-2)
+
+
+def test_standard_errors_are_those_of_as_many_degrees_of_freedom_as_the_kurtosis_leaves() -> None:
+    samples = np.random.default_rng(0).normal(size=(50, 3)) ** [1, 3, 5]
+    kurtosis = scipy.stats.kurtosis(samples, fisher=False)
+    freedom = np.minimum(2 * 49 / (kurtosis - 1), 49)
+    assert freedom[0] == 49
+    assert freedom[2] < 10
+    plain = samples.std(axis=0, ddof=1) * np.sqrt(0.75 / 50)
+    expected = scipy.stats.t.ppf(0.975, freedom) * plain
+    assert_allclose(1.96 * uniform(50, 200).standard_errors(samples), expected, rtol=1e-12)
+    in_two_steps = Sample(np.full(50, 0.5), 100, 200)
+    assert_allclose(1.96 * in_two_steps.standard_errors(samples), expected, rtol=1e-12)
+    found = 1.96 * uniform(2, 10**9).standard_errors(np.array([0.0, 2.0]))
+    assert_allclose(found, scipy.stats.t.ppf(0.975, 1))
+    assert_allclose(uniform(5, 50).standard_errors(np.ones((5, 2))), 0, atol=1e-15)
+
+
+def test_rows_are_drawn_with_the_chances_that_weights_undo() -> None:
+    rng = np.random.default_rng(0)
+    q = rng.random(40) ** 4
+    values, totals, counts = rng.normal(size=40), [], np.zeros(40)
+    for _ in range(4000):
+        numbers, sample = evaluation.draw(q, 10, 80, rng)
+        assert len(np.unique(numbers)) == 10
+        counts[numbers] += 1
+        totals.append(sample.mean(values[numbers]))
+    chances = counts / 4000
+    largest = q.argmax()
+    assert chances[largest] == 1  # more than its tenth
+    assert_allclose(chances.sum(), 10)
+    free = chances < 1
+    assert_allclose(chances[free], (10 - (~free).sum()) * q[free] / q[free].sum(), atol=0.03)
+    assert abs(np.mean(totals) - values.mean()) < 4 * np.std(totals) / np.sqrt(4000)
+
+
+def test_standard_errors_are_those_of_both_steps() -> None:
+    rng = np.random.default_rng(0)
+    values = np.exp(rng.normal(size=2000))
+    found, errors = [], []
+    for _ in range(2000):
+        pooled = rng.choice(2000, 400, replace=False)
+        numbers, sample = evaluation.draw(np.sqrt(values[pooled]), 100, 2000, rng)
+        x = values[pooled][numbers]
+        found.append(sample.mean(x))
+        errors.append(sample.standard_errors(x) ** 2)
+    assert_allclose(np.mean(found), values.mean(), rtol=0.01)
+    assert_allclose(np.sqrt(np.mean(errors)), np.std(found), rtol=0.08)
+
+
+def test_sizes_are_the_shares_of_the_error_that_a_row_foretells() -> None:
+    own, Y = np.array([0.0, 1.0, 3.0]), np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 6.0]])
+    of_components = (np.array([0, 4, 27]) / 31 + np.array([0, 0, 1])) / 2
+    assert_allclose(evaluation.sizes(Pool(own, Y), center=False), (1 / 3 + own / 4 + of_components) / 3)
+    shifted = evaluation.sizes(Pool(own, Y + np.array([5.0, -7.0])), center=True)
+    assert_allclose(shifted, evaluation.sizes(Pool(own, Y), center=True))
+    assert_allclose(evaluation.sizes(Pool(np.zeros(3), 0 * Y), center=True), 1 / 3)
+
+
+def test_intervals_of_heavy_tails_hold_more_often_than_those_of_plain_standard_errors() -> None:
+    rng = np.random.default_rng(0)
+    values = np.exp(1.5 * rng.normal(size=5000))
+    plain, widened = [], []
+    for _ in range(1000):
+        sample = rng.choice(values, 100, replace=False)
+        away = abs(sample.mean() - values.mean())
+        plain.append(away <= 1.96 * sample.std(ddof=1) / np.sqrt(100))
+        widened.append(away <= 1.96 * uniform(100, 10**9).standard_errors(sample))
+    assert np.mean(plain) < 0.89
+    assert np.mean(widened) > 0.9
+
+
+def test_without_any_error_there_is_no_standard_error_either() -> None:
+    assert evaluation._norm(np.zeros(5), uniform(5, 10)) == evaluation.Estimate(0.0, 0.0)

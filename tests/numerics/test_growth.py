@@ -1,0 +1,140 @@
+"""How large a model must be: errors foretold from sampled rows, and the search for a size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from bigkpca import KernelPCA, kernels
+from bigkpca.numerics import growth
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.growth import Stratum, Trial, kernel_error, next_size, trace_error
+from tests.helpers import oracles
+
+
+def searched(error: Any, tol: float, *, start: int = 100, most: int = 8192, step: int = 1) -> list[Trial]:
+    """All trials of a search."""
+    tried: list[Trial] = []
+    while (size := next_size(tried, tol, start=start, most=most, step=step)) is not None:
+        assert size not in [trial.size for trial in tried]
+        assert len(tried) < 60
+        tried.append(Trial(size, error(size)))
+    return tried
+
+
+@given(
+    power=st.floats(0.2, 3),
+    scale=st.floats(0.5, 50),
+    tol=st.floats(0.01, 0.9),
+    start=st.integers(1, 300),
+    step=st.sampled_from([1, 2]),
+)
+def test_the_search_finds_the_smallest_size_to_a_tenth(
+    power: float, scale: float, tol: float, start: int, step: int
+) -> None:
+    def error(size: int) -> float:
+        return scale * size**-power
+
+    most = 8192
+    tried = searched(error, tol, start=start * step, most=most, step=step)
+    smallest = min((size for size in range(step, most + 1, step) if error(size) <= tol), default=None)
+    met = [trial.size for trial in tried if trial.error <= tol]
+    if smallest is None:
+        assert not met
+        assert tried[-1].size == most
+    else:
+        assert smallest <= min(met) <= max(1.1 * smallest, smallest + step) + 1
+        assert all(trial.size % step == 0 for trial in tried)
+
+
+def test_the_search_of_a_power_law_takes_few_trials() -> None:
+    assert len(searched(lambda size: 3 / np.sqrt(size), 0.1)) <= 5
+
+
+def test_the_search_ends_with_errors_that_are_noisy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        tried = searched(lambda size: 3 * size**-0.5 * (1 + 0.1 * rng.standard_normal()), 0.1)
+        assert 500 < min(trial.size for trial in tried if trial.error <= 0.1) < 1500
+
+
+def test_errors_that_do_not_fall_end_the_search_at_the_most() -> None:
+    tried = searched(lambda size: 0.5, 0.1, most=3000)
+    assert tried[-1] == Trial(3000, 0.5)
+    assert growth.extrapolated(tried, 0.1) > 3000
+
+
+def test_what_a_tolerance_would_take_is_told_to_two_digits() -> None:
+    assert growth.extrapolated([Trial(100, 0.4), Trial(400, 0.2)], 0.1) == 1600
+    assert growth.extrapolated([Trial(400, 0.2)], 0.1) == 1600
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("kernel", [kernels.Gaussian(25.0), kernels.Polynomial(1 / 64), kernels.Laplacian(200.0)])
+def test_all_rows_give_the_certified_error(kernel: Any, center: bool, digits: Any) -> None:
+    X = digits[:500].astype(np.float64)
+    model = KernelPCA(5, kernel=kernel, size=60, center=center, random_state=0).fit(X)
+    features = model.model_.features
+    shifted = features.shifted(X)
+    certified = model.certificate_.relative_trace_error
+    for strata in ([Stratum(shifted, 500)], [Stratum(shifted[:200], 200), Stratum(shifted[200:], 300)]):
+        found = trace_error(features, strata, center)
+        assert_allclose(found.value, certified, rtol=1e-7)
+        assert found.standard_error == 0
+
+
+def test_an_indefinite_kernel_is_judged_too(digits: Any) -> None:
+    X = digits[:300].astype(np.float64) / 16
+    features = KernelRows(kernels.Sigmoid(0.1, -3.0), np.zeros(64), X[:40])
+    assert np.isfinite(trace_error(features, [Stratum(X, 300)], center=False).value)
+
+
+def test_sampled_rows_give_the_error_within_their_standard_errors(digits: Any) -> None:
+    X = digits.astype(np.float64)
+    model = KernelPCA(5, sigma=25.0, size=60, random_state=0).fit(X)
+    features, certified = model.model_.features, model.certificate_.relative_trace_error
+    shifted, rng = features.shifted(X), np.random.default_rng(0)
+    off = []
+    for _ in range(200):
+        few, more = (part[rng.choice(len(part), 60, replace=False)] for part in (shifted[:600], shifted[600:]))
+        found = trace_error(features, [Stratum(few, 600), Stratum(more, len(X) - 600)], True)
+        off.append((found.value - certified) / found.standard_error)
+    assert abs(np.mean(off)) < 0.35  # the mean z of 120 rows, not of all, makes the error a little larger
+    assert 0.8 < np.std(off) < 1.25
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_the_kernel_error_is_that_of_the_matrix_without_its_diagonal(center: bool, digits: Any) -> None:
+    X = digits[:300].astype(np.float64)
+    model = KernelPCA(5, sigma=25.0, method="rff", size=400, center=center, random_state=0).fit(X)
+    features = model.model_.features
+    K = model.kernel_.gram(X)
+    (Z, _) = next(features.tiles([X], len(X)))
+    E = K - Z @ Z.T
+    if center:
+        K, E = oracles.centred(K), oracles.centred(E)
+    apart = ~np.eye(len(X), dtype=bool)
+    expected = np.linalg.norm(E[apart]) / np.linalg.norm(K[apart])
+    assert_allclose(kernel_error(features, X, center).value, expected, rtol=1e-10)
+
+
+def test_the_kernel_error_of_some_rows_has_honest_standard_errors(digits: Any) -> None:
+    X = digits.astype(np.float64)
+    features = KernelPCA(5, sigma=25.0, method="rff", size=400, random_state=0).fit(X).model_.features
+    rng = np.random.default_rng(0)
+    whole = kernel_error(features, X, True).value
+    found = [kernel_error(features, X[rng.choice(len(X), 150, replace=False)], True) for _ in range(200)]
+    off = [(each.value - whole) / each.standard_error for each in found]
+    assert abs(np.mean(off)) < 0.5
+    assert 0.6 < np.std(off) < 1.2
+
+
+def test_features_without_an_error_have_none(digits: Any) -> None:
+    X = digits[:50].astype(np.float64)
+    features = KernelRows(kernels.Linear(), np.zeros(64), np.eye(64))  # x itself, whose products are the kernel
+    assert kernel_error(features, X, True).value < 1e-12

@@ -1,0 +1,236 @@
+"""Few eigenpairs of a held matrix by block Lanczos: LAPACK's, however they are spaced, and none missed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.decomposition import KernelPCA as Peer
+
+from bigkpca import KernelPCA, kernels
+from bigkpca.errors import DataError, IndefiniteKernelWarning
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.numerics import gram_solver, lanczos
+from bigkpca.numerics.linalg import is_positive
+from bigkpca.numerics.sketch import starting_block
+from tests.helpers import oracles
+from tests.helpers.oracles import matrix_with
+
+N, R = 300, 12
+MANY = 2100  # rows, of which few eigenpairs come from Lanczos
+
+
+def threads(function: Any, items: Any) -> Any:
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(function, items))
+
+
+@pytest.fixture(autouse=True)
+def one_thread_of_blas() -> Any:
+    with single_threaded_blas:
+        yield
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanczos, "_MOST", 4)
+
+
+def several(*values: float) -> Any:
+    return np.concatenate([values, np.linspace(0.9, 0, N - len(values))])
+
+
+SPECTRA: dict[str, Any] = {
+    "slow": 1 / np.arange(1, N + 1),
+    "fast": 0.5 ** np.arange(N),
+    "one far ahead": several(1e9),
+    "all equal": np.ones(N),
+    "all but equal": 1 + 1e-13 * np.arange(N),
+    "pairs": np.repeat(1 / np.arange(1, N // 2 + 1), 2),
+    "twenty equal, more than a block": several(*[5.0] * 20),
+    "ten equal, then three": several(*[5.0] * 10, *[4.0] * 3),
+    "low rank": np.pad([3.0, 2.0, 2.0, 1.0], (0, N - 4)),
+    "nothing": np.zeros(N),
+    "negative ones, larger": np.concatenate([np.linspace(3, 0, 100), np.linspace(-1, -9, 200)]),
+    "all negative": -1 / np.arange(1, N + 1),
+    "equal at the cut": several(*np.linspace(3, 2, R - 2), *[1.5] * 5),
+}
+
+
+@pytest.mark.parametrize(("case", "scale"), [*((case, 1.0) for case in SPECTRA), ("slow", 1e-30), ("slow", 1e30)])
+def test_eigenpairs_are_those_of_lapack(case: str, scale: float, patient: None) -> None:
+    A = scale * matrix_with(SPECTRA[case])
+    true, entry = scale * np.sort(SPECTRA[case])[::-1][:R], float(np.abs(A).max())
+    found = lanczos.leading(A.copy(), R, entry)
+    if found is None:
+        assert case in ("nothing", "all negative")  # a proof needs something to be small beside
+        return
+    values, vectors = found
+    size = np.abs(SPECTRA[case]).max() * scale
+    assert_allclose(values, true, rtol=1e-12, atol=2e-14 * size)
+    assert_allclose(vectors.T @ vectors, np.eye(R), atol=1e-12)
+    left = np.linalg.norm(A @ vectors - vectors * values, axis=0)
+    assert (left <= np.maximum(1e-12 * values, 1e-13 * size)).all()
+
+
+def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(
+    patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = starting_block(N, 8, np.random.default_rng(0))
+    others = np.random.default_rng(1).normal(size=(N, N - 8))
+    hidden = scipy.linalg.qr(np.hstack([start, others]))[0][:, 8:10]  # orthogonal to the first block
+    # Two eigenvectors are these, and all others have nothing of them.
+    rest = scipy.linalg.null_space(hidden.T)
+    A = (hidden * [0.6, 0.3]) @ hidden.T + rest @ matrix_with(0.5 ** np.arange(N - 2)) @ rest.T
+    A = (A + A.T) / 2
+    values, _ = lanczos.leading(A, 3, 1.0) or pytest.fail("nothing found")
+    assert_allclose(values, [1, 0.6, 0.5], rtol=1e-12)
+    monkeypatch.setattr(lanczos, "_are_all", lambda *_: True)  # without the proof they are missed
+    values, _ = lanczos.leading(A, 3, 1.0) or pytest.fail("nothing found")
+    assert_allclose(values, [1, 0.5, 0.25], rtol=1e-12)
+
+
+def test_nothing_is_found_where_it_would_take_longer_than_lapack() -> None:
+    A = matrix_with(1 + 1e-9 * np.arange(N))
+    assert lanczos.leading(A, R, 1.0) is None
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150, 1e250])
+def test_huge_and_tiny_kernels_are_left_to_lapack(scale: float) -> None:
+    K = scale * kernels.Gaussian(4.0).gram(some_rows())
+    assert lanczos.leading(K, R, scale) is None
+    expected = np.linalg.eigvalsh(oracles.centred(K / scale))[::-1][:2]
+    found = gram_solver.gram(K, 2, center=True, tolerance=1e-12, positive=True)
+    assert_allclose(found.eigenvalues / scale, expected, rtol=1e-10)
+
+
+def test_kernels_that_overflow_are_said_to_do_so() -> None:
+    message = "kernel values overflow"
+    for scale in (1e60, 1e120):
+        with pytest.raises(DataError, match=message):
+            exact(scale * some_rows(), kernel="polynomial", sigma="median")
+        with pytest.raises(DataError, match=message):
+            exact(scale * some_rows(100), kernel="polynomial", sigma="median")
+
+
+def test_bits_are_the_same_for_any_number_of_threads(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanczos, "_TILE_ROWS", 64)
+    A = matrix_with(SPECTRA["slow"])
+    first, again, parallel = (lanczos.leading(A, R, 1.0, *more) for more in ((), (), (threads,)))
+    assert first is not None
+    assert again is not None
+    assert parallel is not None
+    for one, other, third in zip(first, again, parallel, strict=True):
+        assert_array_equal(one, other)
+        assert_array_equal(one, third)
+
+
+@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1100])
+@pytest.mark.parametrize("in_order", [map, threads])
+def test_cholesky_by_tiles_tells_which_matrices_are_positive(n: int, in_order: Any) -> None:
+    spectrum = np.linspace(1e-3, 1, n)
+    A = matrix_with(spectrum)
+    before = A.copy()
+    assert is_positive(A, 0.0, in_order)
+    assert is_positive(A, -0.9e-3, in_order)
+    assert not is_positive(A, -1.1e-3, in_order)
+    spectrum[n // 2] = -0.5
+    assert not is_positive(matrix_with(spectrum), 0.49, in_order)
+    assert is_positive(matrix_with(spectrum), 0.51, in_order)
+    assert_array_equal(A, before)
+
+
+# Fits
+
+
+def some_rows(n: int = MANY, d: int = 16) -> Any:
+    return np.random.default_rng(0).normal(size=(n, d)) * np.linspace(3, 0.3, d)
+
+
+def exact(X: Any, **options: Any) -> KernelPCA:
+    return KernelPCA(**{"n_components": 10, "sigma": 4.0, "method": "exact", "random_state": 0} | options).fit(X)
+
+
+@pytest.fixture
+def no_lapack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK's eigensolver refuses matrices as large as the Gram matrix."""
+    eigh = scipy.linalg.eigh
+
+    def of_small_ones(A: Any, **options: Any) -> Any:
+        assert len(A) < MANY // 2
+        return eigh(A, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", of_small_ones)
+
+
+@pytest.mark.parametrize("given", ["rows", "matrix"])
+@pytest.mark.parametrize("center", [True, False])
+def test_few_components_of_a_held_matrix_are_iterated_and_right(given: str, center: bool, no_lapack: None) -> None:
+    X = some_rows()
+    K = kernels.Gaussian(4.0).gram(X)
+    options = {"center": center} | ({"kernel": "precomputed", "sigma": "median"} if given == "matrix" else {})
+    ours, data = exact(K if given == "matrix" else X, **options), K if given == "matrix" else X
+    Kc = oracles.centred(K) if center else K
+    true = np.linalg.eigvalsh(Kc)[::-1][:10]
+    assert_allclose(ours.eigenvalues_, true, rtol=1e-12)
+    certificate = ours.certificate_
+    assert (certificate.eigenvalue_lower <= true).all()
+    assert (true <= certificate.eigenvalue_upper).all()
+    assert_allclose(certificate.eigenvalue_upper, true, rtol=1e-10)
+    assert certificate.trust == ("solid",) * 10
+    scores = np.asarray(ours.transform(data))
+    assert_allclose(Kc @ scores, scores * ours.eigenvalues_, atol=1e-11 * true[0] ** 1.5)
+    assert_allclose(scores.T @ scores, np.diag(true), atol=1e-10 * true[0])
+    assert_allclose(ours.model_.solution.total_variance, np.trace(Kc), rtol=1e-12)
+    if center:
+        theirs = Peer(10, kernel="rbf", gamma=1 / 32, eigen_solver="arpack", random_state=0).fit_transform(X)
+        assert_allclose(oracles.with_signs_of(scores, theirs), theirs, atol=1e-9)
+
+
+def test_rows_that_recur_have_multiple_eigenvalues(no_lapack: None) -> None:
+    X = np.repeat(1000.0 * np.eye(42), 50, axis=0)  # 42 places far apart, 50 rows at each: K is made of 42 blocks
+    ours = exact(X, n_components=45)
+    assert_allclose(ours.eigenvalues_, np.full(41, 50.0), rtol=1e-12)  # 42, less the mean
+    assert exact(X, n_components=45, center=False).eigenvalues_ == pytest.approx([50.0] * 42, rel=1e-12)
+
+
+def test_a_kernel_of_unknown_sign_is_found_to_be_positive(no_lapack: None) -> None:
+    function = kernels.Function(lambda X, Y: kernels.Gaussian(4.0)(X, Y), vectors=True)
+    known, unknown = exact(some_rows()), exact(some_rows(), kernel=function, sigma="median")
+    assert_allclose(unknown.eigenvalues_, known.eigenvalues_, rtol=1e-12)
+    assert unknown.model_.solution.negative == 0
+
+
+def test_an_indefinite_matrix_has_its_whole_spectrum_computed() -> None:
+    K = kernels.Sigmoid(0.02, -0.5).gram(some_rows())
+    true = np.linalg.eigvalsh(oracles.centred(K))
+    with pytest.warns(IndefiniteKernelWarning):
+        ours = exact(np.asarray(some_rows()), kernel="sigmoid", gamma=0.02, coef0=-0.5, sigma="median")
+    assert_allclose(ours.eigenvalues_, true[::-1][:10], rtol=1e-10)
+    assert_allclose(ours.model_.solution.negative, true[0] / true[-1], rtol=1e-8)
+    assert_allclose(ours.model_.solution.total_variance, true[true > 0].sum(), rtol=1e-10)
+
+
+def test_bits_of_a_fit_are_the_same_again() -> None:
+    first, again = exact(some_rows()), exact(some_rows())
+    assert_array_equal(first.model_.solution.components, again.model_.solution.components)
+    assert_array_equal(first.eigenvalues_, again.eigenvalues_)
+
+
+def test_all_components_come_from_lapack(no_lapack: None) -> None:
+    with pytest.raises(AssertionError):
+        exact(some_rows(), n_components=None)
+    with pytest.raises(AssertionError):
+        exact(some_rows(), n_components=200)
+
+
+def test_rounding_in_an_entry_and_its_mirror_image_does_not_matter(no_lapack: None) -> None:
+    K = kernels.Gaussian(4.0).gram(some_rows())
+    noisy = K + 1e-10 * np.random.default_rng(0).normal(size=K.shape)
+    ours = exact(noisy, kernel="precomputed", sigma="median")
+    true = np.linalg.eigvalsh(oracles.centred((noisy + noisy.T) / 2))[::-1][:10]
+    assert_allclose(ours.eigenvalues_, true, rtol=1e-12)

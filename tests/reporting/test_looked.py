@@ -1,0 +1,108 @@
+"""Labels and pictures of rows, wherever they come from."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import bigkpca
+from bigkpca.errors import SpecError
+from bigkpca.execution.progress import Silent
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.reporting import looked, pictures, words
+from bigkpca.reporting.looked import Labels
+
+pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
+pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
+
+
+def drawn(model: Any, out: Path, **options: Any) -> str:
+    """The page, with entities turned into what a reader sees."""
+    return html.unescape(Path(bigkpca.report(model, out, **options)).read_text("utf-8"))
+
+
+def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
+    model = bigkpca.load(str(place / "m.zarr"))
+    for labels in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
+        found = looked.look(model, None, labels, None, None, Silent())
+        assert found.labels is not None
+        np.testing.assert_array_equal(found.labels.words, load_digits().target[found.numbers].astype(str))
+
+
+@pytest.mark.usefixtures("sketched")
+def test_other_labels_and_rows_make_another_report(tmp_path: Path) -> None:
+    rows, labels = load_digits().data[:60], np.arange(60) % 3
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "y.npy", labels)
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=2, size=20)
+    out, given = tmp_path / "r.html", {"labels": tmp_path / "y.npy"}
+    bigkpca.report(tmp_path / "m.zarr", out, **given)
+    first = out.read_bytes()
+    bigkpca.report(tmp_path / "m.zarr", out, **given)
+    for changed, values in (("y.npy", labels[::-1]), ("x.npy", rows + 1)):
+        np.save(tmp_path / changed, values)
+        os.utime(tmp_path / changed, ns=(1, 1))
+        with pytest.raises(SpecError, match="is in the way: it is another report"):
+            bigkpca.report(tmp_path / "m.zarr", out, **given)
+        bigkpca.report(tmp_path / "m.zarr", out, overwrite=True, **given)
+        assert out.read_bytes() != first
+
+
+def test_labels_are_escaped(place: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "words.npy", np.where(np.load(place / "labels.npy") < 5, "<few>", "many"))
+    text = Path(bigkpca.report(place / "m.zarr", tmp_path / "e.html", labels=tmp_path / "words.npy")).read_text("utf-8")
+    assert "&lt;few&gt;" in text
+    assert "<few>" not in text
+
+
+@pytest.mark.usefixtures("sketched")
+def test_labels_with_names_many_kinds_or_numbers(tmp_path: Path) -> None:
+    values = np.arange(40)
+    lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in values]
+    (tmp_path / "x.csv").write_text("\n".join(["a,b,kind", *lines]))
+    ingest([tmp_path / "x.csv"], tmp_path / "d.zarr", labels="kind")
+    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
+    text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
+    assert re.search("with (low at the low end and high|high at the low end and low) at the high one", text)
+    many = looked._named(np.repeat(np.arange(12), np.arange(1, 13)), "")
+    assert many.names == ("3", "4", "5", "6", "7", "8", "9", "10", "11", "other")
+    assert np.count_nonzero(many.words == "other") == 1 + 2 + 3
+    numbers = looked._named(np.linspace(0, 1, 100), "")
+    assert numbers.names == ("0 to 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1")
+    assert [np.count_nonzero(numbers.words == name) for name in numbers.names] == [20] * 5
+
+
+def test_pictures_show_rows() -> None:
+    from matplotlib.image import imread
+
+    frame = pictures.Frame((2, 3), 0, 10)
+    rows = np.array([[0, 5, 10, 0, 0, 0], [10, 10, 10, 20, -5, 0]])
+    uri = frame.strip(rows, rows[::-1])
+    image = imread(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,"))))
+    assert image.shape == (16 + 1 + 16, 24 + 1 + 24, 4)
+    np.testing.assert_allclose(image[:16:8, :24:8, 0], np.array([[0, 0.5, 1], [0, 0, 0]]), atol=1 / 255)
+    np.testing.assert_allclose(image[17::8, :24:8, 0], np.array([[1, 1, 1], [1, 0, 0]]), atol=1 / 255)
+    assert image[16, 0, 3] == 0  # a gap
+    assert image[0, 0, 3] == 1
+    large = pictures.Frame((200, 100, 3), 0, 1)
+    assert large.pictures(np.zeros((1, 60_000))).shape == (1, 67, 34, 3)
+    flat = pictures.Frame.of((1, 2), np.full((4, 2), 3.0))
+    assert (flat.black, flat.white) == (3, 4)
+    sparse = pictures.Frame.of((1, 2), np.eye(1, 100_000).reshape(-1, 2))
+    assert (sparse.black, sparse.white) == (0, 1)
+
+
+def test_labels_explain_what_they_explain() -> None:
+    labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
+    scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
+    np.testing.assert_allclose(words.explained_by_labels(scores, labels), [1, 0, 0])
+    assert words.ends(scores[:, 0], labels) == "with b at the low end and a at the high one"

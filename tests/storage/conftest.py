@@ -1,0 +1,56 @@
+"""A folder with a file of rows, their dataset, a model and scores."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca.ingesting.streaming import ingest
+from tests.helpers.disks import mount
+from tests.storage.outputs import FIT, X
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of rows, their dataset, a model and scores, which tests copy."""
+    folder = tmp_path_factory.mktemp("made")
+    with contextlib.chdir(folder):
+        np.save("a.npy", X)
+        ingest(["a.npy"], "d.zarr", block_rows=32)
+        bigkpca.fit("d.zarr", "m.zarr", **FIT)
+        bigkpca.transform("m.zarr", "d.zarr", "s.zarr", block_rows=32)
+    return folder
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it: the current folder, and that of the user. Its scores name the first folder's dataset."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts an empty file system with these limits at one place, in turn."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def unmount() -> None:
+        subprocess.run(["umount", disk], capture_output=True, check=False)
+
+    def mounted(limits: str) -> Path:
+        unmount()
+        mount(limits, disk)
+        return disk
+
+    yield mounted
+    unmount()

@@ -1,0 +1,240 @@
+"""Where outputs go: inputs and things of others are never replaced, and at no moment is an output at no path."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bigkpca
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.storage import destination, durable
+from tests.helpers.disks import tree_bytes
+from tests.storage.outputs import FIT, OTHERS, WRITES, Write, bigkpca_array, every_write
+
+
+@every_write
+@pytest.mark.parametrize("path", [".", "..", "/", "./."])
+def test_the_current_folder_and_those_around_it_are_refused(write: str, path: str, home: Path) -> None:
+    before = tree_bytes(home)
+    (home / "empty").mkdir()
+    os.chdir(home / "empty")
+    absolute = {name: str(home / name) for name in ("a.npy", "d.zarr", "m.zarr", "s.zarr")}
+    runs: dict[str, Callable[[], Any]] = {
+        "ingest": lambda: ingest([absolute["a.npy"]], path, overwrite=True),
+        "fit": lambda: bigkpca.fit(absolute["d.zarr"], path, overwrite=True, **FIT),
+        "transform": lambda: bigkpca.transform(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
+        "reconstruct": lambda: bigkpca.reconstruct(absolute["m.zarr"], absolute["s.zarr"], path, overwrite=True),
+        "denoise": lambda: bigkpca.denoise(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
+    }
+    with pytest.raises(SpecError, match="is the current folder, or holds it: name a new folder"):
+        runs[write]()
+    assert tree_bytes(home) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("run", "match"),
+    [
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "./d.zarr/", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "link", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr/s", **how), "lie inside each other"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr/s", **how), "lie inside each other"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr/x", "d.zarr", **how), "lie inside each other"),
+        (lambda **how: bigkpca.transform("m.zarr", bigkpca_array(), "d.zarr", **how), "lie inside each other"),
+        (lambda **how: bigkpca.fit("d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.fit("d.zarr", "d.zarr/model", **how), "lie inside each other"),
+        (lambda **how: bigkpca.reconstruct("m.zarr", "s.zarr", "s.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.denoise("m.zarr", "d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.denoise("m.zarr", "a.npy", "a.npy/x", **how), "lie inside each other"),
+        (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), "is what is read"),
+    ],
+)
+def test_what_is_read_is_never_replaced(run: Write, match: str, overwrite: bool, home: Path) -> None:
+    (home / "link").symlink_to("d.zarr")
+    before = tree_bytes(home)
+    with pytest.raises(SpecError, match=match):
+        run(overwrite=overwrite)
+    assert tree_bytes(home) == before
+
+
+@pytest.mark.parametrize(
+    ("write", "there", "kinds"),
+    [
+        ("transform", "other.zarr", "is a bigkpca dataset, which a feature store never replaces"),
+        ("transform", "m2.zarr", "is a bigkpca model"),
+        ("fit", "s.zarr", "is a bigkpca feature store"),
+        ("ingest", "s.zarr", "is a bigkpca feature store"),
+        ("reconstruct", "m2.zarr", "is a bigkpca model"),
+    ],
+)
+def test_another_kind_of_thing_is_never_replaced(write: str, there: str, kinds: str, home: Path) -> None:
+    ingest(["a.npy"], "other.zarr")
+    bigkpca.fit("d.zarr", "m2.zarr", **FIT)
+    before = tree_bytes(home)
+    with pytest.raises(SpecError, match=kinds):
+        WRITES[write](there, overwrite=True)
+    assert tree_bytes(home) == before
+
+
+@every_write
+@pytest.mark.parametrize("name", ["o.npy", "o.csv", "O.CSV.GZ", "o.parquet/", "o.h5", "o.html"])
+def test_names_that_promise_another_format_are_refused(write: str, name: str, home: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"a folder of Zarr arrays, not a \.\S+ file: take another name, e\.g\. [oO]\.zarr"
+    ):
+        WRITES[write](name)
+    assert not (home / name).exists()
+
+
+def test_folders_of_the_user_beside_an_output_stay(home: Path) -> None:
+    """Also those with names that come to mind, as of an output of another model."""
+    bigkpca.fit("d.zarr", "m2.zarr", components=2, size=12)
+    for name in ("s.zarr.new", "s.zarr.old"):
+        bigkpca.transform("m2.zarr", "d.zarr", name)
+    (home / "s.zarr.lock").write_text("of another program")
+    before = {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")}
+    WRITES["transform"]("s.zarr", overwrite=True)
+    OTHERS["transform"]("s.zarr", overwrite=True)
+    assert {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")} == before
+
+
+def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    WRITES["transform"]("s.zarr", overwrite=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(destination.Destination, "put_in_place", stop)
+        with pytest.raises(KeyboardInterrupt):
+            OTHERS["transform"]("s.zarr", overwrite=True)
+    WRITES["transform"]("s.zarr")  # which is there, and has nothing to do
+    monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", lambda *_: pytest.fail("a block was written again"))
+    OTHERS["transform"]("s.zarr", overwrite=True)
+
+
+def test_what_was_replaced_goes_also_where_it_was_not_finished(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "s.zarr" / "scores" / "manifest.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(destination, "_settle", lambda *_: None)  # killed right after the exchange
+        OTHERS["transform"]("s.zarr", overwrite=True)
+    assert (home / "s.zarr.bigkpca-next").exists()
+    OTHERS["transform"]("s.zarr", overwrite=True)
+    OTHERS["transform"]("wanted.zarr")
+    assert tree_bytes(home / "s.zarr") == tree_bytes(home / "wanted.zarr")
+    assert not list(home.glob("s.zarr.*"))
+
+
+@pytest.mark.parametrize("spelled", ["s2.zarr/scores/", "~/s2.zarr", "link"])
+def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled: str, home: Path) -> None:
+    bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
+    bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr")
+    (home / "link").symlink_to("s2.zarr/scores")
+    with pytest.raises(SpecError, match="scores mean nothing to another model"):
+        bigkpca.reconstruct("m.zarr", spelled, "o.zarr")
+
+
+@every_write
+def test_a_file_where_a_folder_is_needed_is_named(write: str, home: Path) -> None:
+    (home / "notes").write_text("of the user")
+    with pytest.raises(SpecError, match=r"cannot be written: .*notes is a file, not a folder"):
+        WRITES[write]("notes/sub/o.zarr")
+
+
+def test_what_is_no_rows_is_not_read_as_rows(home: Path) -> None:
+    with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, and no rows"):
+        bigkpca.fit("m.zarr", "o.zarr")
+    (home / "s.zarr" / "scores" / "manifest.json").unlink()
+    with pytest.raises(IncompleteError, match=r"s\.zarr is not finished: run the command that makes it again"):
+        bigkpca.fit("s.zarr", "o.zarr")
+
+
+def test_an_estimator_makes_the_model_of_the_command(home: Path) -> None:
+    bigkpca.KernelPCA(3, size=10, random_state=0).fit("d.zarr").save("k.zarr")
+    bigkpca.fit("d.zarr", "c.zarr", **FIT)
+    assert tree_bytes(home / "k.zarr") == tree_bytes(home / "c.zarr")
+
+
+def test_evaluations_of_few_rows_take_all_of_them(home: Path) -> None:
+    assert len(bigkpca.evaluate("m.zarr", "d.zarr").eigenvalues) == 3
+
+
+@pytest.mark.parametrize("text", ["[]", '{"attributes": null}', '{"attributes": []}', "3"])
+def test_metadata_that_say_nothing_are_those_of_somebody_else(text: str, home: Path) -> None:
+    (home / "o.zarr").mkdir()
+    (home / "o.zarr" / "zarr.json").write_text(text)
+    with pytest.raises(SpecError, match="was not made by bigkpca, so it is never replaced"):
+        WRITES["fit"]("o.zarr", overwrite=True)
+
+
+@pytest.mark.parametrize("can", [True, False])
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("write", ["transform", "fit", "ingest"])
+def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
+    write: str, step: int, can: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the system cannot exchange two folders at once, and renames them one after the other."""
+
+    class Stop(BaseException):
+        pass
+
+    OTHERS[write]("wanted.zarr")
+    WRITES[write]("o.zarr")
+    wanted = tree_bytes(home / "wanted.zarr")
+    with pytest.MonkeyPatch.context() as patch:
+        if not can:
+            patch.setattr(durable, "exchanged", lambda *_: False)
+        rename, calls = os.rename, []
+
+        def stopping(*paths: Any) -> None:
+            if paths[0].startswith("o.zarr") or str(home / "o.zarr") in paths[0]:
+                calls.append(paths)
+            if len(calls) == step:
+                raise Stop
+            rename(*paths)
+
+        patch.setattr(os, "rename", stopping)
+        try:
+            OTHERS[write]("o.zarr", overwrite=True)
+        except Stop:
+            assert not can or (home / "o.zarr" / "zarr.json").exists()
+    OTHERS[write]("o.zarr", overwrite=True)
+    assert tree_bytes(home / "o.zarr") == wanted
+    assert not list(home.glob("o.zarr.*"))
+
+
+def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    assert durable.exchanged(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert [entry.name for entry in (tmp_path / "a").iterdir()] == ["b"]
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        durable.exchanged(str(tmp_path / "a"), str(tmp_path / "c"))
+
+
+def test_a_system_without_locks_is_told_so() -> None:
+    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.storage.locks"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert (
+        "ImportError: bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
+        in run.stderr
+    )
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_the_folder_where_a_disk_is_mounted_is_refused(write: str, home: Path, mounted: Callable[[str], Path]) -> None:
+    with pytest.raises(SpecError, match=r"is where a file system is mounted, .* name a folder in it"):
+        WRITES[write](mounted("size=8m"))
+    assert not list(home.glob("disk.*"))

@@ -1,0 +1,90 @@
+"""Models on disk: they come back as they were, and what is damaged or unknown is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import bigkpca
+from bigkpca import kernels
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.spec import FitSpec
+from bigkpca.storage.models import load_model, model_digest, save_model
+from tests.helpers.fits import OPTIONS
+
+
+def test_a_saved_model_is_the_model(dataset: str, model: str) -> None:
+    rows = open_rows(dataset)
+    fitted = fit_rows(rows, FitSpec.checked(**OPTIONS), Engine(), Silent(), rows.fingerprint())
+    assert model_digest(load_model(model)) == model_digest(fitted)
+
+
+def test_a_function_as_kernel_fits_but_cannot_be_saved(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    def kernel(A: Any, B: Any) -> Any:
+        return kernels.Gaussian(20.0)(A, B)
+
+    spec = {"components": 3, "size": 40, "landmarks": "uniform"}
+    own, ours = (
+        fit_rows(ArrayRows(digits.astype(float)), FitSpec.checked(kernel=k, **spec), Engine(), Silent())
+        for k in (kernel, kernels.Gaussian(20.0))
+    )
+    np.testing.assert_allclose(own.solution.eigenvalues, ours.solution.eigenvalues, rtol=1e-9)
+    with pytest.raises(SpecError, match="whose kernel is a function cannot be saved"):
+        bigkpca.fit(digits, tmp_path / "model.zarr", kernel=kernel)
+    with pytest.raises(SpecError, match="cannot be saved"):
+        save_model(own, str(tmp_path / "model.zarr"))
+
+
+def test_a_damaged_model_is_refused(dataset: str, model: str) -> None:
+    stored = zarr.open_array(f"{model}/eigenvalues", mode="r+")
+    stored[0] = 1.0
+    with pytest.raises(CorruptionError, match="does not match its digest"):
+        bigkpca.load(model)
+    shard = Path(model, "components", "c", "0", "0")
+    shard.write_bytes(shard.read_bytes()[:-5])
+    with pytest.raises(CorruptionError, match="an array does not decode"):
+        bigkpca.load(model)
+
+
+def test_an_exact_model_whose_rows_are_gone_says_so(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.zarr"
+    bigkpca.fit(digits[:50], path, method="exact", components=3)
+    shutil.rmtree(path / "landmarks")
+    with pytest.raises(CorruptionError, match=r"landmarks \(the rows that it compares others with\) are gone"):
+        bigkpca.transform(path, digits[:50], tmp_path / "scores.zarr")
+
+
+def test_large_arrays_of_a_model_are_stored_in_pieces(
+    digits: np.ndarray[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.storage.models._SHARD_BYTES", 4096)
+    fitted = bigkpca.fit(digits[:50], tmp_path / "model.zarr", method="exact", components=3)
+    assert len(list((tmp_path / "model.zarr" / "landmarks" / "c").iterdir())) == 4
+    np.testing.assert_array_equal(bigkpca.load(tmp_path / "model.zarr").features.landmarks, fitted.features.landmarks)
+
+
+def test_a_model_of_an_unknown_version_is_refused(model: str) -> None:
+    metadata = Path(model) / "zarr.json"
+    metadata.write_text(metadata.read_text().replace('"format_version": 1', '"format_version": 99'))
+    with pytest.raises(SpecError, match="model format version 99; this bigkpca reads version 1"):
+        bigkpca.load(model)
+
+
+def test_paths_that_hold_something_else(dataset: str, model: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="does not exist: no model"):
+        bigkpca.load(tmp_path / "nothing.zarr")
+    with pytest.raises(SpecError, match="exists, but is not a bigkpca model"):
+        bigkpca.load(dataset)
+    bigkpca.transform(model, dataset, tmp_path / "scores.zarr")
+    with pytest.raises(SpecError, match="is a bigkpca feature store, not a model"):
+        bigkpca.load(tmp_path / "scores.zarr")

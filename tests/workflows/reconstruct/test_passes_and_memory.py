@@ -1,0 +1,137 @@
+"""What ways back cost: planned passes over the rows, and peaks of memory below the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import bigkpca
+from bigkpca import KernelPCA, arrays, preimages
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import MemoryLimitError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import residual_rows
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.spec import FitSpec
+from bigkpca.storage.models import load_model
+from tests.helpers.commands import peak_bytes, run
+from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, WAYS, N, error_of, wide_rows
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+@pytest.mark.parametrize("method", ["nystroem", "rff", "rff-pca", "exact"])
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(
+    way: str, method: str, dataset: str, reads: np.ndarray[Any, Any]
+) -> None:
+    spec = FitSpec.checked(**OPTIONS | {"method": method} | WAYS[way])
+    passes = {"nystroem": 1, "rff": 1, "rff-pca": 2, "exact": 0}[method] + spec.preimage_value.trained
+    fit_rows(open_rows(dataset), spec, Engine(threads=1), Silent())
+    np.testing.assert_array_equal(reads, 1 + passes)
+    plan = plan_fit(open_rows(dataset), spec, 1)
+    assert plan.passes == passes
+    assert plan.bytes_read == (1 + passes) * N * 64 * 4
+
+
+def test_refined_models_learn_the_way_back_in_one_pass_more(dataset: str, reads: np.ndarray[Any, Any]) -> None:
+    counts = []
+    for way in ("fixed-point", preimages.Ridge(size=50)):
+        reads[:] = 0
+        spec = FitSpec.checked(**OPTIONS | {"refine": 1, "preimage": way})
+        assert (
+            error_of(fit_rows(open_rows(dataset), spec, Engine(threads=1), Silent()), zarr.open_array(dataset)[:]) < 0.6
+        )  # type: ignore[arg-type]
+        counts.append((reads.copy(), plan_fit(open_rows(dataset), spec, 1).passes))
+    (without, planned), (with_ridge, planned_too) = counts
+    np.testing.assert_array_equal(with_ridge, without + 1)
+    assert planned_too == planned + 1
+
+
+def test_the_way_back_reads_each_chunk_once(dataset: str, model: str, tmp_path: Path, reads: Any) -> None:
+    fitted_model = load_model(model)
+    for number, work in enumerate(
+        (
+            lambda out: bigkpca.denoise(model, dataset, out, block_rows=CHUNK),
+            lambda out: bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK),
+            lambda out: arrays.denoised(fitted_model, dataset).compute(scheduler="synchronous"),
+            lambda out: arrays.residuals(fitted_model, dataset).compute(scheduler="synchronous"),
+            lambda out: residual_rows(open_rows(dataset), fitted_model, Engine(threads=1), Silent()),
+            lambda out: KernelPCA.load(model).score(dataset),
+        )
+    ):
+        reads[:] = 0
+        work(tmp_path / f"{number}.zarr")
+        np.testing.assert_array_equal(reads, 1)
+
+
+def test_a_way_back_that_does_not_fit_in_memory_is_refused(
+    model: str, scores: str, dataset: str, tmp_path: Path
+) -> None:
+    for work in (
+        lambda: bigkpca.reconstruct(model, scores, tmp_path / "out.zarr", memory="20 MB"),
+        lambda: bigkpca.denoise(model, dataset, tmp_path / "out.zarr", memory=20 * 10**6),
+    ):
+        with pytest.raises(MemoryLimitError, match=r"needs \d+ MB in a process, 20 MB are allowed: ask for smaller"):
+            work()
+    assert not (tmp_path / "out.zarr").exists()
+    result = run("reconstruct", model, scores, tmp_path / "out.zarr", "--memory", "20 MB")
+    assert result.exit_code == 4
+    assert run("reconstruct", model, scores, tmp_path / "out.zarr", "--memory", "2 GB", "-q").exit_code == 0
+
+
+def test_a_plan_of_the_way_back_counts_what_takes_memory(model: str) -> None:
+    fitted_model, rows = load_model(model), ArrayRows(np.broadcast_to(np.float32(0), (10**6, 64)))
+    plan = plan_reconstruct(rows, fitted_model, None, 2)
+    assert (plan.rows, plan.columns, plan.passes, plan.size) == (10**6, 64, 1, 60)
+    assert plan.bytes_read == 10**6 * 64 * 4 == plan.result_bytes
+    assert INTERPRETER_BYTES < plan.peak_bytes < plan_reconstruct(rows, fitted_model, None, 4).peak_bytes
+    longer = ArrayRows(np.broadcast_to(np.float32(0), (10**7, 64)))
+    assert plan_reconstruct(longer, fitted_model, None, 2).peak_bytes < 1.2 * plan.peak_bytes
+    of_scores = plan_reconstruct(ArrayRows(np.broadcast_to(np.float32(0), (10**6, 8))), fitted_model, None, 2)
+    assert of_scores.bytes_read == 10**6 * 8 * 4
+    assert of_scores.result_bytes == plan.result_bytes
+    larger = [
+        plan_fit(rows, FitSpec.checked(preimage=preimages.Ridge(size=size), size=100), 2).peak_bytes
+        for size in (1000, 4000)
+    ]
+    assert larger[1] - larger[0] > 8 * (4000**2 - 1000**2)
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
+    rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
+    wide_rows(rows, 4500, 500)
+    options = {"preimage": preimages.FixedPoint(iterations=2), "size": 400, "components": 20}
+    fitted_model = bigkpca.fit(rows, model, **options)
+    transformed = peak_bytes("transform", "-q", "--residual", model, rows, scores)
+    plan = plan_transform(open_rows(rows), fitted_model, None, 2, residual=True).peak_bytes
+    assert transformed <= plan, (transformed, plan)
+    for command, given in (("reconstruct", scores), ("denoise", rows)):
+        found = peak_bytes(command, "-q", model, given, tmp_path / f"{command}.zarr")
+        plan = plan_reconstruct(open_rows(given), fitted_model, None, 2).peak_bytes
+        assert 0.5 * plan < found <= plan, (command, found, plan)
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@pytest.mark.parametrize("options", [["ridge"], ["denoising", "--noise", "1"], ["mds"], ["linear"], ["fixed-point"]])
+@pytest.mark.parametrize("n", [2000, 20_000])
+def test_peaks_of_every_way_back_stay_below_their_plan(options: list[str], n: int, tmp_path: Path) -> None:
+    rows, model = wide_rows(tmp_path / "rows.npy", n, 784), tmp_path / "model.zarr"
+    noise = float(options[2]) if len(options) > 1 else None
+    spec = FitSpec.checked(size=1000, preimage=options[0], noise=noise)
+    fit = peak_bytes("fit", "-q", rows, model, "--size", 1000, "--preimage", *options)
+    assert fit <= plan_fit(open_rows(rows), spec, 2).peak_bytes
+    found = peak_bytes("denoise", "-q", model, rows, tmp_path / "denoised.zarr")
+    plan = plan_reconstruct(open_rows(rows), load_model(str(model)), None, 2).peak_bytes
+    assert found <= plan, (found, plan)

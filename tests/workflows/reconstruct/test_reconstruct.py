@@ -1,0 +1,144 @@
+"""From scores back to rows in one call for every kind of scores, and views that compute nothing yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from sklearn.decomposition import PCA
+
+from bigkpca import KernelPCA, methods, preimages
+from bigkpca.data.memory import ArrayRows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import block_preimages, reconstruct_rows
+from bigkpca.storage import block_arrays
+from tests.helpers.lazy import refuse
+from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitted, rows_of
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(
+    kpca: KernelPCA, scores: str, back: Path, tmp_path: Path
+) -> None:
+    array = zarr.open_group(scores, mode="r")["scores"]
+    Y = array[:]  # type: ignore[index]
+    expected = zarr.open_group(back, mode="r")["x"][:]  # type: ignore[index]
+    assert expected.dtype == np.float32  # type: ignore[union-attr]
+    np.testing.assert_array_equal(kpca.inverse_transform(Y), expected)
+    np.testing.assert_array_equal(kpca.inverse_transform(pd.DataFrame(Y)), expected)
+    np.testing.assert_array_equal(kpca.inverse_transform(Y.tolist()), expected)  # type: ignore[union-attr]
+    np.save(tmp_path / "scores.npy", Y)  # type: ignore[arg-type]
+    for lazy in (da.from_array(Y, chunks=(77, 3)), array, scores, Path(scores), tmp_path / "scores.npy"):
+        found = kpca.inverse_transform(lazy)
+        assert isinstance(found, da.Array)
+        np.testing.assert_array_equal(found.compute(scheduler="threads"), expected)
+    stored = kpca.inverse_transform(Y, out=tmp_path / "rows.zarr")
+    assert isinstance(stored, zarr.Array)
+    assert (stored.shape, stored.dtype) == ((N, 64), np.float32)
+    found = reconstruct_rows(ArrayRows(Y), kpca.model_, block_preimages, Engine(threads=1), Silent())  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.rows, expected)
+    for name in ARRAYS[1:]:
+        np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))
+    assert found.iterations.max() > 0
+
+
+def test_denoise_is_one_call_for_every_kind_of_rows(
+    kpca: KernelPCA, dataset: str, X: np.ndarray[Any, Any], denoised: Path, back: Path, tmp_path: Path
+) -> None:
+    expected = zarr.open_group(denoised, mode="r")["x"][:]  # type: ignore[index]
+    for held in (X, np.asfortranarray(X), pd.DataFrame(X)):
+        np.testing.assert_array_equal(kpca.denoise(held), expected)
+    for lazy in (da.from_array(X, chunks=(77, 30)), zarr.open_array(dataset), dataset):
+        found = kpca.denoise(lazy)
+        assert isinstance(found, da.Array)
+        np.testing.assert_array_equal(found.compute(scheduler="threads"), expected)
+    stored = kpca.denoise(dataset, out=tmp_path / "rows.zarr")
+    np.testing.assert_allclose(stored[:], expected, atol=1e-3)  # type: ignore[arg-type]  # other blocks
+    # Iterations start at the rows, and end near where those of the scores alone do.
+    from_scores = zarr.open_group(back, mode="r")["x"][:]  # type: ignore[index]
+    assert not np.array_equal(from_scores, expected)  # type: ignore[arg-type]
+    np.testing.assert_allclose(expected, from_scores, atol=0.1)  # type: ignore[arg-type]
+
+
+def test_views_compute_nothing_before_they_are_asked(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> None:
+    import dask
+
+    rows, Y = da.from_array(X, chunks=CHUNK), da.from_array(kpca.transform(X), chunks=CHUNK)
+    with dask.config.set(scheduler=refuse):
+        views = kpca.inverse_transform(Y), kpca.denoise(rows), kpca.residual(rows)
+        assert [view.shape for view in views] == [(N, 64), (N, 64), (N,)]
+        for view in views:
+            with pytest.raises(AssertionError, match="computed although lazy"):
+                view.compute()
+
+
+# -- models of every make ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "columns"},
+        {"method": methods.Nystroem("thesis", rank=30)},
+        {"method": "rff", "size": 400},
+        {"method": "rff", "size": 400, "solver": "randomized"},
+        {"method": "rff-pca", "size": 400},
+        {"method": "exact"},
+        {"refine": 2},
+        {"method": "exact", "preimage": "mds"},
+        {"refine": 2, "preimage": "mds"},
+        {"refine": 2, "preimage": preimages.Ridge(size=100)},
+        {"method": "rff", "refine": 2},
+        {"method": "rff", "kernel": "polynomial", "size": 400, "preimage": "linear"},
+        {"standardize": True},
+        {"standardize": True, "preimage": preimages.Ridge(size=100)},
+        {"center": False},
+        {"dtype": "float64"},
+        {"kernel": "polynomial", "degree": 2},
+        {"kernel": "linear"},
+        {"kernel": "matern"},
+        {"kernel": "rational-quadratic"},
+        {"kernel": "laplacian", "preimage": "linear"},
+        {"kernel": "cosine", "preimage": preimages.Ridge(size=100)},
+        {"landmarks": "uniform"},
+        {"landmarks": "rpcholesky"},
+        {"size": "auto", "tol": 0.3},
+    ],
+    ids=str,
+)
+def test_models_of_every_make_lead_back(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+    few = X[:300]
+    pca = PCA(8).fit(few)
+    best = ((few - pca.inverse_transform(pca.transform(few))) ** 2).sum() / ((few - few.mean(axis=0)) ** 2).sum()
+    assert 0.25 < best < 0.27
+    assert error_of(fitted(few, **options), few) < 2 * best
+
+
+def test_the_linear_kernel_gives_pca_back(X: np.ndarray[Any, Any]) -> None:
+    rows = X.astype(np.float64)
+    pca = PCA(8).fit(rows)
+    expected = pca.inverse_transform(pca.transform(rows))
+    kpca = KernelPCA(8, kernel="linear", random_state=0).fit(rows)
+    np.testing.assert_allclose(kpca.inverse_transform(kpca.transform(rows)), expected, atol=1e-8 * np.abs(rows).max())
+    np.testing.assert_allclose(kpca.denoise(rows), expected, atol=1e-8 * np.abs(rows).max())
+
+
+def test_rows_come_back_where_they_were(X: np.ndarray[Any, Any]) -> None:
+    """Shifted data have shifted pre-images, standardised columns come back in their units."""
+    rows = X[:, 10:14].astype(np.float64) + np.arange(4)
+    options = {"landmarks": "uniform", "components": 5, "sigma": 2.0}
+    near = rows_of(fitted(rows, **options), rows)
+    np.testing.assert_allclose(rows_of(fitted(rows + 2**20, **options), rows + 2**20) - 2**20, near, atol=1e-5)
+    units = np.array([1e-6, 1.0, 1e3, 1e6])
+    one, many = (fitted(rows * u, **options, standardize=True) for u in (1.0, units))
+    np.testing.assert_allclose(rows_of(many, rows * units) / units, rows_of(one, rows), atol=1e-6)
+    by_hand = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    scaled = rows_of(fitted(by_hand, **options), by_hand) * rows.std(axis=0) + rows.mean(axis=0)
+    np.testing.assert_allclose(rows_of(one, rows), scaled, atol=1e-5)

@@ -1,0 +1,151 @@
+"""What scores leave of rows, for every kind of rows and from the commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.linalg
+import zarr
+
+import bigkpca
+from bigkpca import KernelPCA, arrays, kernels
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import SpecError
+from bigkpca.execution.planning import plan_transform
+from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model
+from tests.helpers.commands import peak_bytes, run
+from tests.helpers.disks import tree_bytes
+from tests.helpers.stores import sha256
+from tests.workflows.reconstruct.digits import CHUNK, N, wide_rows
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_residuals_are_what_scores_leave_of_the_diagonal(center: bool, X: np.ndarray[Any, Any]) -> None:
+    rows = X[:120].astype(np.float64)
+    kernel = kernels.Gaussian(30.0)
+    kpca = KernelPCA(6, kernel=kernel, method="exact", center=center).fit(rows)
+    K = kernel(rows, rows)
+    if center:  # |H φ(x)|² - |z|² with both about the mean
+        H = np.eye(len(K)) - 1 / len(K)
+        K = H @ K @ H
+    expected = np.diag(K) - (kpca.transform(rows) ** 2).sum(axis=1)
+    np.testing.assert_allclose(kpca.residual(rows), expected, atol=1e-10)
+    np.testing.assert_allclose(kpca.model_.residual(rows), expected, atol=1e-10)
+    assert (expected > 0.01).any()
+    far = kernel.diagonal(rows[:1]) + (kernel(rows, rows).mean() if center else 0)
+    np.testing.assert_allclose(kpca.residual(rows[:1] + 1e4), far, rtol=0.1)
+
+
+def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(
+    model: str, dataset: str, scores: str, kpca: KernelPCA, X: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "scores.zarr"
+    stored = bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)
+    np.testing.assert_array_equal(stored[:], zarr.open_group(scores, mode="r")["scores"][:])  # type: ignore[arg-type, index]
+    found = zarr.open_group(out, mode="r")["residual"]
+    assert (found.shape, found.dtype) == ((N,), np.float32)  # type: ignore[union-attr]
+    expected = found[:]  # type: ignore[index]
+    np.testing.assert_array_equal(kpca.residual(X), expected)  # type: ignore[arg-type]
+    for lazy in (da.from_array(X, chunks=(77, 30)), dataset, zarr.open_array(dataset)):
+        view = kpca.residual(lazy)
+        assert isinstance(view, da.Array)
+        np.testing.assert_array_equal(view.compute(scheduler="threads"), expected)  # type: ignore[arg-type]
+    np.testing.assert_allclose(load_model(model).residual(X), expected, rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
+    manifest = block_arrays.read_manifest(str(out))
+    assert manifest is not None
+    assert manifest["blocks"][2]["residual_sha256"] == sha256(expected[200:300])  # type: ignore[index]
+    with pytest.raises(SpecError, match="residual is True there and False here"):
+        bigkpca.transform(model, dataset, out, block_rows=CHUNK)
+    assert bigkpca.reconstruct(model, out, tmp_path / "back.zarr", block_rows=CHUNK).shape == (N, 64)
+    noise = np.random.default_rng(0).uniform(0, 16, X.shape).astype(np.float32)
+    assert np.median(kpca.residual(noise)) > 1.5 * np.median(expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["nystroem", "columns"])
+def test_residuals_of_all_blocks_take_one_decomposition(
+    method: str, X: np.ndarray[Any, Any], dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kpca = KernelPCA(4, size=60, method=method, block_rows=CHUNK, random_state=0).fit(X)
+    decomposed, eigh = [], scipy.linalg.eigh
+
+    def counting(A: Any, **options: Any) -> Any:
+        decomposed.append(A.shape)
+        return eigh(A, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", counting)
+    out, model = tmp_path / "scores.zarr", kpca.model_
+    for work in (
+        lambda: bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)[:],
+        lambda: kpca.residual(X),
+        lambda: kpca.residual(da.from_array(X, chunks=(CHUNK, -1))).compute(scheduler="synchronous"),
+        lambda: model.residual(np.tile(X, (5, 1)).astype(np.float32)),
+    ):
+        decomposed.clear()
+        assert len(work()) >= 3 * CHUNK
+        assert decomposed.count((60, 60)) == 1
+    decomposed.clear()
+    bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)  # which is there already
+    assert not decomposed
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@pytest.mark.parametrize("method", ["nystroem", pytest.param("columns", marks=pytest.mark.slow)])
+def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method: str, tmp_path: Path) -> None:
+    rows, model = wide_rows(tmp_path / "rows.npy", 20_000, 20), tmp_path / "model.zarr"
+    fitted_model = bigkpca.fit(rows, model, method=method, size=2000, components=50, landmarks="uniform")
+    found = peak_bytes("transform", "-q", "--residual", "--block-rows", 2048, model, rows, tmp_path / "scores.zarr")
+    plan = plan_transform(open_rows(rows), fitted_model, 2048, 2, residual=True).peak_bytes
+    assert 0.6 * plan < found <= plan, (found, plan)
+
+
+def test_transform_takes_residual_as_an_option(
+    model: str, dataset: str, X: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "scores.zarr"
+    assert run("transform", model, dataset, out, "--residual", "-q").exit_code == 0
+    residual = zarr.open_group(out, mode="r")["residual"][:]  # type: ignore[index]
+    np.testing.assert_allclose(residual, load_model(model).residual(X), rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
+    (out / "scores" / "manifest.json").unlink()
+    (out / "residual" / "c" / "0").unlink()
+    before = tree_bytes(out)
+    assert run("transform", model, dataset, out, "--residual", "-q").exit_code == 0
+    assert set(tree_bytes(out)) - set(before) == {"scores/manifest.json", "residual/c/0"}
+
+
+def test_rows_of_a_matrix_have_no_residual(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    K = kernels.Gaussian(25.0)(X[:60].astype(float), X[:60].astype(float))
+    kpca = KernelPCA(3, kernel="precomputed", method="exact").fit(K)
+    message = r"residuals need k\(x, x\), which rows of a precomputed matrix do not say"
+    with pytest.raises(SpecError, match=message):
+        bigkpca.transform(kpca.model_, K, tmp_path / "out.zarr", residual=True)
+    for work in (
+        lambda: kpca.residual(K),
+        lambda: kpca.model_.residual(K),
+        lambda: kpca.residual(da.from_array(K)),
+        lambda: arrays.residuals(kpca.model_, K),
+    ):
+        with pytest.raises(SpecError, match=message):
+            work()
+
+
+def test_the_commands_print_where_rows_are(model: str, scores: str, dataset: str, back: Path, tmp_path: Path) -> None:
+    for command, given in (("reconstruct", scores), ("denoise", dataset)):
+        shown = run(command, model, given, tmp_path / command, "--block-rows", CHUNK)
+        assert shown.exit_code == 0
+        assert re.search(r"^shape +500 × 64$", shown.stdout, re.M)
+        assert re.search(r"^far +0$", shown.stdout, re.M)
+        assert "500 rows in" in shown.stderr
+        again = run(command, model, given, tmp_path / command, "--block-rows", CHUNK)
+        assert again.exit_code == 0
+        assert again.stdout == shown.stdout
+        assert "nothing to do" in again.stderr
+    assert tree_bytes(tmp_path / "reconstruct") == tree_bytes(back)

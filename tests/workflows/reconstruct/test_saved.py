@@ -1,0 +1,134 @@
+"""Ways back are part of a model on disk, and grow with it where they can."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import bigkpca
+from bigkpca import KernelPCA, methods, preimages
+from bigkpca.data.memory import ArrayRows
+from bigkpca.errors import CorruptionError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.more_rows import extend
+from bigkpca.spec import FitSpec
+from bigkpca.storage.models import load_model, model_digest, save_model
+from tests.helpers.commands import run
+from tests.helpers.disks import tree_bytes
+from tests.workflows.reconstruct.digits import OPTIONS, WAYS, error_of, fitted, rows_of
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+# -- model files ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["columns", "rff-pca", "exact"])
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_back_are_saved_and_loaded(way: str, method: str, X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    few = X[:100]
+    first, again = (fitted(few, method=method, **WAYS[way]) for _ in range(2))
+    for name, model in (("first.zarr", first), ("again.zarr", again)):
+        save_model(model, str(tmp_path / name))
+    assert tree_bytes(tmp_path / "first.zarr") == tree_bytes(tmp_path / "again.zarr")
+    loaded = load_model(str(tmp_path / "first.zarr"))
+    assert model_digest(loaded) == model_digest(first)
+    assert FitSpec.of(loaded).preimage_value == FitSpec.checked(**OPTIONS | WAYS[way]).preimage_value
+    rows = rows_of(loaded, few)
+    np.testing.assert_array_equal(rows, rows_of(first, few))
+    assert rows.dtype == np.float32
+
+
+def test_estimators_with_a_way_back_are_loaded_with_it(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    kpca = KernelPCA(4, size=40, preimage=preimages.Ridge(ridge=0.5, size=30), noise=2.0, random_state=0).fit(X)
+    kpca.save(tmp_path / "model.zarr")
+    loaded = KernelPCA.load(tmp_path / "model.zarr")
+    assert loaded.get_params() == kpca.get_params()
+    Y = kpca.transform(X)
+    np.testing.assert_array_equal(loaded.inverse_transform(Y), kpca.inverse_transform(Y))
+    assert loaded.score(X) == kpca.score(X)
+    assert json.loads(run("info", tmp_path / "model.zarr", "--json").stdout)["preimage"] == "ridge"
+
+
+def test_a_model_that_lost_an_array_of_its_way_back_names_it(model: str, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model.zarr")
+    shutil.rmtree(tmp_path / "model.zarr" / "decoder_weights")
+    with pytest.raises(CorruptionError, match="decoder_weights are gone"):
+        bigkpca.load(tmp_path / "model.zarr")
+    shutil.copytree(model, tmp_path / "changed.zarr")
+    zarr.open_array(str(tmp_path / "changed.zarr" / "decoder_weights"), mode="r+")[0, 0] = 7
+    with pytest.raises(CorruptionError, match="does not match its digest"):
+        bigkpca.load(tmp_path / "changed.zarr")
+
+
+# -- more rows -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
+@pytest.mark.parametrize("way", ["fixed-point", "linear"])
+@pytest.mark.parametrize("method", ["nystroem", "columns"])
+def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way: str, method: str, X: np.ndarray[Any, Any]) -> None:
+    rows = X.astype(np.float64)
+    given = {"landmarks": rows[:300:5], "size": "auto", "sigma": 30.0} if method == "nystroem" else {"sigma": 30.0}
+    spec = FitSpec.checked(**OPTIONS | given | {"method": method, "preimage": way})
+    first = fit_rows(ArrayRows(rows[:300]), spec, Engine(threads=1), Silent())
+    grown = extend(first, ArrayRows(rows[300:]), spec, Engine(threads=1), Silent())
+    assert not np.allclose(rows_of(grown, rows[:50]), rows_of(first, rows[:50]), atol=1e-3)
+    own = first.features.landmarks_in_user_units()
+    if method == "nystroem":
+        whole = fit_rows(ArrayRows(rows), FitSpec.checked(**OPTIONS | given | {"preimage": way}), Engine(), Silent())
+        assert whole.decoder is not None
+        np.testing.assert_allclose(own, whole.features.landmarks_in_user_units())
+        np.testing.assert_allclose(rows_of(grown, rows), rows_of(whole, rows), atol=1e-3)
+    assert error_of(grown, rows) < 0.4
+
+
+@pytest.mark.parametrize("way", ["fixed-point", "linear", "mds"])
+@pytest.mark.parametrize("method", ["rff", "rff-pca"])
+def test_random_features_that_grew_lead_back_for_old_rows_and_new(
+    way: str, method: str, X: np.ndarray[Any, Any]
+) -> None:
+    spec = FitSpec.checked(**OPTIONS | {"size": 400, "method": method, "preimage": way})
+    grown = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
+    for piece in (X[300:490], X[490:497], X[497:]):  # however few are added
+        grown = extend(grown, ArrayRows(piece), spec, Engine(threads=1), Silent())
+    whole = fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
+    assert error_of(grown, X) < 1.2 * error_of(whole, X)
+
+
+@pytest.mark.parametrize("way", ["ridge", "denoising"])
+def test_what_was_learned_from_the_rows_before_takes_no_more(way: str, X: np.ndarray[Any, Any]) -> None:
+    kpca = KernelPCA(4, size=30, preimage=WAYS[way]["preimage"], random_state=0).fit(X)
+    with pytest.raises(AttributeError) as caught:
+        kpca.partial_fit(X)
+    assert f"partial_fit cannot add rows to what preimage='{way}' learned" in str(caught.value.__cause__)
+    kpca = KernelPCA(4, size=30, preimage="linear", random_state=0).partial_fit(X[:300]).partial_fit(X[300:])
+    assert kpca.inverse_transform(kpca.transform(X)).shape == X.shape
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "rff", "kernel": "polynomial"}, {"method": methods.RandomFeatures("phase")}, {"kernel": "laplacian"}],
+    ids=str,
+)
+def test_there_is_a_score_where_there_is_a_way_back(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+    for way in ("fixed-point", "ridge"):
+        kpca = KernelPCA(4, size=30, preimage=way, random_state=0, **options)
+        assert hasattr(kpca, "score") == (way == "ridge")
+        assert hasattr(kpca.fit(X), "score") == (way == "ridge")
+    assert -np.inf < kpca.score(X) < 0
+    assert hasattr(KernelPCA(kernel="no kernel"), "score")  # a fit says what is wrong with it
+
+
+def test_a_model_without_a_way_back_grows_too(X: np.ndarray[Any, Any]) -> None:
+    spec = FitSpec.checked(**OPTIONS | {"kernel": "laplacian"})
+    first = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
+    assert extend(first, ArrayRows(X[300:]), spec, Engine(threads=1), Silent()).decoder is None

@@ -1,0 +1,218 @@
+"""Rows written back to disk: the same bits everywhere, gone on with where they stopped, never in the way of others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import bigkpca
+from bigkpca.data.blocks import Block
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.spec import FitSpec
+from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model, model_digest, save_model
+from tests.helpers.commands import run
+from tests.helpers.disks import tree_bytes
+from tests.helpers.progress import Recorder
+from tests.helpers.stores import sha256
+from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+@pytest.mark.bits
+def test_stored_rows_are_the_same_bytes_everywhere(
+    on: Engine, model: str, dataset: str, scores: str, back: Path, denoised: Path, tmp_path: Path
+) -> None:
+    bigkpca.reconstruct(model, scores, tmp_path / "back.zarr", block_rows=CHUNK)
+    bigkpca.denoise(model, dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)
+    assert tree_bytes(tmp_path / "back.zarr") == tree_bytes(back)
+    assert tree_bytes(tmp_path / "denoised.zarr") == tree_bytes(denoised)
+
+
+@pytest.mark.parametrize("way", ["mds", "denoising"])
+@pytest.mark.bits
+def test_ways_back_are_the_same_bytes_everywhere(way: str, engine: Engine, dataset: str, tmp_path: Path) -> None:
+    spec = FitSpec.checked(**OPTIONS | WAYS[way])
+    for name, where in (("one.zarr", Engine(threads=1)), ("two.zarr", engine)):
+        save_model(fit_rows(open_rows(dataset), spec, where, Silent()), str(tmp_path / name))
+    assert tree_bytes(tmp_path / "one.zarr") == tree_bytes(tmp_path / "two.zarr")
+
+
+# -- stopped, and started again ------------------------------------------------------------------------------
+
+
+def test_the_manifest_names_the_model_the_input_and_every_array(model: str, scores: str, back: Path) -> None:
+    manifest = block_arrays.read_manifest(str(back))
+    assert manifest is not None
+    assert manifest["model"] == model_digest(load_model(model))
+    assert manifest["input"] == open_rows(scores).fingerprint()
+    assert manifest["input"]["path"] == scores
+    assert (manifest["format"], manifest["given"], manifest["rows"]) == ("reconstruction", "scores", N)
+    stored = {name: zarr.open_group(back, mode="r")[name][:] for name in ARRAYS}  # type: ignore[index]
+    for number, block in enumerate(manifest["blocks"]):
+        start, stop = block["start"], block["stop"]
+        assert (start, stop) == (number * CHUNK, (number + 1) * CHUNK)
+        assert block["sha256"] == sha256(stored["x"][start:stop])  # type: ignore[index]
+        for name in ARRAYS[1:]:
+            assert block[f"{name}_sha256"] == sha256(stored[name][start:stop])  # type: ignore[index]
+    assert len(manifest["blocks"]) == N // CHUNK
+
+
+def test_stored_rows_are_a_dataset_like_any(back: Path, tmp_path: Path) -> None:
+    import xarray
+
+    opened = xarray.open_zarr(back, consolidated=False)
+    assert opened["x"].dims == ("row", "column")
+    assert [opened[name].dims for name in ARRAYS[1:]] == [("row",)] * 3
+    facts = json.loads(run("info", back, "--json").stdout)
+    assert (facts["kind"], facts["finished"]) == ("reconstruction", True)
+    assert run("fit", back, tmp_path / "again.zarr", "--size", 20, "--components", 3, "-q").exit_code == 0
+
+
+def test_the_same_command_again_does_nothing(model: str, scores: str, dataset: str, back: Path, denoised: Path) -> None:
+    for command, given, out in ((bigkpca.reconstruct, scores, back), (bigkpca.denoise, dataset, denoised)):
+        before, notes = tree_bytes(out), Recorder()
+        changed = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+        stored = command(model, given, out, block_rows=CHUNK, progress=notes)
+        assert stored.shape == (N, 64)
+        assert "nothing to do" in notes.notes[0]  # type: ignore[attr-defined]
+        assert tree_bytes(out) == before
+        assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == changed
+
+
+@contextmanager
+def one_thread(*_: Any) -> Iterator[Engine]:
+    yield Engine(threads=1)
+
+
+@pytest.mark.parametrize("given", ["scores", "rows"])
+def test_a_run_that_failed_goes_on_where_it_stopped(
+    given: str,
+    model: str,
+    scores: str,
+    dataset: str,
+    back: Path,
+    denoised: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, notes, write, begun = tmp_path / "out.zarr", Recorder(), block_arrays.write_block, []
+    command, data, clean = (
+        (bigkpca.reconstruct, scores, back) if given == "scores" else (bigkpca.denoise, dataset, denoised)
+    )
+
+    def failing(path: str, block: Block, values: Any) -> dict[str, str]:
+        begun.append(block.number)
+        if len(begun) == 4:
+            write(path, block, {"x": values["x"]})
+            raise OSError("the cable fell out")
+        return write(path, block, values)
+
+    monkeypatch.setattr("bigkpca.workflows.block_writer.open_engine", one_thread)
+    monkeypatch.setattr(block_arrays, "write_block", failing)
+    with pytest.raises(OSError, match="the cable fell out"):
+        command(model, data, out, block_rows=CHUNK)
+    assert block_arrays.read_manifest(str(out)) is None
+    with pytest.raises(SpecError, match=r"input\.stamp is"):
+        command(model, zarr.open_array(dataset)[:] if given == "rows" else np.ones((N, 8)), out, block_rows=CHUNK)
+    monkeypatch.setattr(block_arrays, "write_block", write)
+    command(model, data, out, block_rows=CHUNK, progress=notes)
+    assert notes.notes == ["going on: 3 of 5 blocks were written before"]  # type: ignore[attr-defined]
+    assert tree_bytes(out) == tree_bytes(clean)
+
+
+def test_missing_and_damaged_shards_of_any_array_are_written_again(
+    model: str, scores: str, back: Path, tmp_path: Path
+) -> None:
+    out, notes = tmp_path / "back.zarr", Recorder()
+    shutil.copytree(back, out)
+    (out / "x" / "manifest.json").unlink()
+    (out / "x" / "c" / "0" / "0").unlink()
+    (out / "iterations" / "c" / "1").unlink()
+    damaged = out / "far" / "c" / "2"
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    untouched = [out / name / "c" / number for name in ARRAYS[1:] for number in ("3", "4")]
+    before = [path.stat().st_mtime_ns for path in untouched]
+    bigkpca.reconstruct(model, scores, out, block_rows=CHUNK, progress=notes)
+    assert notes.notes == ["going on: 2 of 5 blocks were written before"]  # type: ignore[attr-defined]
+    assert [path.stat().st_mtime_ns for path in untouched] == before
+    assert tree_bytes(out) == tree_bytes(back)
+
+
+def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
+    model: str, scores: str, back: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "back.zarr"
+    slow = (
+        "import itertools, sys, time; from bigkpca.storage import block_arrays; from bigkpca.cli import main\n"
+        "write, calls = block_arrays.write_block, itertools.count()\n"
+        "def slow(*block): time.sleep(60 * (next(calls) >= 2)); return write(*block)  # two blocks, in any order\n"
+        "block_arrays.write_block = slow\n"
+        "main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", slow, "reconstruct", model, scores, str(out), "--block-rows", str(CHUNK)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(3000):
+            if all(
+                len(list(out.glob(shards))) >= 2 for shards in ("x/c/?/0", "converged/c/?", "far/c/?", "iterations/c/?")
+            ):
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    finally:
+        process.kill()
+    assert block_arrays.read_manifest(str(out)) is None
+    facts = json.loads(run("info", out, "--json").stdout)
+    assert facts["finished"] is False
+    assert len(facts["missing_blocks"]) == 3
+    again = run("reconstruct", model, scores, out, "--block-rows", CHUNK)
+    assert again.exit_code == 0
+    assert "going on: " in again.stderr
+    assert tree_bytes(out) == tree_bytes(back)
+
+
+def test_what_is_in_the_way_is_named_and_kept(
+    model: str, other: str, scores: str, dataset: str, X: np.ndarray[Any, Any], back: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "back.zarr"
+    shutil.copytree(back, out)
+    Y = zarr.open_group(scores, mode="r")["scores"][:]  # type: ignore[index]
+    for work, differs in (
+        (lambda: bigkpca.reconstruct(other, Y, out, block_rows=CHUNK), r"model is '\w+' there and '\w+' here"),
+        (lambda: bigkpca.reconstruct(model, Y, out, block_rows=CHUNK), r"input\.path is '.*scores.zarr' there"),
+        (lambda: bigkpca.reconstruct(model, scores, out, block_rows=200), "block_rows is 100 there and 200 here"),
+        (
+            lambda: bigkpca.denoise(model, dataset, out, block_rows=CHUNK),
+            r"input\.path is '.*scores.zarr' there and '.*digits.zarr' here",
+        ),
+        (
+            lambda: bigkpca.transform(model, dataset, out, block_rows=CHUNK),
+            "it is a bigkpca store of reconstructed rows",
+        ),
+        (lambda: bigkpca.reconstruct(model, scores, other), "it is a bigkpca model"),
+    ):
+        with pytest.raises(SpecError, match=f"in the way: .*{differs}.*--overwrite"):
+            work()
+    assert tree_bytes(out) == tree_bytes(back)
+    stored = bigkpca.denoise(model, X[:50], out, overwrite=True)
+    assert stored.shape == (50, 64)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.zarr"]

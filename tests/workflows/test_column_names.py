@@ -1,0 +1,149 @@
+"""Names of columns in models: recorded, compared with those of later rows, and kept on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.errors import SpecError
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.storage import models
+from bigkpca.storage.describe import info
+from tests.helpers.commands import run
+from tests.helpers.named import FRAME, TURNED, X, parquet
+from tests.helpers.progress import Recorder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Datasets of the same rows: straight, with columns turned, and without names; and a model of the first."""
+    path = tmp_path_factory.mktemp("names")
+    ingest([parquet(path / "a.parquet", FRAME)], path / "straight.zarr")
+    ingest([parquet(path / "b.parquet", TURNED)], path / "turned.zarr")
+    np.save(path / "nameless.npy", X)
+    bigkpca.fit(path / "straight.zarr", path / "model.zarr", components=2, size=20)
+    return path
+
+
+TURNED_MESSAGE = (
+    r"has its columns in another order than the model: column 0 \(counted from 0\) is 'c', not 'a'; give it rows with "
+    r"the columns that the model was fitted on, in the same order \(`bigkpca info MODEL --json`"
+)
+
+
+@pytest.mark.parametrize("rows", ["turned.zarr", "frame", "polars"])
+def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path, tmp_path: Path) -> None:
+    data: Any = {"frame": TURNED, "polars": pl.DataFrame(dict(TURNED))}.get(rows, folder / rows)
+    model, out = folder / "model.zarr", tmp_path / "out.zarr"
+    for use in (
+        lambda: bigkpca.transform(model, data, out),
+        lambda: bigkpca.denoise(model, data, out),
+        lambda: bigkpca.evaluate(model, data, sample=20),
+        lambda: bigkpca.arrays.scores(models.load_model(str(model)), data),
+        lambda: bigkpca.arrays.residuals(models.load_model(str(model)), data),
+    ):
+        with pytest.raises(SpecError, match=TURNED_MESSAGE):
+            use()
+    assert not out.exists()
+
+
+def test_an_estimator_refuses_a_path_with_turned_columns(folder: Path) -> None:
+    kpca = KernelPCA(2, size=20, random_state=0).fit(folder / "straight.zarr")
+    for method in (kpca.transform, kpca.denoise, kpca.residual, kpca.score, kpca.partial_fit):
+        with pytest.raises(SpecError, match=TURNED_MESSAGE):
+            method(folder / "turned.zarr")
+
+
+@pytest.mark.parametrize("rows", ["straight.zarr", "nameless.npy", "frame", "polars", "array"])
+def test_the_same_columns_and_rows_without_names_pass(rows: str, folder: Path, tmp_path: Path) -> None:
+    others = {"frame": FRAME, "polars": pl.DataFrame(dict(FRAME)), "array": X}
+    data = others[rows] if rows in others else folder / rows
+    assert bigkpca.transform(folder / "model.zarr", data, tmp_path / "out.zarr").shape == (60, 2)
+
+
+def test_missing_and_further_columns_are_named(folder: Path, tmp_path: Path) -> None:
+    for frame, message in (
+        (FRAME[["a", "c"]], "lacks the column 'b' of the model; give"),
+        (FRAME.assign(id=1.0), "has the column 'id', unlike the model; give"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            bigkpca.transform(folder / "model.zarr", frame, tmp_path / "out.zarr")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "rff"}, {"method": "exact"}, {"refine": 1}, {"preimage": "ridge"}], ids=str
+)
+def test_every_kind_of_model_records_names(options: dict[str, Any]) -> None:
+    named, nameless = (KernelPCA(2, random_state=0, **{"size": 20, **options}).fit(rows) for rows in (FRAME, X))
+    assert named.model_.names == ("a", "b", "c")
+    assert nameless.model_.names is None
+    assert "column_names" not in nameless.model_.provenance
+    kept = named.partial_fit(FRAME[:30]) if options in ({}, {"method": "rff"}) else named
+    assert kept.model_.names == ("a", "b", "c")
+
+
+def test_names_that_are_no_text_are_no_names() -> None:
+    model = KernelPCA(2, size=20, random_state=0).fit(pd.DataFrame(X)).model_
+    assert model.names is None
+
+
+def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path: Path) -> None:
+    def fit(frame: Any, **options: Any) -> Any:
+        return bigkpca.fit(frame, tmp_path / "model.zarr", components=2, size=20, **options)
+
+    first = fit(FRAME)
+    assert fit(FRAME).names == first.names
+    renamed = FRAME.rename(columns={"a": "z"})
+    with pytest.raises(SpecError, match="in the way"):
+        fit(renamed)
+    assert fit(renamed, overwrite=True).names == ("z", "b", "c")
+    assert fit(X, overwrite=True).names == ("z", "b", "c")  # the same rows, without names of their own
+
+
+def test_a_model_of_before_names_takes_a_frame(tmp_path: Path) -> None:
+    notes = Recorder()
+    bigkpca.fit(X, tmp_path / "model.zarr", components=2, size=20)
+    assert bigkpca.fit(FRAME, tmp_path / "model.zarr", components=2, size=20, progress=notes).names is None
+    assert "is there already" in notes.notes[0]
+    bigkpca.transform(tmp_path / "model.zarr", TURNED, tmp_path / "scores.zarr")
+
+
+# The estimator
+
+
+def test_saving_and_loading_keeps_the_names(tmp_path: Path) -> None:
+    KernelPCA(2, size=20, random_state=0).fit(FRAME).save(tmp_path / "model.zarr")
+    loaded = KernelPCA.load(tmp_path / "model.zarr")
+    assert list(loaded.feature_names_in_) == ["a", "b", "c"]
+    assert loaded.transform(FRAME).shape == (60, 2)
+    with pytest.raises(ValueError, match="The feature names should match those that were passed during fit"):
+        loaded.transform(TURNED)
+    KernelPCA(2, size=20, random_state=0).fit(X).save(tmp_path / "nameless.zarr")
+    assert not hasattr(KernelPCA.load(tmp_path / "nameless.zarr"), "feature_names_in_")
+
+
+def test_feature_names_are_those_of_the_last_fit(folder: Path) -> None:
+    kpca = KernelPCA(2, size=20, random_state=0).fit(FRAME.rename(columns={"a": "z"}))
+    assert list(kpca.fit(folder / "straight.zarr").feature_names_in_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="The feature names should match"):
+        kpca.transform(TURNED)
+    assert not hasattr(kpca.fit(folder / "nameless.npy"), "feature_names_in_")
+    assert kpca.transform(X).shape == (60, 2)
+
+
+def test_info_lists_names(folder: Path) -> None:
+    for path in ("straight.zarr", "model.zarr"):
+        assert info(str(folder / path))["column_names"] == ["a", "b", "c"]
+        printed = run("info", str(folder / path)).output
+        assert "column names" in printed
+        assert "a, b, c" in printed
+        as_json = run("info", str(folder / path), "--json").output
+        assert json.loads(as_json)["column_names"] == ["a", "b", "c"]

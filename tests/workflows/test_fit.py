@@ -1,0 +1,176 @@
+"""Fits from path to path: the same bits everywhere, nothing done twice, nothing of others replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca.data.memory import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import LockedError, MemoryLimitError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.spec import FitSpec
+from bigkpca.storage import block_arrays
+from bigkpca.storage.locks import lock
+from bigkpca.storage.models import load_model, model_digest, save_model
+from tests.helpers.disks import tree_bytes
+from tests.helpers.fits import OPTIONS
+from tests.helpers.progress import Recorder
+from tests.helpers.stores import counted_reads
+
+
+@pytest.mark.parametrize("block_rows", [None, 200])
+@pytest.mark.bits
+def test_models_and_scores_are_the_same_bytes_everywhere(
+    engine: Engine, dataset: str, tmp_path: Path, block_rows: int | None
+) -> None:
+    rows = open_rows(dataset)
+    spec = FitSpec.checked(**OPTIONS, block_rows=block_rows)
+    reference = fit_rows(rows, spec, Engine(threads=1), Silent())
+    save_model(reference, str(tmp_path / "reference.zarr"))
+    fitted = fit_rows(rows, spec, engine, Silent())
+    save_model(fitted, str(tmp_path / "fitted.zarr"))
+    assert tree_bytes(tmp_path / "fitted.zarr") == tree_bytes(tmp_path / "reference.zarr")
+    assert (
+        score_rows(rows, fitted, engine, Silent()).tobytes()
+        == score_rows(rows, reference, Engine(threads=1), Silent()).tobytes()
+    )
+
+
+@pytest.mark.cluster
+@pytest.mark.bits
+def test_stored_features_are_the_same_bytes_on_one_and_two_processes(
+    dataset: str, model: str, tmp_path: Path, one_process: Engine, two_processes: Engine
+) -> None:
+    bigkpca.transform(model, dataset, tmp_path / "threads.zarr", block_rows=200)
+    for engine, name in ((one_process, "one.zarr"), (two_processes, "two.zarr")):
+        assert engine.client is not None
+        with engine.client.as_current():
+            bigkpca.transform(model, dataset, tmp_path / name, block_rows=200)
+            bigkpca.fit(dataset, tmp_path / f"model-{name}", **OPTIONS)
+        assert tree_bytes(tmp_path / name) == tree_bytes(tmp_path / "threads.zarr")
+        assert tree_bytes(tmp_path / f"model-{name}") == tree_bytes(model)
+
+
+@pytest.mark.cluster
+def test_workers_in_another_folder_find_what_was_named_from_here(
+    digits: np.ndarray[Any, Any], tmp_path: Path, two_processes: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert two_processes.client is not None
+    monkeypatch.chdir(tmp_path)
+    np.save("few.npy", digits[:300])
+    with two_processes.client.as_current():
+        bigkpca.fit("few.npy", "model.zarr", components=3, size=20)
+        bigkpca.transform("model.zarr", "few.npy", "scores.zarr")
+    assert two_processes.client.submit(os.getcwd).result() != str(tmp_path)
+    scores = score_rows(ArrayRows(digits[:300]), bigkpca.load("model.zarr"), Engine(), Silent())
+    np.testing.assert_array_equal(block_arrays.open_main("scores.zarr", "features")[:], scores)
+
+
+def test_in_memory_rows_and_stored_rows_give_the_same_scores(
+    dataset: str, model: str, digits: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    stored = bigkpca.transform(model, dataset, tmp_path / "scores.zarr", block_rows=4096)
+    held = score_rows(ArrayRows(digits), load_model(model), Engine(), Silent())
+    np.testing.assert_array_equal(stored[:], held)
+
+
+def test_a_model_needs_no_training_data(dataset: str, model: str, digits: np.ndarray[Any, Any]) -> None:
+    shutil.rmtree(dataset)
+    fitted = bigkpca.load(model)
+    scores = score_rows(ArrayRows(digits), fitted, Engine(), Silent())
+    np.testing.assert_allclose((scores.astype(float) ** 2).sum(axis=0), fitted.solution.eigenvalues, rtol=1e-4)
+
+
+def test_seeds_matter_and_repeat(dataset: str, tmp_path: Path) -> None:
+    rows = open_rows(dataset)
+    first, again, other = (
+        fit_rows(rows, FitSpec.checked(components=3, size=50, seed=seed), Engine(), Silent()) for seed in (1, 1, 2)
+    )
+    assert model_digest(first) == model_digest(again)
+    assert not np.array_equal(first.features.landmarks, other.features.landmarks)
+
+
+def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(
+    dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = counted_reads(monkeypatch, 18, 100)
+    fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(threads=1), Silent())
+    np.testing.assert_array_equal(chunks, 2)
+
+
+# -- doing it again ------------------------------------------------------------------------------------------
+
+
+def test_the_same_fit_again_does_nothing(dataset: str, model: str) -> None:
+    before, notes = tree_bytes(model), Recorder()
+    changed = {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")}
+    bigkpca.fit(dataset, model, progress=notes, **OPTIONS)
+    assert "nothing to do" in notes.notes[0]
+    assert tree_bytes(model) == before
+    assert {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")} == changed
+
+
+def test_other_rows_in_memory_are_not_taken_for_the_same(
+    digits: np.ndarray[Any, Any], model: str, tmp_path: Path
+) -> None:
+    out, scores, notes = tmp_path / "memory.zarr", tmp_path / "scores.zarr", Recorder()
+    for _ in range(2):
+        bigkpca.fit(digits, out, progress=notes, **OPTIONS)
+        bigkpca.transform(model, digits, scores, progress=notes)
+    assert len(notes.notes) == 2
+    assert all("nothing to do" in note for note in notes.notes)
+    with pytest.raises(SpecError, match=r"identity\.stamp is"):
+        bigkpca.fit(digits[::-1], out, **OPTIONS)
+    with pytest.raises(SpecError, match=r"input\.stamp is"):
+        bigkpca.transform(model, digits[::-1], scores)
+
+
+def test_another_fit_in_the_way_is_named_and_kept(dataset: str, model: str) -> None:
+    before = tree_bytes(model)
+    with pytest.raises(SpecError, match=r"in the way: .*spec.size is 100 there and 50 here.*--overwrite"):
+        bigkpca.fit(dataset, model, components=10, size=50, seed=3)
+    assert tree_bytes(model) == before
+    bigkpca.fit(dataset, model, components=10, size=50, seed=3, overwrite=True)
+    assert load_model(model).features.size == 50
+    assert sorted(path.name for path in Path(model).parent.iterdir()) == ["digits.zarr", "model.zarr"]
+
+
+def test_what_is_not_ours_is_never_replaced(dataset: str, model: str, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday.jpg").write_bytes(b"sun")
+    for work in (
+        lambda: bigkpca.fit(dataset, tmp_path / "photos", overwrite=True, **OPTIONS),
+        lambda: bigkpca.transform(model, dataset, tmp_path / "photos", overwrite=True),
+    ):
+        with pytest.raises(SpecError, match="was not made by bigkpca"):
+            work()
+    assert (tmp_path / "photos" / "holiday.jpg").read_bytes() == b"sun"
+
+
+def test_two_runs_at_once_are_refused(dataset: str, model: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "scores.zarr")
+    with lock(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
+        bigkpca.transform(model, dataset, out)
+    bigkpca.transform(model, dataset, out)
+    assert not Path(out + ".bigkpca-lock").exists()
+
+
+def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        MemoryLimitError, match=r"needs \d+ MB in a process, 300 MB are allowed: nystroem with a size of"
+    ):
+        bigkpca.fit(dataset, tmp_path / "model.zarr", size=1700, memory="300 MB")
+    with pytest.raises(
+        MemoryLimitError, match=r"needs \d+ MB in a process, .*: even a size of 10 needs \d+ MB: allow more"
+    ):
+        bigkpca.fit(dataset, tmp_path / "model.zarr", size=1000, memory="1 MB")

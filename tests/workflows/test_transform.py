@@ -1,0 +1,175 @@
+"""Scores from path to path: stopped anywhere, the same command finishes them and the bytes are the same."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import bigkpca
+from bigkpca.data.blocks import split
+from bigkpca.errors import IncompleteError, MemoryLimitError, SpecError
+from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model, model_digest
+from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.progress import Recorder
+
+
+def test_the_same_transform_again_does_nothing(dataset: str, model: str, tmp_path: Path) -> None:
+    out, notes = tmp_path / "scores.zarr", Recorder()
+    bigkpca.transform(model, dataset, out)
+    before = tree_bytes(out)
+    bigkpca.transform(model, dataset, out, progress=notes)
+    assert "nothing to do" in notes.notes[0]
+    assert tree_bytes(out) == before
+
+
+def test_features_of_another_model_are_refused_then_replaced(dataset: str, model: str, tmp_path: Path) -> None:
+    out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
+    bigkpca.transform(model, dataset, out)
+    bigkpca.fit(dataset, other, components=4, size=60)
+    before = tree_bytes(out)
+    with pytest.raises(SpecError, match=r"model is '.*' there and '.*' here"):
+        bigkpca.transform(other, dataset, out)
+    assert tree_bytes(out) == before
+    assert bigkpca.transform(other, dataset, out, overwrite=True).shape == (1797, 4)
+
+
+# -- stopping half-way ---------------------------------------------------------------------------------------
+
+
+def start_command(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "bigkpca.cli", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for_shards(out: Path, count: int) -> None:
+    for _ in range(3000):
+        if len(list((out / "scores" / "c").glob("*/0"))) >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError("no shards appeared")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(
+    how: signal.Signals, dataset: str, model: str, tmp_path: Path
+) -> None:
+    clean, out = tmp_path / "clean.zarr", tmp_path / "scores.zarr"
+    bigkpca.transform(model, dataset, clean, block_rows=100)
+    process = start_command("transform", model, dataset, str(out), "--block-rows", "100")
+    try:
+        wait_for_shards(out, 2)
+        process.send_signal(how)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    if block_arrays.read_manifest(str(out)) is not None:
+        pytest.skip("the run was too quick to be stopped")
+    if how != signal.SIGKILL:
+        assert process.returncode == 6
+        assert b"run the same command again" in errors
+    written = {path: path.stat().st_mtime_ns for path in (out / "scores" / "c").glob("*/0")}
+    bigkpca.transform(model, dataset, out, block_rows=100)
+    assert {path: path.stat().st_mtime_ns for path in written} == written  # not computed again
+    assert tree_bytes(out) == tree_bytes(clean)
+
+
+def test_an_unpublished_store_resumes_with_missing_and_damaged_blocks_alone(
+    dataset: str, model: str, tmp_path: Path
+) -> None:
+    clean, out = tmp_path / "clean.zarr", tmp_path / "scores.zarr"
+    bigkpca.transform(model, dataset, clean, block_rows=200)
+    shutil.copytree(clean, out)
+    (out / "scores" / "manifest.json").unlink()
+    (out / "scores" / "c" / "2" / "0").unlink()
+    damaged = out / "scores" / "c" / "4" / "0"
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    notes = Recorder()
+    bigkpca.transform(model, dataset, out, block_rows=200, progress=notes)
+    assert notes.notes == ["going on: 7 of 9 blocks were written before"]
+    assert tree_bytes(out) == tree_bytes(clean)
+
+
+def test_unfinished_blocks_of_another_input_are_refused(
+    dataset: str, model: str, tmp_path: Path, digits: np.ndarray[Any, Any]
+) -> None:
+    out = tmp_path / "scores.zarr"
+    bigkpca.transform(model, dataset, out)
+    (out / "scores" / "manifest.json").unlink()
+    zarr.open_array(dataset, mode="r+")[0] = digits[1]
+    with pytest.raises(SpecError, match=r"input\.stamp is"):
+        bigkpca.transform(model, dataset, out)
+
+
+def test_input_that_changes_under_a_run_is_not_published(
+    dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = block_arrays.write_block
+
+    def meddle(*arguments: Any) -> str:
+        zarr.open_array(dataset, mode="r+")[0, 0] = 7
+        return write(*arguments)
+
+    monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", meddle)
+    with pytest.raises(SpecError, match="changed while it was read"):
+        bigkpca.transform(model, dataset, tmp_path / "scores.zarr")
+    assert block_arrays.read_manifest(str(tmp_path / "scores.zarr")) is None
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk("400k", tmp_path / "small") as disk:
+        yield disk
+
+
+def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_path: Path, disk: Path) -> None:
+    model, out = tmp_path / "model.zarr", disk / "scores.zarr"
+    bigkpca.fit(dataset, model, components=80, size=200)
+    bigkpca.fit(dataset, tmp_path / "small.zarr", components=2, size=20)
+    bigkpca.transform(tmp_path / "small.zarr", dataset, out)
+    before = tree_bytes(out)
+    with pytest.raises(IncompleteError, match=r"the disk is full .* make room and run the same command again"):
+        bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100)
+    assert tree_bytes(out) == before
+    with pytest.raises(IncompleteError, match="the disk is full"):
+        bigkpca.fit(dataset, disk / "model.zarr", components=80, size=200)
+    assert not (disk / "model.zarr").exists()
+    subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+    assert bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100).shape == (1797, 80)
+
+
+def test_a_transform_that_does_not_fit_is_refused(dataset: str, model: str, tmp_path: Path) -> None:
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
+        bigkpca.transform(model, dataset, tmp_path / "scores.zarr", memory=10**6)
+
+
+def test_features_open_in_xarray_and_the_manifest_names_them(dataset: str, model: str, tmp_path: Path) -> None:
+    import xarray
+
+    out = tmp_path / "scores.zarr"
+    scores = bigkpca.transform(model, dataset, out, block_rows=200)
+    opened = xarray.open_zarr(out, consolidated=False)["scores"]
+    assert opened.dims == ("row", "component")
+    np.testing.assert_array_equal(opened.values, scores[:])
+    manifest = block_arrays.read_manifest(str(out))
+    assert manifest is not None
+    assert manifest["model"] == model_digest(load_model(model))
+    assert manifest["rows"] == 1797
+    digests = [(block_arrays.block_digests(str(out), block) or {})["scores"] for block in split(1797, 200)]
+    assert [block["sha256"] for block in manifest["blocks"]] == digests
+
+
+def test_rows_of_another_width_are_refused(model: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 64"):
+        bigkpca.transform(model, np.ones((10, 5)), tmp_path / "scores.zarr")
+    assert not (tmp_path / "scores.zarr").exists()
