@@ -77,59 +77,120 @@ def of_landmarks(
     lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
     Source: `docs/numerics.md`, section 14.
     """
-    moments = span.moments
+    moments, values = span.moments, solution.eigenvalues
     stability = stability_of(Nystroem(), moments, features, solution, center, tolerance)
-    bound, r, apart = solution, solution.components.shape[1], np.zeros(len(solution.eigenvalues))
-    # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
+    nystroem, apart = solution, np.zeros(len(values))
     if method != Nystroem():
-        bound = solvers.nystroem(span, r, center=center, tolerance=tolerance)
-        apart = residuals_of(span, solution, center)
-        agreement = agreement_of(moments, bound, solution, center)
+        nystroem, apart, agreement = _beside_nystroem(solution, span, center, tolerance)
         stability = None if stability is None else np.minimum(stability, agreement)
     if not features.kernel.positive or span.indefinite:
-        return _estimated(stability, solution, moments, _with_excess(evidence, span, bound), center, apart)
-    left, total = span.trace_error, bound.total_variance
-    if evidence.kept and len(evidence.kept.dropped):  # models of parts are to be like the whole
-        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
-        tolerance = max(tolerance, float(L.min() / L.max()))
-    slack = np.full(len(bound.eigenvalues), ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
-    slack += evidence.rounding_of(moments, bound, center)
-    coarse = ALGEBRA * moments.trace + evidence.trace_rounding()
-    if evidence.rounding:
-        _check_trace_error(left, coarse, moments.trace)
-    trace, error = max(left, 0.0), max(left, 0.0) + coarse
-    # A method may report more components than Nyström has: of those, zero is the lower bound.
-    missing = r - len(bound.eigenvalues)
-    nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
-    # Ordered again: one that rounding moved far may stand before others that it did not move.
-    most = np.sort(nystroem + slack)[::-1]
-    low, high = np.sort(np.maximum(nystroem - slack, 0))[::-1], _upper(most, error)
-    explained = max(total - error, float(low.sum()))
-    likely, dropped = None, evidence.kept.dropped if evidence.kept else ()
-    if evidence.strata:
-        likely = min(spectral.spectral_error(evidence.strata, moments.largest, len(span.signs), dropped), error)
-    shares = _upper_shares(most, error, explained)
-    # lambda_j = Lam_j + e and T >= explained + e for some e that is at most the likely error.
-    nearer = None if likely is None else np.minimum((most + likely) / (explained + likely), shares)
+        return _estimated(stability, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
+    bounds = _proven(span, nystroem, solution.components.shape[1], evidence, center)
+    tolerance = _tolerance_of_parts(span, evidence, tolerance)
+    curve = learning_curve(moments, span.W, center, tolerance, bounds.trace / bounds.total)
+    likely = _likely(span, evidence, bounds)
+    nearer = None if likely is None else np.minimum(bounds.shares_given(likely), bounds.shares)
     return Certificate(
-        trace_error=trace,
-        relative_trace_error=error / (explained + error) if explained + error > 0 else None,
-        eigenvalue_lower=low,
-        eigenvalue_upper=high,
-        explained_variance_ratio_lower=low / (total + coarse),
-        explained_variance_ratio_upper=shares,
-        learning_curve=learning_curve(moments, span.W, center, tolerance, trace / total),
+        trace_error=bounds.trace,
+        relative_trace_error=bounds.relative_error,
+        eigenvalue_lower=bounds.low,
+        eigenvalue_upper=bounds.high,
+        explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
+        explained_variance_ratio_upper=bounds.shares,
+        learning_curve=curve,
         stability=stability,
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
         leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if evidence.uniform else None,
         spectral_error_likely=likely,
-        eigenvalue_likely_upper=None if likely is None else np.minimum(most + likely, high),
+        eigenvalue_likely_upper=None if likely is None else np.minimum(bounds.most + likely, bounds.high),
         explained_variance_ratio_likely_upper=nearer,
         confidence=None if likely is None else spectral.CONFIDENCE,
-        missed=(error if likely is None else likely) / solution.eigenvalues + apart,
-        rounding=slack / solution.eigenvalues,
+        missed=(bounds.error if likely is None else likely) / values + apart,
+        rounding=bounds.slack / values,
         strata=spectral.as_array(evidence.strata) if evidence.strata else None,
     )
+
+
+def _beside_nystroem(solution: Solution, span: Span, center: bool, tolerance: float) -> tuple[Solution, Array, Array]:
+    """Nyström's solution from the same sums; residuals and agreement of the given solution with it, (r,) each.
+
+    Eigenvalues of the other methods are no bounds, and their models of half the landmarks share their errors.
+    """
+    nystroem = solvers.nystroem(span, solution.components.shape[1], center=center, tolerance=tolerance)
+    apart = residuals_of(span, solution, center)
+    return nystroem, apart, agreement_of(span.moments, nystroem, solution, center)
+
+
+def _tolerance_of_parts(span: Span, evidence: Evidence, tolerance: float) -> float:
+    """The rank tolerance of models of a part of the landmarks: they drop what the whole model dropped for rounding."""
+    if evidence.kept and len(evidence.kept.dropped):
+        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
+        tolerance = max(tolerance, float(L.min() / L.max()))
+    return tolerance
+
+
+@dataclass(frozen=True)
+class _Proven:
+    """Proven bounds of the eigenvalues lambda_j of Kc, widened by rounding.
+
+    trace: tr(E). coarse: its rounding. error: the sum of both. total: T, of which `explained` is proven. most (r,):
+    Nyström eigenvalues plus their rounding `slack` (r,). low, high (r,): bounds of lambda_j. shares (r,): upper bounds
+    of lambda_j / T.
+    """
+
+    trace: float
+    coarse: float
+    error: float
+    total: float
+    explained: float
+    slack: Array
+    most: Array
+    low: Array
+    high: Array
+    shares: Array
+
+    @property
+    def relative_error(self) -> float | None:
+        """error / (explained + error); None where no variance is left to compare with."""
+        return self.error / (self.explained + self.error) if self.explained + self.error > 0 else None
+
+    def shares_given(self, likely: float) -> Array:
+        """Upper bounds of lambda_j / T (r,), given that no eigenvalue of E exceeds `likely`.
+
+        lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`.
+        """
+        return (self.most + likely) / (self.explained + likely)
+
+
+def _proven(span: Span, nystroem: Solution, r: int, evidence: Evidence, center: bool) -> _Proven:
+    """The bounds of r eigenvalues from Nyström's solution. Raises RoundingError where tr(E) is negative."""
+    moments, left, total = span.moments, span.trace_error, nystroem.total_variance
+    slack = np.full(
+        len(nystroem.eigenvalues), ALGEBRA * (float(nystroem.eigenvalues[0]) + moments.trace / moments.count)
+    )
+    slack += evidence.rounding_of(moments, nystroem, center)
+    coarse = ALGEBRA * moments.trace + evidence.trace_rounding()
+    if evidence.rounding:
+        _check_trace_error(left, coarse, moments.trace)
+    trace, error = max(left, 0.0), max(left, 0.0) + coarse
+    # Other methods may report more components than Nyström has: of those, zero is the lower bound.
+    missing = r - len(nystroem.eigenvalues)
+    values, slack = np.pad(nystroem.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
+    # Sorted again: an eigenvalue with a large rounding error may have moved past others with small ones.
+    most = np.sort(values + slack)[::-1]
+    low, high = np.sort(np.maximum(values - slack, 0))[::-1], _upper(most, error)
+    explained = max(total - error, float(low.sum()))
+    shares = _upper_shares(most, error, explained)
+    return _Proven(trace, coarse, error, total, explained, slack, most, low, high, shares)
+
+
+def _likely(span: Span, evidence: Evidence, bounds: _Proven) -> float | None:
+    """An upper bound of |E| at the confidence of `spectral.CONFIDENCE`; None without sampled rows."""
+    if not evidence.strata:
+        return None
+    dropped = evidence.kept.dropped if evidence.kept else ()
+    error = spectral.spectral_error(evidence.strata, span.moments.largest, len(span.signs), dropped)
+    return min(error, bounds.error)
 
 
 def _estimated(

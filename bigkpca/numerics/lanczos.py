@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bigkpca.errors import Array
@@ -43,40 +45,80 @@ def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Ar
         return None
     n, kept = len(A), count + OVERSAMPLING
     most = max(_FULL * kept, kept + 4 * _WIDTH)
-    basis, images, T = np.empty((most, n)).T, np.empty((most, n)).T, np.zeros((most, most))
+    space = _Krylov.empty(n, most)
     rng = np.random.default_rng(0)
-    block, held, due, tried = starting_block(n, _WIDTH, rng), 0, kept, 0
+    block, due, tried = starting_block(n, _WIDTH, rng), kept, 0
     for _ in range(int(_MOST * n) // _WIDTH):
-        new = slice(held, held + _WIDTH)
-        basis[:, new], images[:, new] = block, _product(A, block, in_order)
-        held += _WIDTH
-        V, AV = basis[:, :held], images[:, :held]
-        T[:held, new] = V.T @ AV[:, new]
-        T[new, :held] = T[:held, new].T
-        block = _next(V, AV[:, new], rng)
-        full = held + _WIDTH > most
-        if held < due and not full:
+        space.add(block, _product(A, block, in_order))
+        V, AV, T = space.held()
+        block = _next(V, AV[:, -_WIDTH:], rng)
+        full = len(T) + _WIDTH > most
+        if len(T) < due and not full:
             continue
-        all_values, S = eigh_descending((T[:held, :held] + T[:held, :held].T) / 2)
-        values, vectors = all_values[:count], V @ S[:, :count]
-        if _are_exact(values, vectors, AV @ S[:, :count], entry):
-            moved = _product(A, vectors, in_order)  # images that were combined many times are not taken on trust
-            values = np.einsum("ij,ij->j", vectors, moved)
-            order = np.argsort(-values, kind="stable")  # those of a multiple one may come in any
-            values, vectors, moved = values[order], np.ascontiguousarray(vectors[:, order]), moved[:, order]
-            if _are_exact(values, vectors, moved, entry):
-                if _are_all(A, values, vectors, entry, in_order):
-                    return values, vectors
+        values, S = eigh_descending((T + T.T) / 2)
+        vectors = V @ S[:, :count]
+        if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
+            pairs = _recomputed(A, vectors, entry, in_order)
+            if pairs is not None:
+                if _are_all(A, *pairs, entry, in_order):
+                    return pairs
                 if (tried := tried + 1) == _PROOFS:
                     return None
-                # A direction has no share in the basis: one more eigenvector of a multiple eigenvalue, say.
+                # The basis lacks an eigenvector, e.g. another one of a multiple eigenvalue: add random directions.
                 block, full = _next(V, rng.standard_normal((n, _WIDTH)), rng), True
-        due = held + kept // 4
+        due = len(T) + kept // 4
         if full:
-            basis[:, :kept], images[:, :kept] = V @ S[:, :kept], AV @ S[:, :kept]
-            T[:kept, :kept] = np.diag(all_values[:kept])
-            held, due = kept, (kept + most) // 2
+            space.restart(values[:kept], S[:, :kept])
+            due = (kept + most) // 2
     return None
+
+
+@dataclass
+class _Krylov:
+    """Basis V (n, most) of a Krylov space, its images A V, and T = V'A V; the first `count` columns are filled."""
+
+    basis: Array
+    images: Array
+    T: Array
+    count: int = 0
+
+    @classmethod
+    def empty(cls, n: int, most: int) -> _Krylov:
+        """Room for `most` columns, each contiguous in memory."""
+        return cls(np.empty((most, n)).T, np.empty((most, n)).T, np.zeros((most, most)))
+
+    def add(self, block: Array, image: Array) -> None:
+        """Append a block of columns and their images."""
+        new = slice(self.count, self.count + _WIDTH)
+        self.basis[:, new], self.images[:, new] = block, image
+        self.count += _WIDTH
+        V, AV, T = self.held()
+        T[:, new] = V.T @ AV[:, new]
+        T[new, :] = T[:, new].T
+
+    def held(self) -> tuple[Array, Array, Array]:
+        """Views of V, A V and T, filled columns alone."""
+        return self.basis[:, : self.count], self.images[:, : self.count], self.T[: self.count, : self.count]
+
+    def restart(self, values: Array, S: Array) -> None:
+        """Keep the Ritz vectors V S of the Ritz `values` as the new basis (thick restart)."""
+        V, AV, _ = self.held()
+        self.count = len(values)
+        kept = slice(self.count)
+        self.basis[:, kept], self.images[:, kept] = V @ S, AV @ S
+        self.T[kept, kept] = np.diag(values)
+
+
+def _recomputed(A: Array, vectors: Array, entry: float, in_order: Map) -> tuple[Array, Array] | None:
+    """The pairs in descending order, from fresh products with A; None where their residuals are too large after all.
+
+    Images in the basis were combined many times, so that their rounding errors may have grown.
+    """
+    moved = _product(A, vectors, in_order)
+    values = np.einsum("ij,ij->j", vectors, moved)
+    order = np.argsort(-values, kind="stable")  # multiple eigenvalues may come in any order
+    values, vectors, moved = values[order], np.ascontiguousarray(vectors[:, order]), moved[:, order]
+    return (values, vectors) if _are_exact(values, vectors, moved, entry) else None
 
 
 def _product(A: Array, B: Array, in_order: Map) -> Array:

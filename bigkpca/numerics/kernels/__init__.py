@@ -8,9 +8,12 @@ from typing import Any
 from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
 from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, squared_norms
 from bigkpca.numerics.kernels.function import Function
+from bigkpca.numerics.kernels.gaussian import Gaussian
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.kernels.laplacian import Laplacian
+from bigkpca.numerics.kernels.matern import Matern
 from bigkpca.numerics.kernels.precomputed import Precomputed
-from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
+from bigkpca.numerics.kernels.rational_quadratic import RationalQuadratic
 from bigkpca.numerics.registry import Registry
 
 __all__ = [
