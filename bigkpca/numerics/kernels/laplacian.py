@@ -16,14 +16,36 @@ from bigkpca.numerics.kernels.stationary import Stationary
 
 @dataclass(frozen=True)
 class Laplacian(Stationary):
-    """k(x, y) = exp(-|x - y|_1 / sigma); sigma in the units of the columns, gamma = 1 / sigma."""
+    """k(x, y) = exp(-|x - y|_1 / sigma).
+
+    Parameters
+    ----------
+    sigma : float
+        Length, in the units of the columns.
+
+    Raises
+    ------
+    SpecError
+        Where sigma is not positive.
+
+    Notes
+    -----
+    Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at
+    x = y, so that pre-images have no fixed point.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Laplacian(1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
+    array([[1.    , 0.3679]])
+    """
 
     name: ClassVar[str] = "laplacian"
     distance: ClassVar[Distance] = "cityblock"
 
     @property
     def gamma(self) -> float:
-        """1 / sigma."""
+        """1 / sigma, the parameter gamma of scikit-learn."""
         return 1 / self.sigma
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
@@ -39,5 +61,5 @@ class Laplacian(Stationary):
         return evaluate
 
     def frequencies(self, draws: Draws) -> Array:
-        """w has independent Cauchy entries of scale 1 / sigma: quantiles of normal ones."""
+        """w has independent Cauchy entries of scale 1 / sigma, made of normal ones through their quantiles."""
         return np.tan(np.pi * (ndtr(draws.normals()) - 0.5)) / self.sigma

@@ -15,7 +15,34 @@ from bigkpca.numerics.kernels.stationary import Stationary, radial, with_gradien
 
 @dataclass(frozen=True)
 class RationalQuadratic(Stationary):
-    """k(x, y) = (1 + |x - y|^2 / (2 alpha sigma^2))^(-alpha), a mixture of Gaussians of many lengths."""
+    """k(x, y) = (1 + |x - y|² / (2 alpha sigma²))^(-alpha), a mixture of Gaussians of many lengths.
+
+    Parameters
+    ----------
+    sigma : float
+        Length, in the units of the columns.
+    alpha : float
+        Positive; alpha → ∞ is the Gaussian of the same sigma.
+
+    Raises
+    ------
+    SpecError
+        Where a parameter is not positive.
+
+    Notes
+    -----
+    Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha).
+
+    References
+    ----------
+    Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.RationalQuadratic(1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
+    array([[1.    , 0.6667]])
+    """
 
     name: ClassVar[str] = "rational-quadratic"
     distance: ClassVar[Distance] = "sqeuclidean"
@@ -35,18 +62,18 @@ class RationalQuadratic(Stationary):
         return radial(Y, self.sigma, most_rows, profile)
 
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
-        """p(x, y) = k(x, y)^((alpha + 1) / alpha) / sigma^2."""
+        """Prepare k and its gradient weight k^((alpha + 1) / alpha) / sigma²."""
 
-        def pull_of(K: Array, pulls: Array) -> None:
-            np.power(K, (self.alpha + 1) / self.alpha, out=pulls)
-            pulls *= 1 / self.sigma**2
+        def weight_of(K: Array, weights: Array) -> None:
+            np.power(K, (self.alpha + 1) / self.alpha, out=weights)
+            weights *= 1 / self.sigma**2
 
-        return with_gradient_weights(self.against(Y, most_rows), pull_of)
+        return with_gradient_weights(self.against(Y, most_rows), weight_of)
 
     def own_pull(self, X: Array) -> Array:
         return np.full(len(X), 1 / self.sigma**2)
 
     def frequencies(self, draws: Draws) -> Array:
-        """w = sqrt(tau) z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""
+        """w = √tau z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""
         tau = gammaincinv(self.alpha, draws.uniforms()) / self.alpha
         return draws.normals() * (np.sqrt(tau) / self.sigma)[:, None]

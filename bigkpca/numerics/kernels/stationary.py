@@ -15,7 +15,7 @@ from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, cached_pieces,
 
 @dataclass(frozen=True)
 class Stationary(Leaf):
-    """A kernel of (x - y) / sigma, 1 on the diagonal; sigma in the units of the columns."""
+    """A kernel of (x - y) / sigma with k(x, x) = 1; sigma is in the units of the columns."""
 
     sigma: float
 
@@ -30,22 +30,21 @@ class Stationary(Leaf):
         return np.ones(len(X))
 
 
-_FAR = 32.0  # lengths from the origin beyond which distances to a row are taken from differences
+_FAR = 32.0  # lengths from the origin; distances to a row beyond are computed from differences
 
 
 def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], object]) -> Evaluate:
-    """A kernel of |x - y|: `profile` turns t = -|x - y|² / (2 sigma²) into kernel values, in place.
+    """Prepare a kernel of |x - y|: `profile` turns t = -|x - y|² / (2 sigma²) into kernel values, in place.
 
-    t is right to eps (|y / sigma|² + 1) or so near every y, and for y beyond 32 sigma to eps |t|.
+    The error of t is about eps (|y / sigma|² + 1) for x near y, and eps |t| for y beyond 32 sigma from the origin.
     """
-    # The whole of t is one matrix product: [x/σ, 1, -|x/σ|²/2] · [y/σ; -|y/σ|²/2; 1]. Dividing by
-    # σ costs nothing, since rows are copied beside their two extra columns anyway, and it keeps
-    # float32 far from overflow whatever the units of the data.
+    # t is one matrix product: [x/σ, 1, -|x/σ|²/2] · [y/σ; -|y/σ|²/2; 1]. Division by σ is free, since rows are copied
+    # beside their two extra columns anyway, and keeps float32 far from overflow whatever the units of the data.
     d = Y.shape[1]
     scaled = Y.astype(np.float64) / sigma
     right = np.empty((d + 2, len(Y)), Y.dtype)
-    # The product cancels between rows that are far from the origin and near each other. Rows far from every y need no
-    # care: their kernel values are zero either way.
+    # The product suffers from cancellation where rows are far from the origin and near each other. Rows far from every
+    # y need no care: their kernel values are zero either way.
     far = np.flatnonzero(squared_norms(scaled) > _FAR**2)
     distant = scaled[far]
     scaled[far] = 0
@@ -63,26 +62,26 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
             np.multiply(X[piece], inverse, out=rows)
             np.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
         endless = np.flatnonzero(np.isinf(left[:, d + 1]))
-        left[endless, :d], left[endless, d + 1] = 0, 0  # infinity times the zeros that pad a product would be no number
+        left[endless, :d], left[endless, d + 1] = 0, 0  # infinity times the zeros that pad a product would be NaN
         np.matmul(left, right, out=out)
         out[endless] = -np.inf
         if len(far):
-            with np.errstate(over="ignore"):  # to -infinity, where the kernel is zero
+            with np.errstate(over="ignore"):  # overflow gives -infinity, where the kernel is zero
                 out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
         for piece in cached_pieces(len(X)):
             values = out[piece]
-            np.minimum(values, 0, out=values)  # rounding may leave a squared distance a little below zero
+            np.minimum(values, 0, out=values)  # rounding may make a squared distance slightly negative
             profile(values)
 
     return evaluate
 
 
-def with_gradient_weights(evaluate: Evaluate, pull_of: Callable[[Array, Array], object]) -> EvaluatePull:
-    """k with its pull, which `pull_of` writes into its second argument from kernel values in its first."""
+def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array], object]) -> EvaluatePull:
+    """k with its gradient weight, which `weight_of` writes to its second argument from kernel values in its first."""
 
-    def both(X: Array, K: Array, pulls: Array) -> None:
+    def both(X: Array, K: Array, weights: Array) -> None:
         evaluate(X, K)
         for piece in cached_pieces(len(X)):
-            pull_of(K[piece], pulls[piece])
+            weight_of(K[piece], weights[piece])
 
     return both

@@ -1,4 +1,15 @@
-"""Methods of kernel PCA, each a feature map with the solver that goes with it; a name stands for a method's default."""
+"""Methods of kernel PCA: each is a feature map with the solver that goes with it.
+
+A method is a frozen dataclass; a name stands for the method with default options.
+
+Examples
+--------
+>>> from bigkpca import methods
+>>> methods.named("nystrom")
+Nystroem(form='orthogonal', rank=None)
+>>> methods.from_dict(methods.to_dict(methods.RandomFeatures(form="qmc")))
+RandomFeatures(form='qmc')
+"""
 
 from __future__ import annotations
 

@@ -18,13 +18,28 @@ from bigkpca.numerics.solvers import Span
 
 @dataclass(frozen=True)
 class Exact(OfLandmarks):
-    """The whole Gram matrix: every row is a landmark, and W is K."""
+    """Exact kernel PCA: every row is a landmark, so that W is the Gram matrix K.
+
+    Notes
+    -----
+    The matrix is held up to 8192 rows. For more rows components come from products with K, formed tile by tile: two to
+    eight or so of n² d operations each, until residuals are small.
+
+    References
+    ----------
+    Schölkopf, Smola and Müller (1998), *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
+
+    Examples
+    --------
+    >>> Exact().landmarks
+    True
+    """
 
     name: ClassVar[str] = "exact"
     uniform: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, size: int | None) -> None:
-        """Every kernel and every size will do."""
+        """Accept every kernel and size."""
 
     def solve(
         self,

@@ -17,9 +17,35 @@ from bigkpca.numerics.solvers import Span
 
 @dataclass(frozen=True)
 class Nystroem(OfLandmarks):
-    """Nyström: exact kernel PCA in the span of the landmarks.
+    """Nyström approximation: exact kernel PCA in the span of the landmarks.
 
-    form="thesis" does not orthogonalise, and cuts W to its `rank` first, for replication.
+    K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). The eigenvalues of form="orthogonal" are lower bounds of those of Kc, for
+    positive semidefinite kernels.
+
+    Parameters
+    ----------
+    form : {"orthogonal", "thesis"}
+        "thesis": components of W extended to all rows, not orthogonalised; for replication.
+    rank : int, optional
+        With form="thesis": cut W to this rank first.
+
+    Raises
+    ------
+    SpecError
+        Where an option is unknown or out of range.
+
+    Notes
+    -----
+    One pass over the data; with l landmarks, n l (d + l) + l³ operations.
+
+    References
+    ----------
+    Williams and Seeger (2001), *NIPS*; `docs/numerics.md`, sections 1 and 8.
+
+    Examples
+    --------
+    >>> Nystroem(form="thesis", rank=60)
+    Nystroem(form='thesis', rank=60)
     """
 
     name: ClassVar[str] = "nystroem"
@@ -36,7 +62,7 @@ class Nystroem(OfLandmarks):
         return self.form == "thesis"
 
     def check(self, kernel: Kernel, size: int | None) -> None:
-        """Every kernel and every size will do."""
+        """Accept every kernel and size."""
 
     def solve(
         self,

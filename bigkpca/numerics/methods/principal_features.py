@@ -20,11 +20,34 @@ Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
 
 @dataclass(frozen=True)
 class PrincipalFeatures(Trigonometric):
-    """RFF-PCA: random Fourier features of the leading principal axes of the rows, Gaussian kernel only.
+    """RFF-PCA: random Fourier features of the leading principal axes of the rows; Gaussian kernel only.
 
-    correction: what makes up for the axes left out. "pointwise" multiplies features by exp(-rho² / (2 sigma²)) of the
-    row's own residual; "alpha" by one number for all rows, exp(-tr(Sigma_res) / (2 sigma²)); "sampled-alpha" is the
-    thesis's estimate of it from 101 rows; "none" leaves k(x, y) too large. form as for RandomFeatures.
+    Parameters
+    ----------
+    correction : {"pointwise", "alpha", "sampled-alpha", "none"}
+        Correction for the axes left out. "pointwise": each feature row times exp(-rho² / (2 sigma²)), rho the row's own
+        residual. "alpha": all rows times exp(-tr(Sigma_res) / (2 sigma²)). "sampled-alpha": the thesis's estimate of
+        that factor from 101 rows. "none": k(x, y) stays too large.
+    form : {"orthogonal", "iid", "qmc", "phase"}
+        As for `RandomFeatures`.
+
+    Raises
+    ------
+    SpecError
+        Where an option is unknown; from `check`, where the kernel or the size does not fit.
+
+    Notes
+    -----
+    The passes of `RandomFeatures`, and one for the principal axes.
+
+    References
+    ----------
+    `docs/numerics.md`, section 10.
+
+    Examples
+    --------
+    >>> PrincipalFeatures(correction="alpha")
+    PrincipalFeatures(correction='alpha', form='orthogonal')
     """
 
     name: ClassVar[str] = "rff-pca"

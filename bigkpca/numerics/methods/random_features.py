@@ -19,10 +19,35 @@ from bigkpca.numerics.solvers import Span
 
 @dataclass(frozen=True)
 class RandomFeatures(Trigonometric):
-    """Random Fourier features, or a tensor sketch for polynomial kernels.
+    """Random Fourier features; for polynomial kernels of degree 2 or more, a tensor sketch.
 
-    form: "orthogonal" frequencies in sine and cosine pairs, "iid" ones, "qmc" for scrambled Sobol points on the
-    principal axes, or "phase" for the single cosines sqrt(2) cos(w'x + b) of Rahimi and Recht, with independent w.
+    K ≈ Z Z' with D random features z(x), unbiased. Needs a kernel with a spectral density.
+
+    Parameters
+    ----------
+    form : {"orthogonal", "iid", "qmc", "phase"}
+        "orthogonal": orthogonal frequencies, in pairs of a sine and a cosine. "iid": independent frequencies, in pairs.
+        "qmc": scrambled Sobol points on the principal axes, in pairs. "phase": single cosines √2 cos(w'x + b) with
+        independent w. A tensor sketch has no form.
+
+    Raises
+    ------
+    SpecError
+        Where the form is unknown; from `check`, where the kernel or the size does not fit.
+
+    Notes
+    -----
+    One pass over the data up to D = 8192, four beyond ("qmc" needs the principal axes as well).
+
+    References
+    ----------
+    Rahimi and Recht (2007), *NIPS*; Yu et al. (2016), *NIPS*; Pham and Pagh (2013), *KDD*; `docs/numerics.md`, sections
+    9 and 11.
+
+    Examples
+    --------
+    >>> RandomFeatures(form="phase").pairs
+    False
     """
 
     name: ClassVar[str] = "rff"

@@ -12,7 +12,7 @@ Form = Literal["orthogonal", "iid", "qmc", "phase"]
 
 
 class Trigonometric:
-    """Methods of random sines and cosines: what their form says of frequencies and pairs."""
+    """Base of methods with random sines and cosines; their form decides frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
     uniform: ClassVar[bool] = False
@@ -35,5 +35,6 @@ class Trigonometric:
 
 
 def check_pairs(method: Method, size: int | None) -> None:
+    """Raise SpecError where features come in pairs and their number is odd."""
     if method.pairs and size is not None and size % 2:
         raise SpecError(f"size={size}: sines and cosines come in pairs, so the number of random features must be even")
