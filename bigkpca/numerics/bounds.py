@@ -1,9 +1,9 @@
-"""What a fit can say about its error without a further pass over the data, and how sure it is.
+"""Certificates: bounds of the error of a fit that need no further pass over the data.
 
-Proven, whatever the rows, but for rounding, which is measured: the trace error and the bounds of a positive
-semidefinite kernel, widened by the rounding of the arithmetic that was used. With 95 % confidence: what the landmarks
-may have missed, from rows that they were not made from. Estimated: the learning curve, the stability, the leave-one-out
-residual. What a method cannot say is None.
+Proven up to rounding, which is measured: the trace error, and bounds of eigenvalues for a positive semidefinite kernel.
+With 95 % confidence: what the landmarks missed, from rows that they were not made from. Estimated: the learning curve,
+stability, the leave-one-out residual. Quantities that a method cannot provide are None.
+Source: `docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from bigkpca.numerics.stability import agreement_of, learning_curve, residuals_o
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made from besides the sums of the pass.
+    """The data of a certificate beside the sums of the pass.
 
-    rounding: that of its arithmetic. kept: which directions of W stand out from it. strata: rows that landmarks were
-    not made from. missed: an estimate where there is no such bound, and sample, the rows that it is from. uniform:
-    whether the landmarks stand for all rows. before: how far rounding may have moved tr(E), and an eigenvalue, before
-    more rows were added, and the share of those in all.
+    rounding: of its arithmetic. kept: the directions of W that exceed rounding. strata: sampled rows that landmarks
+    were not made from. missed: an estimate where strata give no bound; sample: the rows it is from. uniform: whether
+    landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the share
+    of the added rows.
     """
 
     rounding: Rounding | None = None
@@ -45,13 +45,13 @@ class Evidence:
     before: tuple[float, float, float] = (0.0, 0.0, 1.0)
 
     def trace_rounding(self) -> float:
-        """How far tr(E) may be off."""
+        """The largest rounding error of tr(E)."""
         earlier, _, share = self.before
         now = self.kept.trace_rounding if self.kept else 0.0
         return max(now, earlier + share * now)
 
     def rounding_of(self, moments: Moments, solution: Solution, center: bool) -> Array:
-        """How far eigenvalues may be off, (r,)."""
+        """The largest rounding errors of the eigenvalues, (r,)."""
         _, earlier, share = self.before
         now = self.rounding.of_eigenvalues(moments, solution, center) if self.rounding else np.zeros(1)
         return np.maximum(now, earlier + share * now)
@@ -67,15 +67,14 @@ def of_landmarks(
     center: bool,
     tolerance: float,
 ) -> Certificate:
-    """The certificate of a method of landmarks, from the moments and W alone, but for the evidence.
+    """The certificate of a method with landmarks, from the moments, W and the evidence.
 
-    E is positive semidefinite where the kernel is, so that for the Nyström eigenvalues Lam_j
+    For a positive semidefinite kernel E is positive semidefinite, so that the Nyström eigenvalues Lam_j satisfy
 
         Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
         lambda_j <= Lam_j + the largest eigenvalue of E:
 
     lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
-    Source: `docs/numerics.md`, section 14.
     """
     moments, values = span.moments, solution.eigenvalues
     stability = stability_of(Nystroem(), moments, features, solution, center, tolerance)
@@ -201,7 +200,7 @@ def _estimated(
     center: bool,
     apart: Array | float = 0.0,
 ) -> Certificate:
-    """Where E has either sign: nothing proven, and `missed` an estimate."""
+    """The certificate where E has either sign: nothing is proven, and `missed` is an estimate."""
     missed, values = evidence.missed, solution.eigenvalues
     return Certificate(
         stability=stability,
@@ -212,9 +211,12 @@ def _estimated(
 
 
 def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence:
-    """The evidence of an indefinite kernel, of whose K^ no bound is known: small eigenvalues of W can make it as large
-    as they like, even by one row that no sample has. No eigenvalue of K exceeds |K|_F, of which the landmarks see
-    l / n; one above twice that is missing at least what is too much."""
+    """Evidence for an indefinite kernel: adds the excess of K^ to what is missed.
+
+    No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even by one row that no sample
+    contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. The excess of Lam_1 over 2 |K|_F
+    counts as missed.
+    """
     if evidence.missed is None:
         return evidence
     frobenius = np.sqrt(span.moments.count / len(span.W) * span.moments.squares)
@@ -222,7 +224,7 @@ def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence
 
 
 def _check_trace_error(left: float, rounding: float, trace: float) -> None:
-    """Raise RoundingError where landmarks explain more than there is to explain, beyond rounding."""
+    """Raise RoundingError where the landmarks explain more than tr(K), beyond rounding."""
     if left < -rounding:
         raise RoundingError(
             f"the landmarks explain {1 - left / trace:.9g} of Σ k(x, x), more than all of it: rounding, or a kernel "
@@ -234,13 +236,15 @@ def _check_trace_error(left: float, rounding: float, trace: float) -> None:
 def of_products(
     solution: Solution, residuals: Array, start: Certificate, rounding: float, *, positive: bool
 ) -> Certificate:
-    """The certificate of eigenpairs from products with Kc: they are lower bounds, but for `rounding`, the norm of the
-    error of K, and their residuals are known. What they may have missed is bounded by what their `start` had missed.
-    Shares of the variance need a positive semidefinite kernel."""
+    """The certificate of eigenpairs from products with Kc: lower bounds with known residuals.
+
+    `rounding` is the norm of the error of K. What the products missed is bounded by what their `start` missed. Shares
+    of the variance need a positive semidefinite kernel.
+    """
     values, total = solution.eigenvalues, solution.total_variance
     low = np.maximum(values - rounding, 0)
     high, missed = start.eigenvalue_likely_upper, start.spectral_error_likely
-    if high is not None:  # an eigenvalue beyond those of the start is below its last
+    if high is not None:  # eigenvalues beyond those of the start are below its last one
         high = np.maximum(
             np.pad(high, (0, max(len(values) - len(high), 0)), mode="edge")[: len(values)], values + rounding
         )
@@ -257,18 +261,18 @@ def of_products(
 
 
 def _upper(nystroem: Array, error: float) -> Array:
-    """Upper bounds of lambda_1, ..., lambda_r from the Nyström eigenvalues (r,) and tr(E)."""
+    """Upper bounds of lambda_1, ..., lambda_r from the Nyström eigenvalues (r,) and tr(E) = `error`."""
     i, j = np.indices((len(nystroem), len(nystroem)))
     bounds = np.where(i <= j, nystroem[:, None] + error / np.maximum(j - i + 1, 1), np.inf)
     return np.asarray(bounds.min(axis=0))
 
 
 def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
-    """Upper bounds of lambda_j / T, T = explained + h with h = tr(HEH) anywhere in [0, error]:
+    """Upper bounds of lambda_j / T, where T = explained + h with h = tr(HEH) anywhere in [0, error]:
 
         min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
 
-    each of them largest at one of the ends, for it is monotone in h.
+    each of which is monotone in h, so that its maximum is at an end.
     """
     if not explained > 0:
         return np.ones(len(nystroem))
@@ -279,9 +283,11 @@ def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
 
 
 def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:
-    """The certificate of the whole Gram matrix (n, n), whose entry of largest absolute value has `largest`: there is no
-    error but rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares
-    of the variance need a positive semidefinite kernel."""
+    """The certificate of the whole Gram matrix (n, n): its only error is rounding.
+
+    `largest` is its largest absolute entry, `error` the largest error of an entry; kernels of new rows have the
+    relative `precision`. Shares of the variance need a positive semidefinite kernel.
+    """
     values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
     # Rounding is that of the eigenvalue of largest absolute value, which may be a negative one.
     slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
@@ -311,12 +317,11 @@ def of_random_features(
     center: bool,
     tolerance: float,
 ) -> Certificate:
-    """What can be said of random features: the stability of components, and what may be missed, estimates.
+    """The certificate of random features: estimates of stability and of what is missed.
 
-    Their error has either sign: it is no sum of squares over the rows, which a Chernoff bound would need.
-
-    Z Z' is the mean of those of both halves, so to first order each component lies halfway between theirs, and as far
-    from the truth as from either: cos 2θ = 2 cos² θ - 1 is the cosine between models that share no features.
+    Their error has either sign, so that it is no sum of squares over the rows, as a Chernoff bound would need. Z Z' is
+    the mean of those of both halves of the features. So, to first order, each component lies halfway between theirs, at
+    the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
     """
     cosines = stability_of(method, moments, features, solution, center, tolerance)
     stability = None if cosines is None else np.maximum(2 * cosines**2 - 1, 0)

@@ -46,7 +46,7 @@ def scan(directions: Array, threshold: float, most: int) -> Array:
 
 
 def scan_for(directions: Array, count: int) -> Array:
-    """Numbers of `count` rows, kept at the smallest threshold that keeps as many (bisection); fewer where rows repeat."""
+    """Numbers of `count` rows, kept at the smallest threshold that keeps as many; fewer where rows repeat."""
     low, high = -1.0, 1 - 10 * rank_tolerance(directions.dtype)  # above it, rounding would let equal rows pass
     found = scan(directions, high, count)
     for _ in range(_BISECTIONS):

@@ -64,7 +64,7 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
 
 
 def _ridge(W: Array, weights: Array, size: int) -> float:
-    """lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k = size / (4 log size)."""
+    """lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k."""
     k = max(1, int(size / (4 * np.log(max(size, 3)))))
     values = eigvalsh(weights[:, None] * W * weights)
     return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero

@@ -22,8 +22,8 @@ class Exact(OfLandmarks):
 
     Notes
     -----
-    The matrix is held up to 8192 rows. For more rows components come from products with K, formed tile by tile: two to
-    eight or so of n² d operations each, until residuals are small.
+    The matrix is held up to 8192 rows. For more rows, components come from products with K, formed tile by tile, n² d
+    operations each, until residuals are below the tolerance of the fit.
 
     References
     ----------
