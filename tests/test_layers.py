@@ -87,6 +87,7 @@ LAYERS = [
     "numerics.preimages",
     "numerics.model",
     "numerics.stability",
+    "numerics.nystroem_bounds",
     "numerics.bounds",
     "data",
     "data.blocks",

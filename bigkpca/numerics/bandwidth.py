@@ -74,7 +74,7 @@ class Length:
 
 
 def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]:
-    """Common choices of sigma by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9), and the mean distance."""
+    """Common choices of sigma by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9) and the mean distance."""
     named = {"median": 0.5, "sigest_low": 0.1, "sigest_middle": 0.5, "sigest_high": 0.9}
     lengths = {name: _quantile_length(distances, q, distance) for name, q in named.items()}
     mean, error = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))

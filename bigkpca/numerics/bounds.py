@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigkpca.errors import Array, RoundingError
+from bigkpca.errors import Array
 from bigkpca.numerics import solvers, spectral
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import ALGEBRA, rounding_of_eigenvalues
+from bigkpca.numerics.linalg import rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.nystroem_bounds import Proven, proven
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Span
 from bigkpca.numerics.spectral import Stratum
@@ -67,15 +68,7 @@ def of_landmarks(
     center: bool,
     tolerance: float,
 ) -> Certificate:
-    """The certificate of a method with landmarks, from the moments, W and the evidence.
-
-    For a positive semidefinite kernel E is positive semidefinite, so that the Nyström eigenvalues Lam_j satisfy
-
-        Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
-        lambda_j <= Lam_j + the largest eigenvalue of E:
-
-    lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
-    """
+    """The certificate of a method with landmarks, from the moments, W and the evidence; bounds as in `nystroem_bounds`."""
     moments, values = span.moments, solution.eigenvalues
     stability = stability_of(Nystroem(), moments, features, solution, center, tolerance)
     nystroem, apart = solution, np.zeros(len(values))
@@ -84,7 +77,8 @@ def of_landmarks(
         stability = None if stability is None else np.minimum(stability, agreement)
     if not features.kernel.positive or span.indefinite:
         return _estimated(stability, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
-    bounds = _proven(span, nystroem, solution.components.shape[1], evidence, center)
+    rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
+    bounds = proven(span, nystroem, solution.components.shape[1], rounding, evidence.trace_rounding(), checked=checked)
     tolerance = _tolerance_of_parts(span, evidence, tolerance)
     curve = learning_curve(moments, span.W, center, tolerance, bounds.trace / bounds.total)
     likely = _likely(span, evidence, bounds)
@@ -128,62 +122,7 @@ def _tolerance_of_parts(span: Span, evidence: Evidence, tolerance: float) -> flo
     return tolerance
 
 
-@dataclass(frozen=True)
-class _Proven:
-    """Proven bounds of the eigenvalues lambda_j of Kc, widened by rounding.
-
-    trace: tr(E). coarse: its rounding. error: the sum of both. total: T, of which `explained` is proven. most (r,):
-    Nyström eigenvalues plus their rounding `slack` (r,). low, high (r,): bounds of lambda_j. shares (r,): upper bounds
-    of lambda_j / T.
-    """
-
-    trace: float
-    coarse: float
-    error: float
-    total: float
-    explained: float
-    slack: Array
-    most: Array
-    low: Array
-    high: Array
-    shares: Array
-
-    @property
-    def relative_error(self) -> float | None:
-        """error / (explained + error); None where no variance is left to compare with."""
-        return self.error / (self.explained + self.error) if self.explained + self.error > 0 else None
-
-    def shares_given(self, likely: float) -> Array:
-        """Upper bounds of lambda_j / T (r,), given that no eigenvalue of E exceeds `likely`.
-
-        lambda_j = Lam_j + e and T >= explained + e for some e of at most `likely`.
-        """
-        return (self.most + likely) / (self.explained + likely)
-
-
-def _proven(span: Span, nystroem: Solution, r: int, evidence: Evidence, center: bool) -> _Proven:
-    """The bounds of r eigenvalues from Nyström's solution. Raises RoundingError where tr(E) is negative."""
-    moments, left, total = span.moments, span.trace_error, nystroem.total_variance
-    slack = np.full(
-        len(nystroem.eigenvalues), ALGEBRA * (float(nystroem.eigenvalues[0]) + moments.trace / moments.count)
-    )
-    slack += evidence.rounding_of(moments, nystroem, center)
-    coarse = ALGEBRA * moments.trace + evidence.trace_rounding()
-    if evidence.rounding:
-        _check_trace_error(left, coarse, moments.trace)
-    trace, error = max(left, 0.0), max(left, 0.0) + coarse
-    # Other methods may report more components than Nyström has: of those, zero is the lower bound.
-    missing = r - len(nystroem.eigenvalues)
-    values, slack = np.pad(nystroem.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
-    # Sorted again: an eigenvalue with a large rounding error may have moved past others with small ones.
-    most = np.sort(values + slack)[::-1]
-    low, high = np.sort(np.maximum(values - slack, 0))[::-1], _upper(most, error)
-    explained = max(total - error, float(low.sum()))
-    shares = _upper_shares(most, error, explained)
-    return _Proven(trace, coarse, error, total, explained, slack, most, low, high, shares)
-
-
-def _likely(span: Span, evidence: Evidence, bounds: _Proven) -> float | None:
+def _likely(span: Span, evidence: Evidence, bounds: Proven) -> float | None:
     """An upper bound of |E| at the confidence of `spectral.CONFIDENCE`; None without sampled rows."""
     if not evidence.strata:
         return None
@@ -223,16 +162,6 @@ def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence
     return replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
 
 
-def _check_trace_error(left: float, rounding: float, trace: float) -> None:
-    """Raise RoundingError where the landmarks explain more than tr(K), beyond rounding."""
-    if left < -rounding:
-        raise RoundingError(
-            f"the landmarks explain {1 - left / trace:.9g} of Σ k(x, x), more than all of it: rounding, or a kernel "
-            "that is not positive semidefinite. Fit with dtype float64, remove or standardise columns of very "
-            "different size, or leave psd=True out of a kernel function"
-        )
-
-
 def of_products(
     solution: Solution, residuals: Array, start: Certificate, rounding: float, *, positive: bool
 ) -> Certificate:
@@ -258,28 +187,6 @@ def of_products(
         missed=None if missed is None else missed / values,
         rounding=rounding / values,
     )
-
-
-def _upper(nystroem: Array, error: float) -> Array:
-    """Upper bounds of lambda_1, ..., lambda_r from the Nyström eigenvalues (r,) and tr(E) = `error`."""
-    i, j = np.indices((len(nystroem), len(nystroem)))
-    bounds = np.where(i <= j, nystroem[:, None] + error / np.maximum(j - i + 1, 1), np.inf)
-    return np.asarray(bounds.min(axis=0))
-
-
-def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
-    """Upper bounds of lambda_j / T, where T = explained + h with h = tr(HEH) anywhere in [0, error]:
-
-        min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
-
-    each of which is monotone in h, so that its maximum is at an end.
-    """
-    if not explained > 0:
-        return np.ones(len(nystroem))
-    i, j = np.indices((len(nystroem), len(nystroem)))
-    values = np.broadcast_to(nystroem[:, None], i.shape)
-    ends = np.maximum(values / explained, (values + error / np.maximum(j - i + 1, 1)) / (explained + error))
-    return np.minimum(np.where(i <= j, ends, np.inf).min(axis=0), 1)
 
 
 def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:

@@ -1,4 +1,4 @@
-"""Few leading eigenpairs of a symmetric matrix that is held: block Lanczos, and a proof that none was missed."""
+"""Few leading eigenpairs of a symmetric matrix in memory: block Lanczos, and a proof that none was missed."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from bigkpca.errors import Array
 from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, rounding_of_eigenvalues
 from bigkpca.numerics.sketch import OVERSAMPLING, next_block, starting_block
 
-_LEAST_ROWS = 2048  # below, LAPACK is as fast
-_FEW = 16  # rows for each vector that stays when the basis starts anew
+_LEAST_ROWS = 2048  # for fewer rows LAPACK is as fast
+_FEW = 16  # rows for each vector that a restart keeps
 _WIDTH = 8  # of a block: a product reads the whole matrix, whether with eight vectors or with one
-_FULL = 5  # times the vectors that stay, the basis starts anew
-_MOST = 0.25  # of n: products with so many vectors cost about a third of what LAPACK takes
-_PROOFS = 6  # that are tried: each that fails brings a block of directions more
+_FULL = 5  # times the vectors that a restart keeps: the largest basis
+_MOST = 0.25  # of n: products with so many vectors cost about a third of LAPACK's work
+_PROOFS = 6  # attempts of the proof: each failure adds a block of directions
 _RESIDUAL = 1e-12
 _TILE_ROWS = 1024
 _EPS = 2.0**-52
-_HUGE = 1e100  # entries beyond which, and one over it below which, squares of sums may overflow or vanish
+_HUGE = 1e100  # squares of sums may overflow for entries above, and underflow for entries below 1 / _HUGE
 
 
 def are_few(count: int, n: int) -> bool:
-    """Whether `count` of n eigenpairs are so few that iterating is faster than LAPACK."""
+    """Whether `count` of n eigenpairs are so few that Lanczos is faster than LAPACK."""
     return n >= _LEAST_ROWS and _FEW * (count + OVERSAMPLING) <= n
 
 
 def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Array, Array] | None:
-    """The `count` largest eigenvalues of A (n, n), symmetric, float64, descending, and eigenvectors in columns.
+    """The `count` largest eigenvalues of the symmetric A (n, n), float64, descending, and eigenvectors in columns.
 
-    Block Lanczos with thick restarts (Grimes, Lewis and Simon 1994; Wu and Simon 2000), from the same block for every
-    A, until residuals |A u - value u| are at most 1e-12 of the value, or of the size of the rounding of A, made of
-    numbers up to `entry`. Then Cholesky proves that
+    Block Lanczos with thick restarts (Grimes, Lewis and Simon 1994; Wu and Simon 2000), from the same start for every
+    A, until residuals |A u - value u| are at most 1e-12 of the value, or the rounding of A with entries up to `entry`.
+    Then Cholesky proves that
 
         (the least of the values + slack / 2) I - (A - V diag(values) V')
 
-    has no negative eigenvalue: V holds all eigenvectors above, as many as there are of multiple eigenvalues. So values
-    are those of A in their order, but for `slack`, which is `linalg.rounding_of_eigenvalues`. None where that takes too
-    long, since eigenvalues are hard to tell apart, and for entries so large or small that squares overflow or vanish.
-    The same bits for any number of threads of `in_order`. Memory: once more A, and about 15 (count + 10) n float64.
+    has no negative eigenvalue, so that V holds all eigenvectors above, multiple ones as often as they occur, and values
+    are right up to `slack` = `linalg.rounding_of_eigenvalues`. None where that takes too long (eigenvalues too close),
+    and for entries whose squares overflow or underflow. The same bits for any number of threads of `in_order`. Memory:
+    once more A, and about 15 (count + 10) n float64.
     """
     if not 1 / _HUGE < entry < _HUGE:
         return None
@@ -122,6 +122,8 @@ def _recomputed(A: Array, vectors: Array, entry: float, in_order: Map) -> tuple[
 
 
 def _product(A: Array, B: Array, in_order: Map) -> Array:
+    """A B, by tiles of rows."""
+
     def tile(start: int) -> Array:
         found: Array = A[start : start + _TILE_ROWS] @ B
         return found
@@ -130,7 +132,7 @@ def _product(A: Array, B: Array, in_order: Map) -> Array:
 
 
 def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:
-    """Orthonormal columns that span what the image adds to the basis, and random ones where it adds too little."""
+    """Orthonormal columns that span what the image adds to the basis, completed by random ones."""
     Q = next_block(basis, image)
     if missing := _WIDTH - Q.shape[1]:
         Q = np.hstack([Q, next_block(np.hstack([basis, Q]), rng.standard_normal((len(basis), missing)))])
@@ -138,7 +140,7 @@ def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:
 
 
 def _are_exact(values: Array, vectors: Array, moved: Array, entry: float) -> bool:
-    """Whether residuals of A with A V = `moved` are as small as is asked, and together at most half the slack."""
+    """Whether residuals, with A V = `moved`, are small enough, and together at most half the slack."""
     n = len(vectors)
     norms = np.linalg.norm(moved - vectors * values, axis=0)
     noise = _EPS * (64 * abs(values[0]) + 4 * np.sqrt(n) * entry)
@@ -147,7 +149,7 @@ def _are_exact(values: Array, vectors: Array, moved: Array, entry: float) -> boo
 
 
 def _are_all(A: Array, values: Array, vectors: Array, entry: float, in_order: Map) -> bool:
-    """Whether no eigenvalue of A lies above the least of the values by more than half the slack, beside these."""
+    """Whether A has no eigenvalue, other than these, above the least of the values plus half the slack."""
     n, rest = len(A), np.empty_like(A)
 
     def tile(start: int) -> Array:

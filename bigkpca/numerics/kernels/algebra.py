@@ -185,7 +185,7 @@ class Product(_Pair):
         return self.left.spectral and self.right.spectral
 
     def frequencies(self, draws: Draws) -> Array:
-        """The sum of independent frequencies of both: the density of a product is the convolution of their densities."""
+        """The sum of independent frequencies of both: the density of a product is the convolution of both densities."""
         if not self.spectral:
             return super().frequencies(draws)
         return self.left.frequencies(draws) + self.right.frequencies(draws)

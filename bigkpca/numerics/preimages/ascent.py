@@ -37,7 +37,7 @@ class _Given(_Rows):
 
 @dataclass(frozen=True)
 class _Place(_Rows):
-    """For each row: the iterate Z, F there, the fixed point that the next step aims at, and whether that is reliable."""
+    """For each row: the iterate Z, F there, the fixed point that the next step aims at, whether that is reliable."""
 
     Z: Array  # (b, d)
     value: Array  # (b,)
@@ -78,9 +78,10 @@ def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, m
 
 
 def _next_step(here: _Place, there: _Place) -> Array:
-    """Length of the next step, (b,), in units of the distance to the fixed point: |s|² / s'y (Barzilai and Borwein 1988).
+    """Length of the next step relative to the distance of the fixed point, (b,): |s|² / s'y.
 
-    s is the last move, y the change that it made to the vector from the iterate to the fixed point.
+    s is the last move, y the change that it made to the vector from the iterate to the fixed point (Barzilai and
+    Borwein 1988).
     """
     moved = there.Z - here.Z
     shrunk = np.einsum("ij,ij->i", moved, (here.target - here.Z) - (there.target - there.Z))

@@ -155,7 +155,7 @@ class Preimage(Protocol):
     needs_rows: ClassVar[bool]  # whether it must be given sampled rows even where there are landmarks
 
     def check(self, kernel: Kernel, method: Method) -> None:
-        """Raise SpecError, naming methods that work, unless this one works with the kernel and the method of the fit."""
+        """Raise SpecError, naming methods that work, unless this one works with the kernel and the method."""
 
 
 class Training(Protocol):

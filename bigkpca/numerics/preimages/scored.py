@@ -23,9 +23,10 @@ class Scored:
     noise: Noise | None = None
 
     def pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """Pairs (scores (b, r), shifted rows (b, d)) of tiles X (b, d) in the units of the data; they may be overwritten.
+        """Pairs (scores (b, r), shifted rows (b, d)) of tiles X (b, d) in the units of the data.
 
-        `first_row` is the number of the first row in the data. Each tile comes once, or once for each noisy copy.
+        The caller may overwrite both. `first_row` is the number of the first row in the data. Each tile comes once, or
+        once for each noisy copy.
         """
         fill, dtype = self.features.filling(most_rows), self.features.dtype
         values = np.empty((most_rows, self.features.size), dtype)
