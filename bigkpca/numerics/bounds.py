@@ -68,7 +68,7 @@ def of_landmarks(
     center: bool,
     tolerance: float,
 ) -> Certificate:
-    """The certificate of a method with landmarks, from the moments, W and the evidence; bounds as in `nystroem_bounds`."""
+    """The certificate of a method with landmarks, from moments, W and evidence; for bounds see `nystroem_bounds`."""
     moments, values = span.moments, solution.eigenvalues
     stability = stability_of(Nystroem(), moments, features, solution, center, tolerance)
     nystroem, apart = solution, np.zeros(len(values))

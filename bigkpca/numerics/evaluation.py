@@ -84,7 +84,7 @@ class Sample:
         return np.tensordot(self._weights, values, axes=1)
 
     def standard_errors(self, values: Array) -> Array:
-        """Standard errors of `mean`, widened so that 1.96 of them make 95 % intervals for heavy tails: (t_ν / 1.96) √Σ d,
+        """Standard errors of `mean`, so wide that 1.96 of them make 95 % intervals for heavy tails: (t_ν / 1.96) √Σ d,
 
             d = m/(m - 1) [(1 - π) (w x - B)² + (1/M - 1/n) w (x - x̄)²],   w = 1 / (π M),   x̄ = Σ w x,
             B = Σ (1 - π) w x / Σ (1 - π),   ν = (m - 1) / max((κ - 1) / 2, 1),   κ = m Σ d² / (Σ d)².

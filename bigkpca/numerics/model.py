@@ -146,7 +146,7 @@ class Model(Told):
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
     def residual(self, X: Array) -> Array:
-        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): large for rows unlike those of the fit. One pass."""
+        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,), large for rows unlike those of the fit; one pass."""
         step, given = 1024, self.expansion()
         tiles = (X[start : start + step] for start in range(0, len(X), step))
         return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
@@ -157,7 +157,7 @@ class Model(Told):
             raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
 
     def expansion(self) -> Expansion:
-        """The expansion that `residuals` needs, from one decomposition of W. Raises SpecError like `check_residuals`."""
+        """The expansion that `residuals` needs: one decomposition of W. Raises SpecError like `check_residuals`."""
         self.check_residuals()
         return expansion(self.fitted)
 

@@ -102,7 +102,7 @@ class Ridge:
 def kernel_training(
     fitted: Fitted, noise: Noise | None, rows: Array, size: int, ridge: float, seed: np.random.SeedSequence
 ) -> KernelTraining:
-    """Prepare the pass; the scores of at most `size` of the sampled rows (m, d), with noise or not, are the landmarks."""
+    """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
     scored = Scored(fitted.features, fitted.solution, noise)
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))
