@@ -1,10 +1,10 @@
-"""Ingest: files of any supported format, streamed into one dataset on disk.
+"""Ingestion: files of any supported format, streamed into one dataset on disk.
 
-    sources -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
+    files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
-Memory does not depend on the number of rows. A dataset appears at its path when it is finished, and readers trust as
-many rows as the attribute says, so a crash at any moment leaves what was there before, and the same command finishes
-the work.
+Memory does not depend on the number of rows. A dataset appears at its path when it is complete, and readers use as many
+rows as its attribute states. So after a crash the previous state is still there, and the same command finishes the
+work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
 
 @dataclass(frozen=True)
 class Ingested:
-    """A finished dataset; `already_done` says that it was there before."""
+    """A finished dataset; `already_done` says whether an earlier run had finished it."""
 
     path: str
     rows: int
@@ -56,19 +56,18 @@ def ingest(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Ingested:
-    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,).
+    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
 
-    Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in
-    all files after the first, and the names are kept; the index of a pandas frame is left out. `member` names the
-    array inside .npz and .h5 files; `labels` is a file with one label for each row of all sources, or else the
-    name of an array or column beside the rows (text becomes codes, numbered by first appearance). `dtype` casts;
-    without it all sources must have one type. `block_rows` is the number of rows of a shard. `append` adds the
-    rows to a finished dataset of the same columns, type and kind of labels; `overwrite` replaces a dataset once
-    its successor is finished.
+    Axes after the first are flattened. Columns with names (Parquet, CSV with a header) are matched by name in all files
+    after the first, and the names are kept; the index of a pandas frame is left out. `member` is the array inside .npz
+    and .h5 files; `labels` is a file with one label for each row of all sources, or the array or column beside the rows
+    (text becomes codes, numbered by first appearance). `dtype` casts; without it all sources must have one type.
+    `block_rows` is the number of rows of a shard. `append` adds the rows to a finished dataset of the same columns,
+    dtype and kind of labels; `overwrite` replaces a dataset once the new one is finished. A repeated call changes
+    nothing, or completes an interrupted run.
 
-    Doing the same again changes nothing, and goes on where an earlier run was stopped.
-    Raises SpecError for what does not exist or fit together, DataError for values that are no finite
-    numbers (rows are counted from 0 in their own file), CorruptionError for files that do not decode,
+    Raises SpecError for options or files that do not exist or do not fit together, DataError for values that are not
+    finite numbers (rows are counted from 0 in their own file), CorruptionError for files that do not decode,
     LockedError, and IncompleteError for a full disk.
     """
     source = Source.open(sources, member, labels, dtype)
@@ -84,13 +83,15 @@ def ingest(
 
 
 def shard_rows(row_bytes: int, given: int | None = None) -> int:
-    """Rows of a shard: the largest power of two within 8 MiB and 65536 rows, whatever n is, or those given."""
+    """Rows of a shard: the given number, else the largest power of two within 8 MiB and 65536 rows."""
     return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
 
 
 def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
-    """Make a new dataset, from its first row, as text and gzip have no middle to go on from; True if it was there
-    already."""
+    """Make a new dataset; return whether it existed already.
+
+    An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
+    """
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.state == "done":
         if source.names is not None and "column_names" not in (groups.describe(path) or {}):
@@ -111,11 +112,13 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
 
 
 def _tell(source: Source, progress: Progress) -> None:
+    """Show the notes on how files are read."""
     for note in source.notes:
         progress.note(note)
 
 
 def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
+    """Create the empty arrays x, and y where there are labels."""
     rows = shard_rows(source.columns * source.dtype.itemsize, block_rows)
     groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
     if source.label_dtype is not None:
@@ -124,7 +127,7 @@ def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) ->
 
 
 def _append(source: Source, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
-    """Add rows to a finished dataset; True if they are the ones that were added last."""
+    """Add rows to a finished dataset; return whether they were the last ones added already."""
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     if "rows" not in about:
@@ -146,12 +149,13 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
 
 
 def _added_last(source: Source, about: Mapping[str, Any]) -> bool:
+    """Whether the sources are those that were added last."""
     *earlier, last = about["provenance"]
     return bool(earlier) and about["sources"][-len(last["sources"]) :] == source.identity["sources"]
 
 
 def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
-    """Raise SpecError unless the source can follow the rows of the dataset."""
+    """Raise SpecError unless the rows of the source fit those of the dataset."""
     x, y = _array(group, "x"), group.get("y")
     about: Any = group.attrs[ATTRIBUTE]
     labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
@@ -180,7 +184,7 @@ def _shard(array: zarr.Array[Any]) -> int:
 def _fill(
     group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
 ) -> dict[str, Any]:
-    """Write all rows of the source from row `start` on; returns what the attribute will say of them."""
+    """Write all rows of the source from row `start` on; return the attributes that describe them."""
     x = _Shards.after(_array(group, "x"), start)
     y = None if source.label_dtype is None else _Shards.after(_array(group, "y"), start)
     digest = hashlib.sha256()
@@ -207,16 +211,16 @@ def _fill(
 
 @dataclass
 class _Shards:
-    """Rows gathered in memory until they fill a shard, which is then written once, by one assignment."""
+    """Rows collected in memory until they fill a shard, which is then written once, by one assignment."""
 
     array: zarr.Array[Any]
-    start: int  # the first row that is held
+    start: int  # number of the first row held
     held: Array
     filled: int
 
     @classmethod
     def after(cls, array: zarr.Array[Any], rows: int) -> _Shards:
-        """Goes on after `rows` rows; those of a shard that is not full are read back, to be written again."""
+        """Continue after `rows` rows; the rows of an incomplete shard are read back, to be written again."""
         held = np.empty((_shard(array), *array.shape[1:]), array.dtype)
         filled = rows % len(held)
         start = rows - filled
@@ -224,6 +228,7 @@ class _Shards:
         return cls(array, start, held, filled)
 
     def add(self, values: Array) -> None:
+        """Add rows; write shards that are full."""
         while len(values):
             taken = values[: len(self.held) - self.filled]
             self.held[self.filled : self.filled + len(taken)] = taken
@@ -233,9 +238,9 @@ class _Shards:
                 self.flush()
 
     def flush(self) -> int:
-        """Write what is held; returns the number of rows of the array."""
+        """Write the rows held; return the number of rows of the array."""
         stop = self.start + self.filled
-        if self.filled:  # an append that stopped may have left rows behind, so that resizing may also cut
+        if self.filled:  # an interrupted append may have left rows, so that resizing may also shrink the array
             self.array.resize((stop, *self.array.shape[1:]))
             self.array[self.start : stop] = self.held[: self.filled]
             self.start, self.filled = stop, 0
@@ -243,14 +248,14 @@ class _Shards:
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:
-    """Numbers as they are; text as its number in `categories`, which grow by first appearance."""
+    """Numbers as they are; text as its code in `categories`, which grows by first appearance."""
     if labels.dtype.kind != "U":
         return labels
     return np.array([categories.setdefault(text, len(categories)) for text in labels.tolist()], np.int32)
 
 
 def _publish(path: str, values: Mapping[str, Any]) -> None:
-    """Force the rows to disk, and only then the attribute that vouches for them."""
+    """Write the rows to disk and sync, and only then set the attribute that makes them visible."""
     durable.remove_partials(path)
     durable.sync_tree(Path(path))
     group = groups.open_group(path, "dataset", "r+")
@@ -262,6 +267,7 @@ def _publish(path: str, values: Mapping[str, Any]) -> None:
 
 
 def _ingested(path: str, *, already_done: bool) -> Ingested:
+    """The description of the finished dataset at `path`."""
     group = groups.open_group(path, "dataset")
     about: Any = group.attrs[ATTRIBUTE]
     return Ingested(

@@ -146,7 +146,7 @@ class Model(Told):
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
     def residual(self, X: Array) -> Array:
-        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,), large for rows unlike those of the fit; one pass."""
+        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): large for rows unlike those of the fit."""
         step, given = 1024, self.expansion()
         tiles = (X[start : start + step] for start in range(0, len(X), step))
         return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))

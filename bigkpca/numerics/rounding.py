@@ -71,7 +71,7 @@ class Rounding:
         return found
 
     def significant(self, span: Span, most: int | None = None) -> Significant:
-        """The leading directions of W, up to the first that may be mostly rounding, by its eigenvalue or its share of the sums.
+        """The leading directions of W, up to the first whose eigenvalue or share of the sums may be mostly rounding.
 
         At most `most` directions: those that were kept for the rows fitted before, whose rounding is not measured
         again.
@@ -155,7 +155,7 @@ def _of_diagonal(features: FeatureMap, X: Array) -> float:
 
 
 def farthest(Z: Array, count: int) -> Array:
-    """Numbers of the `count` rows of Z (m, d), shifted, that are farthest from zero: their kernels have the largest errors."""
+    """Numbers of the `count` rows of Z (m, d), shifted, farthest from zero: their kernels have the largest errors."""
     with np.errstate(over="ignore"):
         return np.argsort(-squared_norms(Z), kind="stable")[:count]
 

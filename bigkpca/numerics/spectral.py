@@ -122,7 +122,9 @@ def stratum(
 def _off(
     features: KernelRows, span: Span, samples: Sequence[Array], rng: np.random.Generator, in_order: Map
 ) -> tuple[Array, float]:
-    """Errors of products with E in the dtype of block work, as norms per row, of a part of each sample; |E| of the first."""
+    """Errors of products with E in the dtype of block work, in norm per row, of a part of each sample; |E| of the first
+    part.
+    """
     parts = [_some(features, X) for X in samples]
     Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
     maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)

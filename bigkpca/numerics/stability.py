@@ -79,9 +79,10 @@ def learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, o
 def stability_of(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
 ) -> Array | None:
-    """|cosine| of each component with its nearest one of the same method with every other feature, over all fitted rows.
+    """|cosine| of each component with its nearest one of the same method with every other feature.
 
-    u = V A with coefficients A of the features: U_a'U_b = A_a' (scatter of features a with features b) A_b.
+    Cosines are over the fitted rows: for u = V A with coefficients A of the features,
+    U_a'U_b = A_a' (scatter of features a with features b) A_b.
     """
     parted = features.half()
     if parted is None or len(parted[1]) < 2:

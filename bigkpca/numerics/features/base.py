@@ -36,8 +36,8 @@ def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> No
 class FeatureMap(ABC):
     """v(x) in R^D of rows x in R^d. Every row first becomes (x - offset) / scale.
 
-    offset (d,), float64, is zero where the kernel allows no shift. scale (d,), float64, is None without
-    standardisation.
+    offset (d,), float64, is zero unless the kernel allows a shift or rows are standardised; scale (d,), float64, is
+    None unless rows are standardised.
     """
 
     name: ClassVar[str]

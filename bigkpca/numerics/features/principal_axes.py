@@ -29,7 +29,7 @@ class PrincipalAxes:
         return max(self.total - float(self.variances[:kept].sum()), 0.0)
 
     def directions(self, sigma: float, components: int, frequencies: int) -> int:
-        """The smallest d* with |Sigma_res|_F / sigma² <= 0.02, at least the number of components, at most q and `frequencies`.
+        """The smallest d* with |Sigma_res|_F / sigma² <= 0.02, but at least `components`, at most q and `frequencies`.
 
         Variances of unknown axes are at most the last known one, which bounds their part. The components of a wide
         kernel are close to the principal axes, so that fewer axes than components would lose the last ones: for 50
