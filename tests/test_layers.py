@@ -61,6 +61,7 @@ LAYERS = [
     "numerics.exact",
     "numerics.rounding",
     "numerics.growth",
+    "numerics.residual_matrix",
     "numerics.spectral",
     "numerics.evaluation",
     "numerics.methods.base",

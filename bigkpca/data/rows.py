@@ -46,7 +46,7 @@ class Rows(Protocol):
         """(rows, columns) of a chunk, which storage reads at once where only some columns are asked for."""
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
-        """The part of the source that a task on rows start..stop needs, numbered as in the whole; all of it for files."""
+        """What a task on rows start..stop needs of the source, numbered as in the whole; all of it for files."""
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned.

@@ -100,7 +100,7 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
                 "columns of files in different orders: remove it and run this again to be sure"
             )
         return True
-    _tell(source, progress)
+    _show_notes(source, progress)
     with target.made() as scratch:
         group = groups.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
@@ -111,7 +111,7 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
     return False
 
 
-def _tell(source: Source, progress: Progress) -> None:
+def _show_notes(source: Source, progress: Progress) -> None:
     """Show the notes on how files are read."""
     for note in source.notes:
         progress.note(note)
@@ -138,7 +138,7 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
     if names is None and source.names is not None:
         progress.note(f"{path} has no names of its columns: those of the new rows are taken to be in its order")
     source = source.named(names, path)
-    _tell(source, progress)
+    _show_notes(source, progress)
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(group, source, about["rows"], categories, progress)
@@ -171,12 +171,14 @@ def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zar
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    """The array of this name in a group."""
     array = group[name]
     assert isinstance(array, zarr.Array)
     return array
 
 
 def _shard(array: zarr.Array[Any]) -> int:
+    """Rows of a shard of the array."""
     assert array.shards is not None
     return array.shards[0]
 

@@ -133,8 +133,8 @@ class Certificate(Told):
             "residual": _each(at_most, self.residuals),
             "trust": self.trust,
         }
-        told = any(values is not None for values in columns.values())
-        return Summary("Certificate" if facts or told else "Certificate that says nothing", facts, columns)
+        known = any(values is not None for values in columns.values())
+        return Summary("Certificate" if facts or known else "Certificate that says nothing", facts, columns)
 
     def arrays(self) -> dict[str, Array]:
         """The fields that are arrays, by name."""

@@ -1,6 +1,6 @@
-"""A bound of the largest eigenvalue of E = K - K^, from sampled rows that the landmarks were not made from.
+"""A bound of the largest eigenvalue of E = K - K^, i.e. of what landmarks missed, from rows they were not made from.
 
-It bounds what the landmarks missed. Source: `docs/numerics.md`, section 14.
+Source: `docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scipy.special import rel_entr
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.residual_matrix import ResidualMatrix, residual_matrix
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.solvers import Span
@@ -26,7 +27,6 @@ CONFIDENCE = 0.95
 _DOUBLE_ROWS = 2896  # in float64: as many bytes
 _CALIBRATING_ROWS = 64
 _SAFETY = 4  # times the measured rounding
-_TILE_ROWS = 512
 _COARSE = 0.05  # of the norm: with more rounding in float32, work is in float64
 _WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
 _MISSED = 1e-4  # probability that the Krylov space misses more of the largest eigenvalue than is added to it
@@ -107,7 +107,7 @@ def stratum(
             # The first part of rows in random order is a uniform sample, too.
             features, X = features.in_precision(np.dtype(np.float64)), X if len(X) == count else X[:_DOUBLE_ROWS]
             off = np.zeros(2)
-    E = _residual(features, span, X, in_order)
+    E = residual_matrix(features, span, X, in_order)
     # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
     seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.P))
     rounding = len(X) * float(off.max()) + _SAFETY * value * (len(X) + seen_through_P)
@@ -122,13 +122,14 @@ def stratum(
 def _off(
     features: KernelRows, span: Span, samples: Sequence[Array], rng: np.random.Generator, in_order: Map
 ) -> tuple[Array, float]:
-    """Errors of products with E in the dtype of block work, in norm per row, of a part of each sample; |E| of the first
-    part.
+    """Errors of products with E in the dtype of block work, in norm per row, of a part of each sample.
+
+    The second value is the norm of E of the first part.
     """
     parts = [_some(features, X) for X in samples]
     Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
     maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)
-    exact, found = in_order(lambda i: _residual(maps[i], span, rows).times(Q), range(2))
+    exact, found = in_order(lambda i: residual_matrix(maps[i], span, rows).times(Q), range(2))
     off, start = np.full(len(parts), np.inf), 0
     for i, part in enumerate(parts):
         own = np.s_[start : start + len(part)]
@@ -154,7 +155,7 @@ def _directions(m: int, rng: np.random.Generator) -> Array:
     return np.asarray(np.linalg.qr(columns)[0])
 
 
-def _is_cluster(E: _Residual, eigenvalue: float, vector: Array) -> bool:
+def _is_cluster(E: ResidualMatrix, eigenvalue: float, vector: Array) -> bool:
     """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
     several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
     alike = eigenvalue > _ALIKE * several * float(vector**2 @ E.kernels)
@@ -163,89 +164,11 @@ def _is_cluster(E: _Residual, eigenvalue: float, vector: Array) -> bool:
     return float(vector**2 @ (E.diagonal() > _UNSEEN * E.kernels)) > _UNSEEN
 
 
-@dataclass(frozen=True)
-class _Residual:
-    """E = K - C P P'C' (m, m), by its products: forming the second term would take longer than forming K.
-
-    tiles: the upper half of K; tile i holds 512 columns down to the diagonal. C (m, l): kernels with the landmarks.
-    kernels (m,): the diagonal of K, float64.
-    """
-
-    tiles: list[Array]
-    C: Array
-    P: Array
-    kernels: Array
-
-    def times(self, Q: Array, in_order: Map = map) -> Array:
-        """E Q (m, b), float64: products of tiles in the dtype of block work, added up in float64."""
-        m, C, right = len(Q), self.C, Q.astype(self.C.dtype)
-
-        def product(i: int) -> Array:
-            out, own = np.zeros((m + C.shape[1], Q.shape[1])), slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                for first in range(0, own.start, _TILE_ROWS):  # a piece is in the cache for its transpose
-                    others = slice(first, first + _TILE_ROWS)
-                    out[others] = self.tiles[i][others] @ right[own]
-                    out[own] += self.tiles[i][others].T @ right[others]
-                out[own] += self.tiles[i][own] @ right[own]
-                out[m:] = C[own].T @ right[own]
-            return out
-
-        def explained(i: int) -> Array:
-            own = slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                out: Array = C[own] @ inner
-            return out
-
-        longest_first = range(len(self.tiles) - 1, -1, -1)
-        found = np.asarray(sum(in_order(product, longest_first)))
-        with _quiet():
-            inner = self.P @ (self.P.T @ found[m:].astype(C.dtype))
-            found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
-        return np.asarray(found[:m])
-
-    def diagonal(self) -> Array:
-        """The diagonal of E (m,), float64, not below zero."""
-        B = self.C @ self.P
-        return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
-
-
-def _residual(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> _Residual:
-    """E of rows X (m, d) in the units of the data, in the dtype of block work."""
-    rows, kernel = features.shifted(X), features.kernel
-    diagonal = kernel.diagonal(rows)
-
-    def columns(start: int) -> Array:
-        with _quiet():
-            return kernel(rows[start : start + _TILE_ROWS], features.landmarks)
-
-    def tile(start: int) -> Array:
-        stop = min(start + _TILE_ROWS, len(X))
-        evaluate, K = kernel.against(rows[start:stop], _TILE_ROWS), np.empty((stop, stop - start), features.dtype)
-        with _quiet():
-            for first in range(0, stop, _TILE_ROWS):
-                piece = slice(first, min(first + _TILE_ROWS, stop))
-                evaluate(rows[piece], K[piece])
-            own = np.arange(stop - start)
-            K[start + own, own] = diagonal[start:stop]
-        return K
-
-    C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
-    longest_first = range(0, len(X), _TILE_ROWS)[::-1]
-    with _quiet():
-        P = span.P.astype(C.dtype)
-    return _Residual(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
-
-
-def _quiet() -> np.errstate:
-    return np.errstate(over="ignore", invalid="ignore")  # set in every thread, as settings are per thread
-
-
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
-    """An estimate of |H (K - K^) H|_2, where K - K^ has either sign, from rows X (q, d) in the units of the data.
+    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, times 1 + 2 / √q where q < n = `count`.
 
-    (n / q) times that of the rows, drawn from n = `count`, times 1 + 2 / √q where q < n. `span` is that of the
-    landmarks, None for random features.
+    An estimate of what is missed where K - K^ has either sign; the rows are drawn from all n. `span` is that of landmarks,
+    None for random features.
     """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))

@@ -72,12 +72,12 @@ class Source:
     @property
     def notes(self) -> list[str]:
         """Remarks for users on how the files are read, each once for all files."""
-        told: dict[str, list[str]] = {}
+        files: dict[str, list[str]] = {}
         for table in self.tables:
             by_order = self.names is not None and table.names is None
             for note in (*table.notes, *([_BY_ORDER] if by_order else [])):
-                told.setdefault(note, []).append(table.where)
-        return [first + (f" and {len(more)} more: " if more else ": ") + note for note, (first, *more) in told.items()]
+                files.setdefault(note, []).append(table.where)
+        return [first + (f" and {len(more)} more: " if more else ": ") + note for note, (first, *more) in files.items()]
 
     @property
     def columns(self) -> int:
@@ -94,7 +94,7 @@ class Source:
         return sum(known) if len(known) == len(self.tables) else None
 
     def check_labels(self, count: int | None, rows: int | None) -> None:
-        """Raise SpecError where the number of labels in a file of their own differs from that of rows, as far as known."""
+        """Raise SpecError where a file of labels holds more or fewer of them than there are rows, as far as known."""
         if self.column is not None and None not in (count, rows) and count != rows:
             raise SpecError(
                 f"{self.column.where} holds {count} labels for {rows} rows (the first line of a .csv is its "

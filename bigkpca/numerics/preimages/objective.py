@@ -62,19 +62,19 @@ def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
     evaluate = kernel.pulling(S, most_rows)
     values, slopes = np.empty((2, most_rows, len(S)))
 
-    def pulled(Z: Array, gamma: Array) -> tuple[Array, Array]:
+    def weighted(Z: Array, gamma: Array) -> tuple[Array, Array]:
         K, A = values[: len(Z)], slopes[: len(Z)]
         evaluate(Z, K, A)
         A *= gamma
         return np.einsum("ij,ij->i", gamma, K), A
 
     def of_difference(Z: Array, gamma: Array) -> Gradient:
-        value, A = pulled(Z, gamma)
+        value, A = weighted(Z, gamma)
         image = A @ S
         return Gradient(value, value, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
 
     def of_product(Z: Array, gamma: Array) -> Gradient:
-        value, A = pulled(Z, gamma)
+        value, A = weighted(Z, gamma)
         return Gradient(value - kernel.diagonal(Z) / 2, value, kernel.own_pull(Z), np.full(len(Z), own), A @ S)
 
     own, level = float(kernel.own_pull(S).mean()), float(kernel.diagonal(S).mean())
