@@ -22,10 +22,12 @@ MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where
 class Certificate(Told):
     """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
+    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel.
+
     Attributes
     ----------
     trace_error : float
-        tr(E) >= 0, from the sums of the pass; landmarks and a positive semidefinite kernel, as all down to `strata`.
+        tr(E) >= 0, from the sums of the pass.
     relative_trace_error : float
         A proven bound of tr(HEH) / T: tr(E), widened by rounding, over the sum of itself and the explained variance.
     eigenvalue_lower, eigenvalue_upper : (r,) array
@@ -40,8 +42,8 @@ class Certificate(Told):
         The sampled rows behind these bounds, see `spectral.Stratum`.
     missed : (r,) array
         The largest eigenvalue that may be missing, as a share of eigenvalue j: spectral_error_likely, or an estimate of
-        the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual |K^
-        u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
+        the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual
+        |K^ u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
     sample : (q, d) array
         The rows behind such an estimate, in the units of the data, kept for added rows.
     rounding : (r,) array
@@ -86,12 +88,11 @@ class Certificate(Told):
 
     @property
     def trust(self) -> tuple[str, ...] | None:
-        """ "solid", "fair" or "doubtful" for each component; None where nothing is known about any.
+        """Trust in each component: "solid", "fair" or "doubtful"; None where nothing is known about any.
 
         "solid": the missed share is at most 0.01; or it is at most 1/3, and stability >= 0.995 or the residual <= 0.01.
-        "fair": the missed share is at most 0.1, or stability >= 0.9, or the residual <= 0.1. Rounding must be at most
-        0.01 for "solid", 0.1 for "fair". Where the missed share is not known, a residual makes a component solid,
-        stability does not.
+        "fair": the missed share is at most 0.1, or stability >= 0.9, or the residual <= 0.1. Rounding must be at most 0.01 for
+        "solid", 0.1 for "fair". Where the missed share is not known, a residual makes a component solid, stability does not.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE

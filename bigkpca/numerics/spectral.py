@@ -165,9 +165,9 @@ def _is_cluster(E: ResidualMatrix, eigenvalue: float, vector: Array) -> bool:
 
 
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
-    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, times 1 + 2 / √q for q < n = `count`.
+    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn from n = `count`.
 
-    An estimate of what is missed where K - K^ has either sign; the rows are drawn from all n. `span` is that of landmarks,
+    Times 1 + 2 / √q where q < n: an estimate of what is missed where K - K^ has either sign. `span` is that of landmarks,
     None for random features.
     """
     rows = features.shifted(X)
