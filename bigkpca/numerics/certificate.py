@@ -91,8 +91,9 @@ class Certificate(Told):
         """Trust in each component: "solid", "fair" or "doubtful"; None where nothing is known about any.
 
         "solid": the missed share is at most 0.01; or it is at most 1/3, and stability >= 0.995 or the residual <= 0.01.
-        "fair": the missed share is at most 0.1, or stability >= 0.9, or the residual <= 0.1. Rounding must be at most 0.01 for
-        "solid", 0.1 for "fair". Where the missed share is not known, a residual makes a component solid, stability does not.
+        "fair": the missed share is at most 0.1, or stability >= 0.9, or the residual <= 0.1. Rounding must be at most
+        0.01 for "solid", 0.1 for "fair". Where the missed share is not known, a residual makes a component solid,
+        stability does not.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE

@@ -167,8 +167,8 @@ def _is_cluster(E: ResidualMatrix, eigenvalue: float, vector: Array) -> bool:
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
     """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn from n = `count`.
 
-    Times 1 + 2 / √q where q < n: an estimate of what is missed where K - K^ has either sign. `span` is that of landmarks,
-    None for random features.
+    Times 1 + 2 / √q where q < n: an estimate of what is missed where K - K^ has either sign. `span` is that of
+    landmarks, None for random features.
     """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))
