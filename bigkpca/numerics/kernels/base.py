@@ -42,7 +42,7 @@ class KernelFunction(ABC):
     name : str
         What options and files call the kernel.
     distance : {"sqeuclidean", "cityblock"} or None
-        The distance in units of which the length sigma is measured; None where the kernel has no length.
+        The distance whose scale is the length sigma; None where the kernel has no length.
     """
 
     name: ClassVar[str]
