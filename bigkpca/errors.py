@@ -1,14 +1,22 @@
-"""Every exception of the package, and the checks that more than one module needs.
+"""Exceptions and warnings of the package, and checks that several modules share.
 
-An error says what is wrong, where, and what to do. Its class fixes the exit code of the command line:
+A message says what is wrong, where, and what to do. The class of an error fixes the exit code of the command line:
 
     BigKPCAError
-    ├── SpecError            2   a path, an option, a name or a shape that does not fit
-    ├── DataError            3   values that no kernel PCA can use; RoundingError, sums that no data have
-    ├── MemoryLimitError     4   does not fit the memory that was allowed
+    ├── SpecError            2   a path, option, name or shape that does not fit
+    ├── DataError            3   values that kernel PCA cannot use; RoundingError: sums that no data can have
+    ├── MemoryLimitError     4   the work does not fit the memory limit
     ├── LockedError          5   another run works on the same output
-    ├── IncompleteError      6   interrupted; the same command goes on where it stopped
-    └── CorruptionError      7   stored bytes that do not decode, or are gone
+    ├── IncompleteError      6   interrupted; run the same command again to continue
+    └── CorruptionError      7   stored bytes that are missing or do not decode
+
+Examples
+--------
+>>> from bigkpca.errors import SpecError
+>>> SpecError.exit_code
+2
+>>> issubclass(SpecError, ValueError)
+True
 """
 
 from __future__ import annotations
@@ -26,53 +34,59 @@ Array = NDArray[Any]
 
 
 class BigKPCAError(Exception):
-    """Root of every error raised on purpose."""
+    """Base class of every error that the package raises on purpose.
+
+    Attributes
+    ----------
+    exit_code : int
+        Exit code of the command line.
+    """
 
     exit_code = 1
 
 
 class SpecError(BigKPCAError, ValueError):
-    """What was asked for does not exist, does not fit together, or is in the way."""
+    """An option, path, name or shape does not exist, does not fit the others, or is in the way (exit code 2)."""
 
     exit_code = 2
 
 
 class DataError(BigKPCAError, ValueError):
-    """The data hold values that cannot be used: NaN, infinity, text, nothing at all, or one point only."""
+    """The data hold values that kernel PCA cannot use: NaN, infinity, text, no rows, or equal rows (exit code 3)."""
 
     exit_code = 3
 
 
 class RoundingError(DataError):
-    """Sums that no data have: rounding, or a kernel that is not what it claims to be."""
+    """Sums that no data can have: rounding, or a kernel that is not positive semidefinite (exit code 3)."""
 
 
 class MemoryLimitError(BigKPCAError):
-    """The plan needs more memory than was allowed."""
+    """The planned work needs more memory than the limit (exit code 4)."""
 
     exit_code = 4
 
 
 class LockedError(BigKPCAError):
-    """Another run holds the lock of this output."""
+    """Another run holds the lock of this output (exit code 5)."""
 
     exit_code = 5
 
 
 class IncompleteError(BigKPCAError):
-    """Work that stopped half-way; running the same command again finishes it."""
+    """Work was interrupted; running the same command again completes it (exit code 6)."""
 
     exit_code = 6
 
 
 class CorruptionError(BigKPCAError):
-    """Stored bytes that do not decode, or that should be there and are not."""
+    """Stored bytes are missing or do not decode (exit code 7)."""
 
     exit_code = 7
 
 
 class IndefiniteKernelWarning(UserWarning):
-    """The kernel is not positive semidefinite on these rows; its negative part was dropped."""
+    """The kernel is not positive semidefinite on these rows; components of negative eigenvalues were dropped."""
 
 
 class NarrowKernelWarning(UserWarning):
@@ -80,19 +94,19 @@ class NarrowKernelWarning(UserWarning):
 
 
 class RoundingWarning(UserWarning):
-    """Rounding moves leading eigenvalues by more than a few hundredths."""
+    """Rounding changes leading eigenvalues by more than a few hundredths of their value."""
 
 
 class UnseenClusterWarning(UserWarning):
-    """Rows that are similar to each other and to no landmark would make a component of their own."""
+    """A cluster of rows that is similar to no landmark would make a component of its own."""
 
 
 class UniformLandmarksWarning(UserWarning):
-    """Formulas for landmarks drawn uniformly were used for others."""
+    """Formulas that hold for uniformly drawn landmarks were used with others."""
 
 
 class UnlikeWorkersWarning(UserWarning):
-    """Workers of a cluster whose processors round differently: repeated runs may differ in last digits."""
+    """Workers of a cluster have processors that round differently: repeated runs may differ in the last digits."""
 
 
 class ToleranceWarning(UserWarning):
@@ -100,14 +114,52 @@ class ToleranceWarning(UserWarning):
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
-    """The error for a name that is not known, with the nearest one that is."""
+    """A SpecError for an unknown name, which suggests the nearest known one.
+
+    Parameters
+    ----------
+    what : str
+        The kind of thing that has names, e.g. "kernel".
+    name : str
+        The unknown name.
+    known : collection of str
+        All known names.
+
+    Returns
+    -------
+    SpecError
+        To be raised by the caller.
+
+    Examples
+    --------
+    >>> unknown_name("kernel", "gausian", ["gaussian", "linear"])
+    SpecError("unknown kernel 'gausian': did you mean 'gaussian'? known are gaussian, linear")
+    """
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return SpecError(f"unknown {what} {name!r}: {hint}known are {', '.join(sorted(known))}")
 
 
 def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:
-    """In words, how names of columns differ from those expected, which are those of `whose`; None where they do not."""
+    """Describe how column names differ from the expected ones, which belong to `whose`.
+
+    Parameters
+    ----------
+    names, expected : sequence of str
+        The names found, and those expected.
+    whose : str
+        What the expected names belong to, for the message.
+
+    Returns
+    -------
+    str or None
+        A phrase that starts with a verb; None where both are the same, in the same order.
+
+    Examples
+    --------
+    >>> names_apart(["a", "c"], ["a", "b"], "the model")
+    "lacks the column 'b' of the model and has the column 'c', unlike the model"
+    """
     lost, more = Counter(expected) - Counter(names), Counter(names) - Counter(expected)
     if lost or more:
         lacks = [f"lacks {_listed(list(lost))} of {whose}"] if lost else []
@@ -122,17 +174,24 @@ def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> st
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
+    """ "the columns 'a', 'b' ...": at most `most` names, then a count."""
     further = f" and {len(names) - most} more" if len(names) > most else ""
     return ("the column " if len(names) == 1 else "the columns ") + ", ".join(map(repr, names[:most])) + further
 
 
 def column_called(number: int, names: Sequence[str] | None) -> str:
-    """What messages call a column: its number, counted from 0, with its name where it has one."""
+    """The number of a column, counted from 0, with its name where there is one: as messages call it.
+
+    Examples
+    --------
+    >>> column_called(2, ["a", "b", "c"])
+    "column 2 ('c')"
+    """
     return f"column {number}" + ("" if names is None else f" ({names[number]!r})")
 
 
 def check_numeric(dtype: np.dtype[Any], where: str) -> None:
-    """Raise DataError unless rows of this dtype are real numbers."""
+    """Raise DataError unless rows of this dtype are real numbers (integer, float or bool)."""
     if dtype.kind not in "buif":
         raise DataError(
             f"{where} holds {dtype} values: rows must be real numbers (integer, float or bool); "
@@ -141,7 +200,7 @@ def check_numeric(dtype: np.dtype[Any], where: str) -> None:
 
 
 def check_overflow(values: Array, where: str) -> None:
-    """Raise DataError where finite rows gave kernel values that the dtype of block work cannot hold."""
+    """Raise DataError where kernel values (of finite rows) exceed the range of their dtype."""
     if not np.isfinite(values).all():
         raise DataError(
             f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, or "
@@ -152,16 +211,33 @@ def check_overflow(values: Array, where: str) -> None:
 def check_finite(
     X: Array, first_row: int, where: str, first_column: int = 0, names: Sequence[str] | None = None
 ) -> None:
-    """Raise DataError naming the first NaN or infinity of X, whose first entry stands at (first_row, first_column).
-    names are those of all columns.
+    """Raise DataError naming the first NaN or infinity of X.
 
-    The sum of a block is finite unless one of its values is not, or it overflows; so the slow search
-    runs only where there is something to find.
+    Parameters
+    ----------
+    X : (b, d) array
+        A part of the data.
+    first_row, first_column : int
+        Number of its first row and of its first column in all data, counted from 0.
+    where : str
+        What messages call the data.
+    names : sequence of str, optional
+        Names of all columns.
+
+    Raises
+    ------
+    DataError
+        Where X holds NaN or infinity.
+
+    Notes
+    -----
+    The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
+    where the sum is not finite.
     """
     if X.dtype.kind != "f" or X.size == 0:
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow here only starts the search
+        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow only starts the search below
         if np.isfinite(X.sum()):
             return
     bad = np.argwhere(~np.isfinite(X))

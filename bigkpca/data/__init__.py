@@ -1,1 +1,1 @@
-"""Rows, wherever they come from: memory, data frames, Dask, Zarr, .npy files."""
+"""Uniform access to rows in memory, data frames, Dask, Zarr and .npy files."""

@@ -1,16 +1,16 @@
-"""Which rows make one task, and which rows make one tile inside it.
+"""Division of rows into blocks, the work of one task each, and of blocks into tiles.
 
-Blocks and tiles depend on the shape of the data and on the spec alone, never on the machine: the bits of a
-matrix product depend on the shape of its tile, so anything else would make results depend on where they ran.
+Blocks and tiles depend on the shape of the data and on the spec alone, never on the machine: the bits of a matrix
+product depend on the shape of its tile, so that results would otherwise depend on where they were computed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-TILE_BYTES = 2**23  # a tile of kernel rows that stays in cache
+TILE_BYTES = 2**23  # a tile of kernel rows stays in cache
 READ_BYTES = 2**22  # one read: large enough to hide the cost of a call, small enough for many threads
-_TILE_ROWS = 2048  # measured fastest: adding the (D, D) product once per tile costs less, and V still fits
+_TILE_ROWS = 2048  # measured fastest: the (D, D) product is added once per tile, and V still fits into cache
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Block:
 
 
 def fit_block_rows(n: int, grain: int, given: int | None = None) -> int:
-    """Rows of a block of a reduction: about 16 blocks or more, each 4096 to 65536 rows, whole input chunks.
+    """Rows of a block of a reduction: whole storage chunks, 4096 to 65536 rows, at least about 16 blocks.
 
-    Few, large tasks: a result of a block is D x D, so small blocks would move more results than rows.
-    `grain` is the number of rows that storage reads at once. `given` replaces the rule, not the rounding.
+    Few large tasks: the result of a block is (D, D), so that small blocks would move more results than rows. `grain` is
+    the number of rows that storage reads at once. `given` replaces this rule, but is rounded to whole chunks, too.
     """
     rows = given or min(65536, max(4096, power_of_two(n // 16)))
     return max(1, round(rows / grain)) * grain
@@ -38,19 +38,19 @@ def fit_block_rows(n: int, grain: int, given: int | None = None) -> int:
 def output_block_rows(n: int, grain: int, row_bytes: int, given: int | None = None) -> int:
     """Rows of a block that is written as one shard: those of the fit, but at most 4 MB of output or 2048 rows.
 
-    A shard is encoded whole in memory, so its size and not n must bound the peak.
+    A shard is encoded as a whole in memory, so that its size, not n, must bound the peak.
     """
     most = max(_TILE_ROWS, power_of_two(2**22 // row_bytes))
     return fit_block_rows(n, grain, given or min(most, fit_block_rows(n, 1)))
 
 
 def split(n: int, rows: int) -> tuple[Block, ...]:
-    """Rows 0..n as consecutive blocks of `rows` rows, the last one shorter."""
+    """Rows 0..n as consecutive blocks of `rows` rows; the last one may be shorter."""
     return tuple(Block(i, a, min(a + rows, n)) for i, a in enumerate(range(0, n, rows)))
 
 
 def tile_rows(d: int, D: int, itemsize: int) -> int:
-    """Rows of a tile: 2048, halved until both its rows (d) and its features (D) stay within 8 MB."""
+    """Rows of a tile: 2048, halved until its rows (d) and its features (D) are within 8 MB each."""
     rows = _TILE_ROWS
     while rows > 16 and rows * max(d, D) * itemsize > TILE_BYTES:
         rows //= 2
@@ -58,7 +58,7 @@ def tile_rows(d: int, D: int, itemsize: int) -> int:
 
 
 def sample_rows(n: int, d: int, size: int) -> int:
-    """Rows of the one bounded sample: 20,000 and 64 MB as float32, but never fewer than the landmarks."""
+    """Rows of the bounded sample: 20,000 and 64 MB as float32 at most, but at least the number of landmarks."""
     return min(n, max(size, min(20_000, 64_000_000 // (4 * d))))
 
 

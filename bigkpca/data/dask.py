@@ -18,9 +18,9 @@ from bigkpca.numerics.aligned import aligned
 
 @dataclass(frozen=True)
 class DaskRows:
-    """Rows of a Dask array; each task depends on just the chunks that hold its rows.
+    """Rows of a Dask array; each task depends only on the chunks that hold its rows.
 
-    names are those of the columns, where they came as a frame that has some.
+    names are those of the columns of a frame, if any.
     """
 
     values: da.Array
@@ -38,7 +38,7 @@ class DaskRows:
 
     @property
     def grain(self) -> int:
-        return 1  # slicing a Dask array cuts chunks for free
+        return 1  # slicing a Dask array within a chunk costs nothing
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -46,7 +46,7 @@ class DaskRows:
         return max(rows), max(columns)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
-        # Not optimized one by one: a chunk that many blocks take would be computed anew for each of them.
+        # Not optimized one by one: a chunk that many blocks need would be computed for each of them.
         piece = self.values[start:stop, columns].rechunk(-1).to_delayed(optimize_graph=False).item()
         return delayed(ArrayRows)(piece, start, self.where, first_column=columns.start or 0)
 
@@ -54,11 +54,11 @@ class DaskRows:
         return aligned(np.asarray(self.values[start:stop, columns].compute()))
 
     def fingerprint(self) -> dict[str, Any]:
-        return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by what they compute
+        return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
 
 
 def frame_rows(frame: Any) -> DaskRows:
-    """Rows of a Dask frame, whose partitions are counted: one pass over its index."""
+    """Rows of a Dask frame. Counting the rows of its partitions takes one pass over its index."""
     dtype = frame_dtype(frame)
     lengths = tuple(int(length) for length in frame.index.map_partitions(len).compute())
     return DaskRows(frame.astype(dtype).to_dask_array(lengths=lengths), FRAME, names=column_names(frame))

@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars and Dask, and DataArrays of xarray: what they are, their columns and values."""
+"""Data frames of pandas, polars and Dask, and DataArrays of xarray: detection, column names and values."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ FRAME = "the dask dataframe"
 
 
 def is_data_array(data: Any) -> bool:
-    """Whether `data` is a DataArray of xarray, which who has one has imported."""
+    """Whether `data` is a DataArray of xarray; xarray itself is not imported for that."""
     xarray = sys.modules.get("xarray")
     return xarray is not None and isinstance(data, xarray.DataArray)
 
 
 def is_dask_frame(data: Any) -> bool:
-    """Whether `data` is a DataFrame of Dask, or a Series."""
+    """Whether `data` is a DataFrame or a Series of Dask."""
     return is_dask_collection(data) and hasattr(data, "to_dask_array")
 
 
 def frame_dtype(frame: Any) -> np.dtype[Any]:
-    """The dtype of all columns of a Dask frame together. Raises DataError naming a column that holds no numbers."""
+    """The common dtype of all columns of a Dask frame. Raises DataError naming a column that holds no numbers."""
     if frame.ndim != 2:
         raise DataError(f"{FRAME} is a Series, one column: rows must be two-dimensional; give a frame, as df[['x']]")
     check_shape((1, len(frame.columns)), FRAME)
     found = []
     for name, dtype in frame.dtypes.items():
-        own = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable and of Arrow's numbers
-        if not isinstance(own, np.dtype):  # of categories and dates with zones, whose kinds NumPy does not have
+        own = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable numbers and Arrow's numbers
+        if not isinstance(own, np.dtype):  # categories and dates with time zones, which NumPy does not have
             own = np.dtype(object)
         check_numeric(own, f"column {name!r}")
         found.append(own if isinstance(dtype, np.dtype) or own.kind == "f" else np.dtype(np.float64))  # missing is NaN
@@ -41,15 +41,17 @@ def frame_dtype(frame: Any) -> np.dtype[Any]:
 
 
 def column_names(data: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a frame; None for anything else, and where some are no text, as scikit-learn has it."""
+    """Column names of a frame; None for anything else and, as in scikit-learn, where some names are not text."""
     names = tuple(data.columns) if is_frame(data) or is_dask_frame(data) else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def check_frame(data: Any) -> None:
-    """Raise DataError naming the first column of a frame that cannot be numbers, SpecError for a lazy frame; nothing
-    for what is no frame. Numbers kept as objects, text or categories pass, as with scikit-learn; dates do not."""
-    if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # asked for its columns, it would warn
+    """Raise DataError for a frame with a column that is not numeric, SpecError for a lazy frame; accept anything else.
+
+    Numbers kept as objects, text or categories are accepted, as in scikit-learn; dates are not.
+    """
+    if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since access to its columns would warn
         raise SpecError(
             "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
             "write it with sink_parquet(FILE.parquet) and make a dataset of that with bigkpca ingest"
@@ -65,7 +67,7 @@ def check_frame(data: Any) -> None:
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is a frame of pandas or polars, or one like them."""
+    """Whether `data` is a frame of pandas or polars, or has the same interface."""
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
 
 
@@ -75,9 +77,9 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _converts(frame: Any, number: int) -> bool:
-    """Whether the values of a column that is not of numbers are numbers all the same."""
+    """Whether the values of a column without a numeric dtype are numbers all the same."""
     values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
-    if values.dtype.kind in "mMc":  # of which NumPy makes numbers that say something else
+    if values.dtype.kind in "mMc":  # NumPy would convert times and complex numbers, with another meaning
         return False
     try:
         values.astype(np.float64)
@@ -87,8 +89,9 @@ def _converts(frame: Any, number: int) -> bool:
 
 
 def frame_values(frame: Any) -> Array:
+    """The values of a frame as one array of numbers."""
     values: Array = frame.to_numpy()
     if values.dtype.kind in "buif":
         return values
-    # Columns of several types, and those of pandas that hold missing values, come as objects.
+    # Columns of several types, and columns of pandas with missing values, come as objects.
     return frame.astype(np.float64).to_numpy() if hasattr(frame, "astype") else values.astype(np.float64)

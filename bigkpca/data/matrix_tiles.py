@@ -1,6 +1,6 @@
-"""Large matrices in pieces: some columns of some rows at a time, whole chunks of storage, each read once.
+"""Tiles of large matrices: some columns of some rows at a time, in whole storage chunks, each read once.
 
-Rows of a matrix of similarities are as long as there are rows, so that not even a strip of them can be held.
+Rows of a precomputed kernel matrix have n entries, so that not even a strip of rows fits in memory.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bigkpca.data.dask import DaskRows
 from bigkpca.data.rows import Rows, little_endian
 from bigkpca.errors import Array, SpecError, check_finite
 
-PIECE_BYTES = 2**23  # one read, beside which the matrix product counts for little
-PART_BYTES = 2**26  # what travels to a task, where it cannot read by itself
+PIECE_BYTES = 2**23  # one read, which takes longer than the product with it
+PART_BYTES = 2**26  # sent to a task that cannot read the source itself
 _STRIP_ROWS = 2048
-_TALL = 512  # rows of a piece: fewer would move more of the vectors through memory than of the matrix
+_TALL = 512  # rows of a tile: with fewer, the vectors would cause more memory traffic than the matrix
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some columns of some rows."""
+    """A range of rows and a range of columns."""
 
     rows: slice
     columns: slice
@@ -51,15 +51,15 @@ def check_square(rows: Rows) -> None:
 
 
 def halves(rows: Rows) -> bool:
-    """Whether the upper half of a symmetric matrix can be read alone: chunks on the diagonal make up squares."""
+    """Whether the upper half of a symmetric matrix can be read alone: chunks form squares on the diagonal."""
     height, width = rows.grid
     return height % width == 0
 
 
 def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
-    """The matrix cut into the work of tasks: strips of rows, or pieces of strips where a source hands them out.
+    """The matrix divided into tasks: strips of rows, or parts of strips for sources that send them to tasks.
 
-    With `upper`, what lies left of the diagonal is left out, up to squares on it.
+    With `upper`, the part to the left of the diagonal is left out, except for squares on it.
     """
     n, d = rows.shape
     height, width = rows.grid
@@ -76,10 +76,10 @@ def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
 
 
 def pieces(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -> Iterator[tuple[Part, Array]]:
-    """What part each piece is, and its values, of about 8 MB or one chunk, where chunks are larger.
+    """The tiles of a part with their values, about 8 MB each, or one chunk where that is larger.
 
-    With `upper`, what lies left of the diagonal is left out, up to squares on it that are one piece high. Checks every
-    value for NaN and infinity, and adds the little-endian values to `digest`.
+    With `upper`, the part to the left of the diagonal is left out, except for squares on it that are one tile high.
+    Checks every value for NaN and infinity, and adds the little-endian values to `digest`.
     """
     height, width = piece_shape(rows)
     for a in range(part.rows.start, part.rows.stop, height):
@@ -95,20 +95,20 @@ def pieces(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -
 
 
 def piece_shape(rows: Rows) -> tuple[int, int]:
-    """(rows, columns) of a piece: about 8 MB of whole chunks, at least one, 512 rows high where they allow it."""
+    """(rows, columns) of a tile: about 8 MB of whole chunks, at least one, 512 rows high where chunks allow it."""
     (height, width), itemsize = rows.grid, np.result_type(rows.dtype, np.float32).itemsize
     tall = height * max(1, min(_TALL, PIECE_BYTES // (width * itemsize)) // height)
     return tall, width * max(1, PIECE_BYTES // (tall * width * itemsize))
 
 
 def read_bytes(rows: Rows) -> int:
-    """Bytes of one read: of a piece, or of the columns that there are."""
+    """Bytes of one read: of a tile, or of the whole matrix where that is smaller."""
     height, width = piece_shape(rows)
     n, d = rows.shape
     return min(height, n) * min(width, d) * np.result_type(rows.dtype, np.float32).itemsize
 
 
 def upper_share(rows: Rows) -> float:
-    """The share of a square matrix that is read where its upper half is enough."""
+    """The share of a square matrix that is read where its upper half is sufficient."""
     bands = ceil(rows.shape[0] / piece_shape(rows)[0])
     return (bands + 1) / (2 * bands) if halves(rows) else 1.0

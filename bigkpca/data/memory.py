@@ -1,4 +1,4 @@
-"""Rows of an array in memory."""
+"""Rows of NumPy arrays in memory."""
 
 from __future__ import annotations
 

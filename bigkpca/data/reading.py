@@ -1,4 +1,4 @@
-"""Rows in tiles one after the other, and rows of given numbers."""
+"""Reading rows: in consecutive tiles, or by row numbers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bigkpca.numerics.aligned import aligned
 
 
 def take(rows: Rows, numbers: Array) -> Array:
-    """Rows of the given ascending numbers, (m, d): reads each storage chunk that holds one of them once.
+    """Rows of the given ascending numbers, (m, d); each storage chunk that holds one of them is read once.
 
     Raises DataError naming the first row that holds NaN or infinity.
     """
     if isinstance(rows, ArrayRows):
         found = aligned(rows.values[numbers - rows.first])
     else:
-        # One read for neighbouring chunks that all hold some of the rows, as long as it stays within 4 MB.
+        # One read for adjacent chunks that all hold some of the rows, up to 4 MB.
         chunks = numbers // rows.grain
         pieces = chunks // max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * rows.grain))
         apart = (np.diff(chunks) > 1) | (np.diff(pieces) > 0)
@@ -35,14 +35,13 @@ def take(rows: Rows, numbers: Array) -> Array:
 
 
 def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
-    """Rows start..stop in tiles of `tile_rows`, counted from `start`; the last one is shorter.
+    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter.
 
-    Reads pieces of whole storage chunks of at most 4 MB (or of one chunk, where that is larger), each chunk
-    once; `start` is a multiple of `rows.grain`. Checks every row for NaN and infinity, and adds
-    the little-endian values to `digest`.
+    Reads whole storage chunks, at most 4 MB at once (or one chunk, where that is larger), each chunk once; `start` is a
+    multiple of `rows.grain`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`.
     """
     row_bytes = rows.shape[1] * rows.dtype.itemsize
-    # A power of two of rows, so that pieces of datasets of our own end where tiles end.
+    # The number of rows is a power of two, so that reads of bigkpca's own datasets end where tiles end.
     step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
     rest: Array | None = None
     for a in range(start, stop, step):

@@ -1,4 +1,4 @@
-"""What all kinds of rows have in common."""
+"""The interface of rows: uniform access to rows in NumPy, Dask, Zarr and .npy."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError
 
-if TYPE_CHECKING:  # so that `--help`, which asks for the options of a fit, is quick
+if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and must be quick
     from dask.delayed import Delayed
 
-EVERY = slice(None)  # column
+EVERY = slice(None)  # all columns
 
 
 class Rows(Protocol):
-    """A two-dimensional table of numbers that is read by row ranges."""
+    """A two-dimensional table of numbers that is read by ranges of rows."""
 
     @property
     def where(self) -> str:
-        """What error messages call it."""
+        """Name of the source in messages."""
 
     @property
     def name(self) -> str | None:
@@ -27,7 +27,7 @@ class Rows(Protocol):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns, None where nothing tells."""
+        """Names of the columns; None where they have none."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -35,37 +35,40 @@ class Rows(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As stored."""
+        """The dtype as stored."""
 
     @property
     def grain(self) -> int:
-        """Rows that storage reads at once; blocks start at multiples of it."""
+        """Number of rows that storage reads at once; blocks start at multiples of it."""
 
     @property
     def grid(self) -> tuple[int, int]:
-        """(rows, columns) that storage reads at once where some columns alone are asked for: the shape of a chunk."""
+        """(rows, columns) of a chunk, which storage reads at once where only some columns are asked for."""
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
-        """What a task on rows start..stop needs, numbered as in the whole: all of it for files, or a piece."""
+        """What a task on rows start..stop needs of the source, numbered as in the whole; all of it for files."""
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        """Rows start..stop, or the columns of them from columns.start to columns.stop, in `dtype`, aligned.
+        """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned.
 
         Raises CorruptionError where they cannot be read.
         """
 
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the rows, JSON-ready: path (None without one), shape, dtype, and a stamp that changes
-        when they do: sizes and times or tags of stored chunks, or SHA-256 of what is in memory. No pass over files."""
+        """What identifies the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them.
+
+        The stamp is made of sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. No pass
+        over files.
+        """
 
 
 def anonymous(rows: Rows) -> dict[str, Any]:
-    """The fingerprint of rows whose content is not looked at."""
+    """The fingerprint of rows without a path, before a stamp is added."""
     return {"path": None, "shape": list(rows.shape), "dtype": rows.dtype.str, "stamp": None}
 
 
 def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
-    """Raise DataError unless the shape is two-dimensional with rows and columns."""
+    """Raise DataError unless the shape is two-dimensional, with at least one row and one column."""
     if len(shape) != 2:
         raise DataError(f"{where} has shape {shape}: rows must be two-dimensional, (rows, columns)")
     if 0 in shape:
@@ -74,5 +77,5 @@ def check_shape(shape: tuple[int, ...], where: str) -> tuple[int, int]:
 
 
 def little_endian(X: Array) -> memoryview:
-    """The values of X in C order and little-endian, as bytes to hash."""
+    """The values of X in C order, little-endian, as bytes to hash."""
     return np.ascontiguousarray(X.astype(X.dtype.newbyteorder("<"), copy=False)).view(np.uint8).data

@@ -1,1 +1,1 @@
-"""Files of other formats into datasets."""
+"""Ingestion: files of other formats into datasets."""

@@ -16,7 +16,7 @@ _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
 
 
 def shard_rows(row_bytes: int, given: int | None = None) -> int:
-    """Rows of a shard: the largest power of two within 8 MiB and 65536 rows, whatever n is, or those given."""
+    """Rows of a shard: the given number, else the largest power of two within 8 MiB and 65536 rows."""
     return given or min(_SHARD_ROWS, power_of_two(_SHARD_BYTES // row_bytes))
 
 
@@ -28,16 +28,16 @@ def rows_of_shard(array: zarr.Array[Any]) -> int:
 
 @dataclass
 class Shards:
-    """Rows gathered in memory until they fill a shard, which is then written once, by one assignment."""
+    """Rows collected in memory until they fill a shard, which is then written once, by one assignment."""
 
     array: zarr.Array[Any]
-    start: int  # the first row that is held
+    start: int  # number of the first row held
     held: Array
     filled: int
 
     @classmethod
     def after(cls, array: zarr.Array[Any], rows: int) -> Shards:
-        """Goes on after `rows` rows; those of a shard that is not full are read back, to be written again."""
+        """Continue after `rows` rows; the rows of an incomplete shard are read back, to be written again."""
         held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
         filled = rows % len(held)
         start = rows - filled
@@ -45,6 +45,7 @@ class Shards:
         return cls(array, start, held, filled)
 
     def add(self, values: Array) -> None:
+        """Add rows; write shards that are full."""
         while len(values):
             taken = values[: len(self.held) - self.filled]
             self.held[self.filled : self.filled + len(taken)] = taken
@@ -54,9 +55,9 @@ class Shards:
                 self.flush()
 
     def flush(self) -> int:
-        """Write what is held; returns the number of rows of the array."""
+        """Write the rows held; return the number of rows of the array."""
         stop = self.start + self.filled
-        if self.filled:  # an append that stopped may have left rows behind, so that resizing may also cut
+        if self.filled:  # an interrupted append may have left rows, so that resizing may also shrink the array
             self.array.resize((stop, *self.array.shape[1:]))
             self.array[self.start : stop] = self.held[: self.filled]
             self.start, self.filled = stop, 0

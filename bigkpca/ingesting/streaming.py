@@ -1,10 +1,10 @@
-"""Ingest: files of any supported format, streamed into one dataset on disk.
+"""Ingestion: files of any supported format, streamed into one dataset on disk.
 
-    sources -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
+    files -> checked pieces of at most 4 MB -> whole shards -> sync -> one attribute update that publishes
 
-Memory does not depend on the number of rows. A dataset appears at its path when it is finished, and readers trust as
-many rows as the attribute says, so a crash at any moment leaves what was there before, and the same command finishes
-the work.
+Memory does not depend on the number of rows. A dataset appears at its path when it is complete, and readers use as many
+rows as its attribute states. So after a crash the previous state is still there, and the same command finishes the
+work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bigkpca.storage.destination import open_destination
 
 @dataclass(frozen=True)
 class Ingested:
-    """A finished dataset; `already_done` says that it was there before."""
+    """A finished dataset; `already_done` says whether an earlier run had finished it."""
 
     path: str
     rows: int
@@ -53,7 +53,7 @@ def ingest(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Ingested:
-    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,).
+    """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
 
     Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in all
     files after the first, and the names are kept; the index of a pandas frame is left out. Doing the same again changes
@@ -117,8 +117,10 @@ def ingest(
 
 
 def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
-    """Make a new dataset, from its first row, as text and gzip have no middle to go on from; True if it was there
-    already."""
+    """Make a new dataset; return whether it existed already.
+
+    An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
+    """
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.state == "done":
         if source.names is not None and "column_names" not in (groups.describe(path) or {}):
@@ -127,7 +129,7 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
                 "columns of files in different orders: remove it and run this again to be sure"
             )
         return True
-    _tell(source, progress)
+    _show_notes(source, progress)
     with target.made() as scratch:
         group = groups.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
@@ -138,12 +140,14 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
     return False
 
 
-def _tell(source: Source, progress: Progress) -> None:
+def _show_notes(source: Source, progress: Progress) -> None:
+    """Show the notes on how files are read."""
     for note in source.notes:
         progress.note(note)
 
 
 def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) -> None:
+    """Create the empty arrays x, and y where there are labels."""
     rows = shard_rows(source.columns * source.dtype.itemsize, block_rows)
     groups.create_array(group, "x", (0, source.columns), source.dtype, rows, ("row", "column"))
     if source.label_dtype is not None:
@@ -152,7 +156,7 @@ def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) ->
 
 
 def _append(source: Source, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
-    """Add rows to a finished dataset; True if they are the ones that were added last."""
+    """Add rows to a finished dataset; return whether they were the last ones added already."""
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     if "rows" not in about:
@@ -163,7 +167,7 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
     if names is None and source.names is not None:
         progress.note(f"{path} has no names of its columns: those of the new rows are taken to be in its order")
     source = source.named(names, path)
-    _tell(source, progress)
+    _show_notes(source, progress)
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(group, source, about["rows"], categories, progress)
@@ -174,12 +178,13 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
 
 
 def _added_last(source: Source, about: Mapping[str, Any]) -> bool:
+    """Whether the sources are those that were added last."""
     *earlier, last = about["provenance"]
     return bool(earlier) and about["sources"][-len(last["sources"]) :] == source.identity["sources"]
 
 
 def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
-    """Raise SpecError unless the source can follow the rows of the dataset."""
+    """Raise SpecError unless the rows of the source fit those of the dataset."""
     x, y = _array(group, "x"), group.get("y")
     about: Any = group.attrs[ATTRIBUTE]
     labels = "text" if "categories" in about else kind_of(y.dtype if isinstance(y, zarr.Array) else None)
@@ -195,6 +200,7 @@ def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zar
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    """The array of this name in a group."""
     array = group[name]
     assert isinstance(array, zarr.Array)
     return array
@@ -203,7 +209,7 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
 def _fill(
     group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
 ) -> dict[str, Any]:
-    """Write all rows of the source from row `start` on; returns what the attribute will say of them."""
+    """Write all rows of the source from row `start` on; return the attributes that describe them."""
     x = Shards.after(_array(group, "x"), start)
     y = None if source.label_dtype is None else Shards.after(_array(group, "y"), start)
     digest = hashlib.sha256()
@@ -229,14 +235,14 @@ def _fill(
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:
-    """Numbers as they are; text as its number in `categories`, which grow by first appearance."""
+    """Numbers as they are; text as its code in `categories`, which grows by first appearance."""
     if labels.dtype.kind != "U":
         return labels
     return np.array([categories.setdefault(text, len(categories)) for text in labels.tolist()], np.int32)
 
 
 def _publish(path: str, values: Mapping[str, Any]) -> None:
-    """Force the rows to disk, and only then the attribute that vouches for them."""
+    """Force the rows to disk, and only then set the attribute that makes them visible."""
     store_of(path).sync(path)
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
@@ -245,6 +251,7 @@ def _publish(path: str, values: Mapping[str, Any]) -> None:
 
 
 def _ingested(path: str, *, already_done: bool) -> Ingested:
+    """The description of the finished dataset at `path`."""
     group = groups.open_group(path, "dataset")
     about: Any = group.attrs[ATTRIBUTE]
     return Ingested(

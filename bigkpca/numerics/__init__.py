@@ -1,1 +1,1 @@
-"""Values in, values out: the mathematics of kernel PCA, with no disk, no Dask, no clock and no global state."""
+"""The mathematics of kernel PCA, as pure functions and values: no disk, no Dask, no clock, no global state."""

@@ -1,8 +1,8 @@
-"""Arrays as NumPy would allocate them, since the last bits of a product depend on how its factors lie in memory.
+"""Copies of arrays at aligned addresses: the last bits of a product depend on how its factors lie in memory.
 
-What comes out of a message of another process, or out of a caller's own buffer, may begin at an odd address, or hold
-columns one after the other. On such arrays A'A, A'x and sums take other ways through NumPy and BLAS, and give other
-last bits than on aligned copies: which operations do, and on which processor, differs.
+An array from a message of another process, or from a caller's buffer, may begin at an odd address, or hold columns one
+after the other. NumPy and BLAS then take other code paths for A'A, A'x and sums, whose last bits differ. Which
+operations do so depends on the processor.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 
 from bigkpca.errors import Array
 
-# Where allocators put every array. Measured: offsets of 16, 32 and 48 bytes change no bit on any processor type of
-# OpenBLAS, while dot products in its kernels for Prescott tell multiples of 8 from those of 16.
+# The alignment of every allocator. Measured: offsets of 16, 32 and 48 bytes change no bit on any processor type of
+# OpenBLAS; an offset of 8 changes dot products of its kernels for Prescott.
 _BYTES = 16
 
 
 def aligned(X: Array) -> Array:
-    """X in C order, from an address that is a multiple of 16; itself where it is so, else a copy."""
+    """X in C order at an address that is a multiple of 16: X itself, or a copy."""
     if X.flags.c_contiguous and X.ctypes.data % _BYTES == 0:
         return X
     return np.array(X, order="C", copy=True, subok=False)
 
 
 def all_aligned(value: Any) -> Any:
-    """A value with every array in it aligned: in tuples, lists, dictionaries and dataclasses, however deep.
+    """The value with every array in it aligned: in tuples, lists, dictionaries and dataclasses, at any depth.
 
-    The value itself where all its arrays are. Frozen dataclasses are copied with what they have cached; other objects,
-    as those of a user's own kernel, are left as they are.
+    Returns the value itself where all its arrays are aligned. Frozen dataclasses are copied together with their cached
+    properties; other objects, e.g. a user's own kernel, are not changed.
     """
     if isinstance(value, np.ndarray):
         return aligned(value)
@@ -52,6 +52,7 @@ def all_aligned(value: Any) -> Any:
 
 
 def _rebuilt(items: list[Any] | tuple[Any, ...]) -> Any:
+    """The list or tuple with aligned items; itself where they are."""
     found = [all_aligned(item) for item in items]
     if all(new is old for new, old in zip(found, items, strict=True)):
         return items
@@ -59,5 +60,5 @@ def _rebuilt(items: list[Any] | tuple[Any, ...]) -> Any:
 
 
 def _changed(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The entries of which something had to be copied, aligned."""
+    """The entries that had to be copied, aligned."""
     return {key: new for key, old in values.items() if (new := all_aligned(old)) is not old}

@@ -11,15 +11,15 @@ from bigkpca.numerics.kernels import Distance, squared_norms
 from bigkpca.numerics.linalg import Map
 
 PAIRS = 100_000
-_PIECE_BYTES = 2**20  # of differences, which then stay in cache
+_PIECE_BYTES = 2**20  # differences computed at a time, so that they stay in cache
 
 
 def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map) -> Array:
-    """Distances (|x - y|_1, or |x - y|^2) of PAIRS random pairs of sampled rows, ascending, zeros dropped.
+    """Distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending, without zeros.
 
-    sample is (m, d), of any real dtype; differences are taken in its precision, at least float32. Each row is
-    the first of equally many pairs, the second is drawn with replacement; where there are fewer distinct pairs
-    than PAIRS, each is taken once. `in_order` may be a parallel map. Raises DataError when every distance is zero.
+    Differences have the precision of the sample, at least float32. Every row is the first of equally many pairs, and
+    the second is drawn with replacement; where there are fewer distinct pairs than PAIRS, each is taken once.
+    `in_order` may be a parallel map. Raises DataError where all distances are zero.
     """
     m, d = sample.shape
     if m * (m - 1) // 2 <= PAIRS:
@@ -54,29 +54,27 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
 def median_sigma(distances: Array, distance: Distance) -> float:
     """The length at which the median pair has k = exp(-1).
 
-    For squared distances sigma = sqrt(median / 2), that is gamma = 1 / median(|x - y|^2), the middle value
-    of kernlab's sigest; for L1 distances sigma = median.
+    For squared distances sigma = √(median / 2), i.e. gamma = 1 / median |x - y|², the middle value of kernlab's sigest;
+    for L1 distances sigma = median.
     """
     return _length(float(np.median(distances)), distance)
 
 
 def _length(value: float, distance: Distance) -> float:
+    """The length that belongs to a distance."""
     return float(np.sqrt(value / 2)) if distance == "sqeuclidean" else value
 
 
 @dataclass(frozen=True)
 class Length:
-    """A length sigma in the units of the columns, with the standard error that sampling pairs leaves."""
+    """A length sigma, in the units of the columns, with its standard error from sampling pairs."""
 
     sigma: float
     standard_error: float
 
 
 def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]:
-    """Lengths people use: the median, kernlab's sigest quantiles, and the mean distance.
-
-    sigest_low is the smallest length (0.1 quantile of the distances), sigest_high the largest (0.9).
-    """
+    """Common choices of sigma by name: the median, kernlab's sigest quantiles (0.1, 0.5, 0.9) and the mean distance."""
     named = {"median": 0.5, "sigest_low": 0.1, "sigest_middle": 0.5, "sigest_high": 0.9}
     lengths = {name: _quantile_length(distances, q, distance) for name, q in named.items()}
     mean, error = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))
@@ -86,10 +84,12 @@ def candidate_lengths(distances: Array, distance: Distance) -> dict[str, Length]
 
 def _quantile_length(distances: Array, q: float, distance: Distance) -> Length:
     # The order statistics one standard error of a binomial to either side bracket the quantile at 68 %.
+    """The length at the q-quantile, with its standard error."""
     spread = np.sqrt(q * (1 - q) / len(distances))
     low, value, high = np.quantile(distances, np.clip([q - spread, q, q + spread], 0, 1))
     return Length(_length(value, distance), _length_error(value, (high - low) / 2, distance))
 
 
 def _length_error(value: float, error: float, distance: Distance) -> float:
+    """The standard error of the length, from that of the distance, to first order."""
     return _length(value, distance) * error / value * (0.5 if distance == "sqeuclidean" else 1.0)

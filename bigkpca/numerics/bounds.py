@@ -1,9 +1,9 @@
-"""What a fit can say about its error without a further pass over the data, and how sure it is.
+"""Certificates: bounds of the error of a fit that need no further pass over the data.
 
-Proven, whatever the rows, but for rounding, which is measured: the trace error and the bounds of a positive
-semidefinite kernel, widened by the rounding of the arithmetic that was used. With 95 % confidence: what the landmarks
-may have missed, from rows that they were not made from. Estimated: the learning curve, the stability, the leave-one-out
-residual. What a method cannot say is None.
+Proven up to rounding, which is measured: the trace error, and bounds of eigenvalues for a positive semidefinite kernel.
+With 95 % confidence: what the landmarks missed, from rows that they were not made from. Estimated: the learning curve,
+stability, the leave-one-out residual. Quantities that a method cannot provide are None.
+Source: `docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigkpca.errors import Array, RoundingError
+from bigkpca.errors import Array
 from bigkpca.numerics import solvers, spectral
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import ALGEBRA, rounding_of_eigenvalues
+from bigkpca.numerics.linalg import rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.nystroem_bounds import Proven, proven
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Span
 from bigkpca.numerics.spectral import Stratum
@@ -28,12 +29,12 @@ from bigkpca.numerics.stability import agreement_of, learning_curve, residuals_o
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a certificate is made from besides the sums of the pass.
+    """The data of a certificate beside the sums of the pass.
 
-    rounding: that of its arithmetic. kept: which directions of W stand out from it. strata: rows that landmarks were
-    not made from. missed: an estimate where there is no such bound, and sample, the rows that it is from. uniform:
-    whether the landmarks stand for all rows. before: how far rounding may have moved tr(E), and an eigenvalue, before
-    more rows were added, and the share of those in all.
+    rounding: of its arithmetic. kept: the directions of W that exceed rounding. strata: sampled rows that landmarks
+    were not made from. missed: an estimate where strata give no bound; sample: the rows it is from. uniform: whether
+    landmarks are a uniform sample. before: rounding of tr(E) and of eigenvalues before rows were added, and the share
+    of the added rows.
     """
 
     rounding: Rounding | None = None
@@ -45,13 +46,13 @@ class Evidence:
     before: tuple[float, float, float] = (0.0, 0.0, 1.0)
 
     def trace_rounding(self) -> float:
-        """How far tr(E) may be off."""
+        """The largest rounding error of tr(E)."""
         earlier, _, share = self.before
         now = self.kept.trace_rounding if self.kept else 0.0
         return max(now, earlier + share * now)
 
     def rounding_of(self, moments: Moments, solution: Solution, center: bool) -> Array:
-        """How far eigenvalues may be off, (r,)."""
+        """The largest rounding errors of the eigenvalues, (r,)."""
         _, earlier, share = self.before
         now = self.rounding.of_eigenvalues(moments, solution, center) if self.rounding else np.zeros(1)
         return np.maximum(now, earlier + share * now)
@@ -67,69 +68,67 @@ def of_landmarks(
     center: bool,
     tolerance: float,
 ) -> Certificate:
-    """The certificate of a method of landmarks, from the moments and W alone, but for the evidence.
-
-    E is positive semidefinite where the kernel is, so that for the Nyström eigenvalues Lam_j
-
-        Lam_j <= lambda_j <= min over i <= j of Lam_i + tr(E) / (j - i + 1),   tr(HK^H) <= T <= tr(HK^H) + tr(E),
-        lambda_j <= Lam_j + the largest eigenvalue of E:
-
-    lambda_j <= Lam_i + eigenvalue j - i + 1 of HEH (Weyl), and p times the p-th eigenvalue of HEH is at most its trace.
-    Source: `docs/numerics.md`, section 14.
-    """
-    moments = span.moments
+    """The certificate of a method with landmarks, from moments, W and evidence; for bounds see `nystroem_bounds`."""
+    moments, values = span.moments, solution.eigenvalues
     stability = stability_of(Nystroem(), moments, features, solution, center, tolerance)
-    bound, r, apart = solution, solution.components.shape[1], np.zeros(len(solution.eigenvalues))
-    # The others' own eigenvalues are no bounds, and their halves share their errors; but the same sums hold Nyström's.
+    nystroem, apart = solution, np.zeros(len(values))
     if method != Nystroem():
-        bound = solvers.nystroem(span, r, center=center, tolerance=tolerance)
-        apart = residuals_of(span, solution, center)
-        agreement = agreement_of(moments, bound, solution, center)
+        nystroem, apart, agreement = _beside_nystroem(solution, span, center, tolerance)
         stability = None if stability is None else np.minimum(stability, agreement)
     if not features.kernel.positive or span.indefinite:
-        return _estimated(stability, solution, moments, _with_excess(evidence, span, bound), center, apart)
-    left, total = span.trace_error, bound.total_variance
-    if evidence.kept and len(evidence.kept.dropped):  # models of parts are to be like the whole
-        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
-        tolerance = max(tolerance, float(L.min() / L.max()))
-    slack = np.full(len(bound.eigenvalues), ALGEBRA * (float(bound.eigenvalues[0]) + moments.trace / moments.count))
-    slack += evidence.rounding_of(moments, bound, center)
-    coarse = ALGEBRA * moments.trace + evidence.trace_rounding()
-    if evidence.rounding:
-        _check_trace_error(left, coarse, moments.trace)
-    trace, error = max(left, 0.0), max(left, 0.0) + coarse
-    # A method may report more components than Nyström has: of those, zero is the lower bound.
-    missing = r - len(bound.eigenvalues)
-    nystroem, slack = np.pad(bound.eigenvalues, (0, missing)), np.pad(slack, (0, missing), mode="edge")
-    # Ordered again: one that rounding moved far may stand before others that it did not move.
-    most = np.sort(nystroem + slack)[::-1]
-    low, high = np.sort(np.maximum(nystroem - slack, 0))[::-1], _upper(most, error)
-    explained = max(total - error, float(low.sum()))
-    likely, dropped = None, evidence.kept.dropped if evidence.kept else ()
-    if evidence.strata:
-        likely = min(spectral.spectral_error(evidence.strata, moments.largest, len(span.signs), dropped), error)
-    shares = _upper_shares(most, error, explained)
-    # lambda_j = Lam_j + e and T >= explained + e for some e that is at most the likely error.
-    nearer = None if likely is None else np.minimum((most + likely) / (explained + likely), shares)
+        return _estimated(stability, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
+    rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
+    bounds = proven(span, nystroem, solution.components.shape[1], rounding, evidence.trace_rounding(), checked=checked)
+    tolerance = _tolerance_of_parts(span, evidence, tolerance)
+    curve = learning_curve(moments, span.W, center, tolerance, bounds.trace / bounds.total)
+    likely = _likely(span, evidence, bounds)
+    nearer = None if likely is None else np.minimum(bounds.shares_given(likely), bounds.shares)
     return Certificate(
-        trace_error=trace,
-        relative_trace_error=error / (explained + error) if explained + error > 0 else None,
-        eigenvalue_lower=low,
-        eigenvalue_upper=high,
-        explained_variance_ratio_lower=low / (total + coarse),
-        explained_variance_ratio_upper=shares,
-        learning_curve=learning_curve(moments, span.W, center, tolerance, trace / total),
+        trace_error=bounds.trace,
+        relative_trace_error=bounds.relative_error,
+        eigenvalue_lower=bounds.low,
+        eigenvalue_upper=bounds.high,
+        explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
+        explained_variance_ratio_upper=bounds.shares,
+        learning_curve=curve,
         stability=stability,
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
         leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if evidence.uniform else None,
         spectral_error_likely=likely,
-        eigenvalue_likely_upper=None if likely is None else np.minimum(most + likely, high),
+        eigenvalue_likely_upper=None if likely is None else np.minimum(bounds.most + likely, bounds.high),
         explained_variance_ratio_likely_upper=nearer,
         confidence=None if likely is None else spectral.CONFIDENCE,
-        missed=(error if likely is None else likely) / solution.eigenvalues + apart,
-        rounding=slack / solution.eigenvalues,
+        missed=(bounds.error if likely is None else likely) / values + apart,
+        rounding=bounds.slack / values,
         strata=spectral.as_array(evidence.strata) if evidence.strata else None,
     )
+
+
+def _beside_nystroem(solution: Solution, span: Span, center: bool, tolerance: float) -> tuple[Solution, Array, Array]:
+    """Nyström's solution from the same sums; residuals and agreement of the given solution with it, (r,) each.
+
+    Eigenvalues of the other methods are no bounds, and their models of half the landmarks share their errors.
+    """
+    nystroem = solvers.nystroem(span, solution.components.shape[1], center=center, tolerance=tolerance)
+    apart = residuals_of(span, solution, center)
+    return nystroem, apart, agreement_of(span.moments, nystroem, solution, center)
+
+
+def _tolerance_of_parts(span: Span, evidence: Evidence, tolerance: float) -> float:
+    """The rank tolerance of models of a part of the landmarks: they drop what the whole model dropped for rounding."""
+    if evidence.kept and len(evidence.kept.dropped):
+        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
+        tolerance = max(tolerance, float(L.min() / L.max()))
+    return tolerance
+
+
+def _likely(span: Span, evidence: Evidence, bounds: Proven) -> float | None:
+    """An upper bound of |E| at the confidence of `spectral.CONFIDENCE`; None without sampled rows."""
+    if not evidence.strata:
+        return None
+    dropped = evidence.kept.dropped if evidence.kept else ()
+    error = spectral.spectral_error(evidence.strata, span.moments.largest, len(span.signs), dropped)
+    return min(error, bounds.error)
 
 
 def _estimated(
@@ -140,7 +139,7 @@ def _estimated(
     center: bool,
     apart: Array | float = 0.0,
 ) -> Certificate:
-    """Where E has either sign: nothing proven, and `missed` an estimate."""
+    """The certificate where E has either sign: nothing is proven, and `missed` is an estimate."""
     missed, values = evidence.missed, solution.eigenvalues
     return Certificate(
         stability=stability,
@@ -151,35 +150,30 @@ def _estimated(
 
 
 def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence:
-    """The evidence of an indefinite kernel, of whose K^ no bound is known: small eigenvalues of W can make it as large
-    as they like, even by one row that no sample has. No eigenvalue of K exceeds |K|_F, of which the landmarks see
-    l / n; one above twice that is missing at least what is too much."""
+    """Evidence for an indefinite kernel: adds the excess of K^ to what is missed.
+
+    No bound of K^ is known: small eigenvalues of W can make it arbitrarily large, even by one row that no sample
+    contains. But no eigenvalue of K exceeds |K|_F, of which the landmarks see l / n. The excess of Lam_1 over 2 |K|_F
+    counts as missed.
+    """
     if evidence.missed is None:
         return evidence
     frobenius = np.sqrt(span.moments.count / len(span.W) * span.moments.squares)
     return replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
 
 
-def _check_trace_error(left: float, rounding: float, trace: float) -> None:
-    """Raise RoundingError where landmarks explain more than there is to explain, beyond rounding."""
-    if left < -rounding:
-        raise RoundingError(
-            f"the landmarks explain {1 - left / trace:.9g} of Σ k(x, x), more than all of it: rounding, or a kernel "
-            "that is not positive semidefinite. Fit with dtype float64, remove or standardise columns of very "
-            "different size, or leave psd=True out of a kernel function"
-        )
-
-
 def of_products(
     solution: Solution, residuals: Array, start: Certificate, rounding: float, *, positive: bool
 ) -> Certificate:
-    """The certificate of eigenpairs from products with Kc: they are lower bounds, but for `rounding`, the norm of the
-    error of K, and their residuals are known. What they may have missed is bounded by what their `start` had missed.
-    Shares of the variance need a positive semidefinite kernel."""
+    """The certificate of eigenpairs from products with Kc: lower bounds with known residuals.
+
+    `rounding` is the norm of the error of K. What the products missed is bounded by what their `start` missed. Shares
+    of the variance need a positive semidefinite kernel.
+    """
     values, total = solution.eigenvalues, solution.total_variance
     low = np.maximum(values - rounding, 0)
     high, missed = start.eigenvalue_likely_upper, start.spectral_error_likely
-    if high is not None:  # an eigenvalue beyond those of the start is below its last
+    if high is not None:  # eigenvalues beyond those of the start are below its last one
         high = np.maximum(
             np.pad(high, (0, max(len(values) - len(high), 0)), mode="edge")[: len(values)], values + rounding
         )
@@ -195,32 +189,12 @@ def of_products(
     )
 
 
-def _upper(nystroem: Array, error: float) -> Array:
-    """Upper bounds of lambda_1, ..., lambda_r from the Nyström eigenvalues (r,) and tr(E)."""
-    i, j = np.indices((len(nystroem), len(nystroem)))
-    bounds = np.where(i <= j, nystroem[:, None] + error / np.maximum(j - i + 1, 1), np.inf)
-    return np.asarray(bounds.min(axis=0))
-
-
-def _upper_shares(nystroem: Array, error: float, explained: float) -> Array:
-    """Upper bounds of lambda_j / T, T = explained + h with h = tr(HEH) anywhere in [0, error]:
-
-        min over i <= j of  max over h of  (Lam_i + h / (j - i + 1)) / (explained + h),
-
-    each of them largest at one of the ends, for it is monotone in h.
-    """
-    if not explained > 0:
-        return np.ones(len(nystroem))
-    i, j = np.indices((len(nystroem), len(nystroem)))
-    values = np.broadcast_to(nystroem[:, None], i.shape)
-    ends = np.maximum(values / explained, (values + error / np.maximum(j - i + 1, 1)) / (explained + error))
-    return np.minimum(np.where(i <= j, ends, np.inf).min(axis=0), 1)
-
-
 def of_gram(solution: Solution, largest: float, error: float, precision: float, *, positive: bool) -> Certificate:
-    """The certificate of the whole Gram matrix (n, n), whose entry of largest absolute value has `largest`: there is no
-    error but rounding, `error` being the largest of an entry; kernels of new rows have the relative `precision`. Shares
-    of the variance need a positive semidefinite kernel."""
+    """The certificate of the whole Gram matrix (n, n): its only error is rounding.
+
+    `largest` is its largest absolute entry, `error` the largest error of an entry; kernels of new rows have the
+    relative `precision`. Shares of the variance need a positive semidefinite kernel.
+    """
     values, n, total = solution.eigenvalues, solution.components.shape[0], solution.total_variance
     # Rounding is that of the eigenvalue of largest absolute value, which may be a negative one.
     slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
@@ -250,12 +224,11 @@ def of_random_features(
     center: bool,
     tolerance: float,
 ) -> Certificate:
-    """What can be said of random features: the stability of components, and what may be missed, estimates.
+    """The certificate of random features: estimates of stability and of what is missed.
 
-    Their error has either sign: it is no sum of squares over the rows, which a Chernoff bound would need.
-
-    Z Z' is the mean of those of both halves, so to first order each component lies halfway between theirs, and as far
-    from the truth as from either: cos 2θ = 2 cos² θ - 1 is the cosine between models that share no features.
+    Their error has either sign, so that it is no sum of squares over the rows, as a Chernoff bound would need. Z Z' is
+    the mean of those of both halves of the features. So, to first order, each component lies halfway between theirs, at
+    the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
     """
     cosines = stability_of(method, moments, features, solution, center, tolerance)
     stability = None if cosines is None else np.maximum(2 * cosines**2 - 1, 0)

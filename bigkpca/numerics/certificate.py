@@ -1,4 +1,4 @@
-"""How wrong a model can be, and how sure that is: what is proven, likely and estimated, as a value."""
+"""The certificate of a fit, as a value: proven bounds, bounds with confidence, and estimates of its error."""
 
 from __future__ import annotations
 
@@ -11,42 +11,59 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import Summary, Told, at_least, at_most, counted, number, share_at_most
 
-# Least stability, or largest residual, of a component to be called so. At 0.99 a close neighbour can still have a share
-# that halving does not change, and intervals of an evaluation then miss the eigenvalue.
+# Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99 a close
+# neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
-MISSED = 1 / 3  # of an eigenvalue, at most, may be what landmarks missed where its component is solid
+MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where its component is solid
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Told):
-    """How wrong a fit can be. E = K - K^, T is tr(Kc), or tr(K) when not centred; r components.
+    """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
-    Of landmarks and a positive semidefinite kernel:
-    trace_error: tr(E) >= 0, from the sums of the pass. relative_trace_error: tr(E), widened by its rounding, as a share
-        of itself and of what the landmarks explain: a proven bound of tr(HEH) / T, what they leave of the variance.
-    eigenvalue_lower, eigenvalue_upper (r,): proven bounds of lambda_j(Kc).
-    explained_variance_ratio_lower, explained_variance_ratio_upper (r,): proven bounds of lambda_j / T.
-    spectral_error_likely: at least the largest eigenvalue of E, with the probability `confidence`; then, for all j at
-        once, lambda_j <= eigenvalue_likely_upper (r,) and lambda_j / T <= explained_variance_ratio_likely_upper (r,).
-    strata (k, 5): what the sampled rows behind it say, see `spectral.Stratum`.
+    The attributes down to `strata` are known for landmarks of a positive semidefinite kernel.
 
-    Of most methods:
-    missed (r,): what may be missing, an eigenvalue, as a share of eigenvalue j: spectral_error_likely, or an estimate
-        of the largest |eigenvalue| of H E H for random features and indefinite kernels. With the residual |K^ u_j -
-        lambda_j u_j| / lambda_j against Nyström's K^, for other methods of landmarks, it bounds the residual of u_j.
-    sample (q, d): the rows behind such an estimate, in the units of the data, kept for when more rows are added.
-    rounding (r,): how far the rounding of block arithmetic may have moved each eigenvalue, as a share of it, or the
-        scores of the fitted rows where all rows are landmarks.
-    learning_curve (k, 2): number of landmarks, relative trace error of that share of them.
-    stability (r,): cosine of each component with its nearest one of Nyström's model of half the landmarks; for random
-        features that between models of both halves.
-    leave_one_out_residual: mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: estimates that of
-        a new row.
-    kernel_error: |H(K - K^)H|_F / |Kc|_F of random features, from pairs of sampled rows.
-    residuals (r,): |Kc u_j - lambda_j u_j| / lambda_j, where products with the exact Gram matrix were made: some
-        eigenvalue of Kc lies within this share of lambda_j of it, which need not be the j-th.
-    trust (r,): "solid", "fair" or "doubtful", see there.
+    Attributes
+    ----------
+    trace_error : float
+        tr(E) >= 0, from the sums of the pass.
+    relative_trace_error : float
+        A proven bound of tr(HEH) / T: tr(E), widened by rounding, over the sum of itself and the explained variance.
+    eigenvalue_lower, eigenvalue_upper : (r,) array
+        Proven bounds of lambda_j(Kc).
+    explained_variance_ratio_lower, explained_variance_ratio_upper : (r,) array
+        Proven bounds of lambda_j / T.
+    spectral_error_likely : float
+        An upper bound of the largest eigenvalue of E, with the probability `confidence`.
+    eigenvalue_likely_upper, explained_variance_ratio_likely_upper : (r,) array
+        The bounds of lambda_j and lambda_j / T that follow from it, for all j at once.
+    strata : (k, 5) array
+        The sampled rows behind these bounds, see `spectral.Stratum`.
+    missed : (r,) array
+        The largest eigenvalue that may be missing, as a share of eigenvalue j: spectral_error_likely, or an estimate of
+        the norm of H E H for random features and indefinite kernels. For other methods with landmarks the residual
+        |K^ u_j - lambda_j u_j| / lambda_j against Nyström's K^ is added, so that it bounds the residual of u_j.
+    sample : (q, d) array
+        The rows behind such an estimate, in the units of the data, kept for added rows.
+    rounding : (r,) array
+        The largest rounding error of each eigenvalue, as a share of it; where all rows are landmarks, of the scores.
+    learning_curve : (k, 2) array
+        Number of landmarks, and the relative trace error of that part of them.
+    stability : (r,) array
+        Cosine of each component with its nearest one of Nyström's model of half the landmarks; for random features
+        between models of both halves.
+    leave_one_out_residual : float
+        Mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: an estimate for a new row.
+    kernel_error : float
+        |H(K - K^)H|_F / |Kc|_F of random features, from pairs of sampled rows.
+    residuals : (r,) array
+        |Kc u_j - lambda_j u_j| / lambda_j from products with the exact Gram matrix: an eigenvalue of Kc lies within
+        this share of lambda_j, but need not be the j-th.
+
+    Notes
+    -----
+    None stands for what is not known. Source: `docs/numerics.md`, section 14.
     """
 
     trace_error: float | None = None
@@ -71,12 +88,12 @@ class Certificate(Told):
 
     @property
     def trust(self) -> tuple[str, ...] | None:
-        """One word for each component; None where nothing says how good it is.
+        """Trust in each component: "solid", "fair" or "doubtful"; None where nothing is known about any.
 
-        "solid": what may be missing is at most 0.01 of the eigenvalue; or it is at most a third of it, and stability
-        >= 0.995, or the residual <= 0.01. "fair": it is at most 0.1, or stability >= 0.9, or the residual <= 0.1.
-        Rounding is at most 0.01 for "solid", 0.1 for "fair". Else "doubtful". Where it is not known what may be
-        missing, a residual makes a component solid, stability does not.
+        "solid": the missed share is at most 0.01; or it is at most 1/3, and stability >= 0.995 or the residual <= 0.01.
+        "fair": the missed share is at most 0.1, or stability >= 0.9, or the residual <= 0.1. Rounding must be at most
+        0.01 for "solid", 0.1 for "fair". Where the missed share is not known, a residual makes a component solid,
+        stability does not.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
@@ -94,7 +111,7 @@ class Certificate(Told):
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
 
     def summary(self) -> Summary:
-        """What is proven, likely and estimated of the whole, and of each component."""
+        """The bounds and estimates of the whole model, and of each component."""
         facts, sure = {}, f"{self.confidence:.0%}" if self.confidence else ""
         if self.trust:
             facts["trust"] = counted(self.trust)
@@ -118,30 +135,31 @@ class Certificate(Told):
             "residual": _each(at_most, self.residuals),
             "trust": self.trust,
         }
-        told = any(values is not None for values in columns.values())
-        return Summary("Certificate" if facts or told else "Certificate that says nothing", facts, columns)
+        known = any(values is not None for values in columns.values())
+        return Summary("Certificate" if facts or known else "Certificate that says nothing", facts, columns)
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that a file must hold."""
+        """The fields that are arrays, by name."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def numbers(self) -> dict[str, Any]:
-        """The numbers that a file must hold besides."""
+        """The fields that are numbers, by name."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.type == "float | None"}
 
 
 def _each(rounded: Callable[[float], float], bounds: Array | None) -> Array | None:
+    """The bounds, each rounded to the safe side."""
     return None if bounds is None else np.array([rounded(bound) for bound in bounds])
 
 
 def trustworthy(trust: tuple[str, ...]) -> int:
-    """How many leading components come before the first doubtful one."""
+    """Number of leading components before the first doubtful one."""
     return next((number for number, word in enumerate(trust) if word == "doubtful"), len(trust))
 
 
 def before_largest_gap(eigenvalues: Array) -> tuple[int, float]:
-    """(r, lambda_r / lambda_(r+1)) where that ratio is largest (Ahn and Horenstein 2013); (1, 1) for one value."""
+    """(r, lambda_r / lambda_(r+1)) at the largest ratio (Ahn and Horenstein 2013); (1, 1) for a single eigenvalue."""
     if len(eigenvalues) < 2:
         return 1, 1.0
     ratios = eigenvalues[:-1] / eigenvalues[1:]

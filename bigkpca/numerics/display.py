@@ -1,4 +1,4 @@
-"""How values show themselves: in a few lines, without what their arrays hold, and as a small table in a notebook."""
+"""Short representations of values: a few lines of text, and small tables for notebooks."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ import numpy as np
 
 from bigkpca.errors import Array
 
-_SHORT = 6  # entries of an array that are shown
-_ROUNDED = 1e-12  # of a share: so that 50 % is not made 50.1 % by the last digit of a float
-_LINES, _TABLE_LINES = 3, 10  # components that are told one by one
+_SHORT = 6  # arrays with more entries are shown by dtype and shape
+_ROUNDED = 1e-12  # of a share: the last digit of a float must not turn 50 % into 50.1 %
+_LINES, _TABLE_LINES = 3, 10  # components that are listed, in text and in HTML
 
 
 def brief(value: Any) -> str:
-    """A dataclass in one line, for its __repr__: of arrays with more than a few entries, dtype and shape."""
+    """A dataclass in one line, for its __repr__; long arrays by dtype and shape."""
     shown = (f"{part.name}={_shown(getattr(value, part.name))}" for part in fields(value) if part.repr)
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
 def _shown(value: Any) -> str:
+    """The repr of a value; of long arrays, dtype and shape."""
     if isinstance(value, np.ndarray) and value.size > _SHORT:
         return f"<{value.dtype} {value.shape}>"
     return repr(value)
 
 
 def number(value: float) -> str:
-    """Five digits of a number."""
+    """A number with five significant digits."""
     return f"{value:.5g}"
 
 
 def at_least(value: float, digits: int = 5) -> float:
-    """The largest number of so many digits that is not above `value`, so that a proven bound stays true in print."""
+    """The value rounded down to so many significant digits, so that a proven lower bound stays true in print."""
     return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(float(value)))
 
 
 def at_most(value: float, digits: int = 5) -> float:
-    """The smallest number of so many digits that is not below `value`."""
+    """The value rounded up to so many significant digits."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(float(value)))
 
 
@@ -55,24 +56,25 @@ def share_at_most(share: float, digits: int = 2) -> str:
 
 
 def _percent(share: float, digits: int, rounding: str) -> Decimal:
+    """The share, rounded to digits of a percentage."""
     return Decimal(float(share)).quantize(Decimal(1).scaleb(-digits - 2), rounding)
 
 
 def counted(words: Sequence[str]) -> str:
-    """How often each word occurs, as "10 solid, 2 fair"."""
+    """How often each word occurs, e.g. "10 solid, 2 fair"."""
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is told of a value: a title, facts by name, and columns of numbers or words for components in order."""
+    """A title, facts by name, and columns of numbers or words, one entry for each component."""
 
     title: str
     facts: Mapping[str, str]
     columns: Mapping[str, Array | Sequence[str] | None] = field(default_factory=dict)
 
     def _table(self, most: int) -> Iterator[list[str]]:
-        """The head, and a row for each of the leading components."""
+        """The header, and a row for each of the leading components."""
         known = {name: values for name, values in self.columns.items() if values is not None}
         yield ["component", *known]
         for j in range(min(most, self._components)):
@@ -84,7 +86,7 @@ class Summary:
         return max((len(values) for values in self.columns.values() if values is not None), default=0)
 
     def text(self) -> str:
-        """A few lines."""
+        """A few lines of text."""
         width = max(map(len, self.facts), default=0)
         lines = [self.title, *(f"  {name:<{width}}  {fact}" for name, fact in self.facts.items())]
         if self._components:
@@ -96,7 +98,7 @@ class Summary:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """Two small tables, one of the facts and one of the components."""
+        """Two small tables: the facts, and the components."""
         facts = _html_table([list(fact) for fact in self.facts.items()])
         table = list(self._table(_TABLE_LINES)) if self._components else []
         more = self._components - _TABLE_LINES
@@ -105,6 +107,7 @@ class Summary:
 
 
 def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as an HTML table."""
     if not rows:
         return ""
     lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
@@ -112,10 +115,10 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 class Told:
-    """A value that shows its summary; its dataclass is made with repr=False."""
+    """Mixin for dataclasses (with repr=False) that represent themselves by their summary."""
 
     def summary(self) -> Summary:
-        """What is told of it."""
+        """The summary to show."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

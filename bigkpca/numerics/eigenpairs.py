@@ -1,4 +1,4 @@
-"""Components and eigenvalues, however they were found."""
+"""Components and eigenvalues, for every solver."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import numerical_rank, signs
 
-_ROUNDING = 1e-14  # an eigenvalue below this share of Σ k(x_i, x_i) is what centring leaves of equal rows
+_ROUNDING = 1e-14  # of Σ k(x_i, x_i): centring equal rows leaves eigenvalues of this size
 
 
 @dataclass(frozen=True)
 class Projection:
-    """From features (b, D) to scores (b, r): (v - mean) @ components."""
+    """Map from features (b, D) to scores (b, r): (v - mean) @ components."""
 
     mean: Array  # (D,)
     components: Array  # (D, r)
 
     def __call__(self, V: Array, *, overwrite: bool = False) -> Array:
-        """Scores of V, which becomes V - mean where it may be overwritten."""
+        """Scores of V; V is overwritten by V - mean where `overwrite` allows it."""
         return np.subtract(V, self.mean, out=V if overwrite else None) @ self.components
 
     def of(self, features: slice) -> Projection:
-        """What these features add to the scores."""
+        """The part of the projection that uses these features alone."""
         return Projection(self.mean[features], self.components[features])
 
 
 @dataclass(frozen=True)
 class Solution:
-    """scores = (v(x) - mean) @ components, for every method; all float64.
+    """Mean, components and eigenvalues: scores = (v(x) - mean) @ components. All float64.
 
-    eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound on its
-    trace where landmarks of a positive semidefinite kernel give one, exact where the whole Gram matrix was seen,
-    unbiased for random features; of an indefinite kernel at least the sum of the positive eigenvalues that were found.
-    negative is the most negative eigenvalue that was dropped, as a share of the largest: 0 for positive
-    semidefinite kernels up to rounding. unexplained is the share of Σ k(x_i, x_i) outside the span of the
-    landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks, and where W has negative eigenvalues.
+    eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound of its trace for
+    landmarks of a positive semidefinite kernel, exact where the whole Gram matrix was seen, unbiased for random
+    features, and for an indefinite kernel at least the sum of the positive eigenvalues found. negative is the most
+    negative eigenvalue that was dropped, relative to the largest: 0 up to rounding for positive semidefinite kernels.
+    unexplained is the share of Σ k(x_i, x_i) outside the span of the landmarks, tr(K - C W⁺ C') / tr(K); None without
+    landmarks, and where W has negative eigenvalues.
     """
 
     mean: Array  # (D,)
@@ -52,13 +52,16 @@ class Solution:
     __repr__ = brief
 
     def projection(self, dtype: Any = np.float64) -> Projection:
-        """From features to scores, in that precision."""
+        """The projection from features to scores, in the given precision."""
         return Projection(self.mean.astype(dtype, copy=False), self.components.astype(dtype, copy=False))
 
     @property
     def explained_variance_ratio(self) -> Array:
-        """eigenvalues / total_variance, (r,): but for rounding never too large for Nyström with a positive semidefinite
-        kernel, whose eigenvalues are lower bounds and whose total is an upper one; an estimate otherwise."""
+        """eigenvalues / total_variance, (r,).
+
+        For Nyström with a positive semidefinite kernel never too large, up to rounding: eigenvalues are lower bounds,
+        the total is an upper one. Otherwise an estimate.
+        """
         return self.eigenvalues / self.total_variance
 
 
@@ -72,8 +75,8 @@ def spectrum(
     unexplained: float,
     tolerance: float,
 ) -> Solution:
-    """The solution of leading eigenpairs (values, V) of the scatter of random features."""
-    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # beyond it values are rounding errors
+    """The solution from leading eigenpairs (values, V) of the scatter of random features."""
+    rank = min(numerical_rank(values, tolerance), count - bool(mean.any()))  # values beyond it are rounding errors
     variance = at_least_its_parts(trace - count * float(mean @ mean), values[values > 0] + unexplained)
     kept = values[:rank] + unexplained
     r = kept_components(kept, components, variance, trace, 0.0)
@@ -81,8 +84,11 @@ def spectrum(
 
 
 def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution:
-    """The solution with the signs under which it goes along with the previous one: by the scores at the landmarks, or
-    by the components themselves, which are orthonormal, where there are no landmarks (W None)."""
+    """The solution with the signs that agree with the previous one.
+
+    Signs are compared by the scores at the landmarks or, without landmarks (W None), by the components, which are
+    orthonormal then.
+    """
     r = min(solution.components.shape[1], previous.components.shape[1])
     now, before = solution.components[:, :r], previous.components[:, :r]
     if W is not None:
@@ -93,7 +99,7 @@ def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution
 
 
 def check_some_positive(largest: float, lowest: float, noise: float) -> None:
-    """Raise DataError where eigenvalues are negative, and none is positive beyond `noise`."""
+    """Raise DataError where there are negative eigenvalues, but no positive one beyond `noise`."""
     if lowest < -noise and largest <= noise:
         raise DataError(
             f"the matrix of similarities has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
@@ -103,16 +109,16 @@ def check_some_positive(largest: float, lowest: float, noise: float) -> None:
 
 
 def orthogonal_to_ones(U: Array, center: bool) -> Array:
-    """Eigenvectors of Kc (n, r), which are so but for rounding that scores of small eigenvalues would amplify."""
+    """Eigenvectors U (n, r) of Kc, made exactly orthogonal to 1: scores of small eigenvalues would amplify rounding."""
     return U - U.mean(axis=0) if center else U
 
 
 def of_eigenvectors(
     values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
 ) -> Solution:
-    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); as `gram` has them.
+    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `gram_solver.gram`.
 
-    Raises DataError when no direction varies.
+    Raises DataError where no direction varies.
     """
     mean = row_means if center else np.zeros(len(U))
     variance = at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
@@ -123,19 +129,26 @@ def of_eigenvectors(
 
 
 def negative_share(values: Array) -> float:
-    """The most negative of descending eigenvalues as a share of the largest, 0 if there is none, or no positive one."""
+    """The most negative of descending eigenvalues relative to the largest; 0 if none is negative, or none positive."""
     return float(min(values[-1] / values[0], 0.0)) if values[0] > 0 else 0.0
 
 
 def at_least_its_parts(variance: float, values: Array) -> float:
-    """The variance, or the sum of the positive eigenvalues where that is larger: by a rounding error when every
-    row is a landmark, by the dropped negative part when the kernel is indefinite."""
+    """The variance, or the sum of the positive eigenvalues where that is larger.
+
+    It may be larger by rounding, where every row is a landmark, or by the dropped negative part of an indefinite
+    kernel.
+    """
     return max(variance, float(np.sum(values[values > 0])))
 
 
 def kept_components(
     values: Array, components: int | float | None, variance: float, trace: float, tolerance: float
 ) -> int:
+    """Number of components to keep: the given number, those of the given share of the variance, or the numerical rank.
+
+    Raises DataError where no direction varies.
+    """
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
         raise DataError(

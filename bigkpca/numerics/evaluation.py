@@ -1,8 +1,8 @@
-"""Estimates of a model's error on any rows, from exact kernels with m of them: one pass.
+"""Estimates of a model's error on any rows, from exact kernels with m sampled rows; one pass.
 
-The approximation K^ is known everywhere, so that only E = K - K^ is sampled (a control variate): the error of an
-estimate is in proportion to that of the model, not to K. Rows are drawn in proportion to their share of the error, as
-far as it can be foreseen. Source: `docs/numerics.md`, section 15.
+The approximation K^ is known everywhere, so that only E = K - K^ is sampled (a control variate): the errors of the
+estimates are proportional to E, not to K. Rows are drawn in proportion to their expected share of the error. Source:
+`docs/numerics.md`, section 15.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from bigkpca.numerics.display import Summary, Told, number
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 
-_ROUNDING = 1e-9  # of an eigenvalue, below which no standard error is meant
-_NORMAL = 1.96  # standard errors on either side of a normal estimate hold the truth in 95 %
+_ROUNDING = 1e-9  # of an eigenvalue: the least standard error that is reported
+_NORMAL = 1.96  # standard errors to either side of a normal estimate: a 95 % interval
 
 
 @dataclass(frozen=True)
 class Pool:
-    """M rows drawn uniformly, of which the probes are a few: own (M,), |E(x, x)| of each, and its scores Y (M, r)."""
+    """M rows drawn uniformly, from which the probes are chosen: own (M,) = |E(x, x)|, and scores Y (M, r)."""
 
     own: Array
     Y: Array
 
 
 def pool(features: FeatureMap, solution: Solution, X_tiles: Iterable[Array], P: Array | None, most_rows: int) -> Pool:
-    """Of rows in tiles X (b, d); P as for `probes`.
+    """The pool of rows in tiles X (b, d); P as for `probes`.
 
-    Random features have errors of either sign between rows and hardly any of a row with itself: own is 1 for all.
+    Random features have errors of either sign between rows, and almost none at (x, x): own is 1 for all rows.
     """
     fill, values = features.filling(most_rows), np.empty((most_rows, features.size), features.dtype)
     own, scores = [], []
@@ -47,13 +47,13 @@ def pool(features: FeatureMap, solution: Solution, X_tiles: Iterable[Array], P: 
 
 
 def sizes(given: Pool, *, center: bool) -> Array:
-    """q (M,), the shares of a pool's rows in the error, as foreseen: Σ q = 1.
+    """q (M,), the expected shares of the pool's rows in the error; Σ q = 1.
 
         q_i = (1/M + e_i / Σ e + mean over j of e_i u_ij² / Σ e u_j²) / 3,   e_i = |E(x_i, x_i)|,
 
-    u_j the scores, less their mean when centred. The last part is for components: e u_j² are the terms of u_j'E u_j on
-    the diagonal, and most of it where kernels are narrow. The second is for norm and trace: where E is positive
-    semidefinite, Σ_k E(x_i, x_k)² <= e_i |E|. The first bounds every weight by three times that of a uniform sample.
+    u_j the scores, less their mean when centred. The third part is for eigenvalues: e u_j² are the diagonal terms of
+    u_j'E u_j, and most of it for narrow kernels. The second is for norm and trace: where E is positive semidefinite,
+    Σ_k E(x_i, x_k)² <= e_i |E|. The first bounds every weight by three times that of a uniform sample.
     """
     U = given.Y - given.Y.mean(axis=0) if center else given.Y
     of_components = _shares(given.own[:, None] * U**2).mean(axis=1)
@@ -61,7 +61,7 @@ def sizes(given: Pool, *, center: bool) -> Array:
 
 
 def _shares(values: Array) -> Array:
-    """values / Σ values; equal ones where all are zero, and where kernels overflow, which the pass refuses."""
+    """values / Σ values; equal shares where all are zero, and where kernels overflow, which the pass refuses."""
     total = values.sum(axis=0)
     usable = (total > 0) & np.isfinite(total)
     return np.divide(values, total, out=np.full(values.shape, 1 / len(values)), where=usable)
@@ -69,7 +69,7 @@ def _shares(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Sample:
-    """m rows of n, drawn in two steps without replacement: a pool of M uniformly, of it these with chances π (m,)."""
+    """m rows of n, drawn in two steps without replacement: M uniformly, then m of those with chances π (m,)."""
 
     chances: Array
     pool: int
@@ -80,18 +80,18 @@ class Sample:
         return 1 / (self.chances * self.pool)
 
     def mean(self, values: Array) -> Array:
-        """The mean over all rows of values (m, ...) at these: Σ x / (π M), unbiased (Horvitz and Thompson 1952)."""
+        """The estimated mean over all n rows of values (m, ...): Σ x / (π M), unbiased (Horvitz and Thompson 1952)."""
         return np.tensordot(self._weights, values, axes=1)
 
     def standard_errors(self, values: Array) -> Array:
-        """Of `mean`, so wide that 1.96 of them make 95 % intervals for heavy tails too: (t_ν / 1.96) √Σ d,
+        """Standard errors of `mean`, so wide that 1.96 of them make 95 % intervals for heavy tails: (t_ν / 1.96) √Σ d,
 
             d = m/(m - 1) [(1 - π) (w x - B)² + (1/M - 1/n) w (x - x̄)²],   w = 1 / (π M),   x̄ = Σ w x,
             B = Σ (1 - π) w x / Σ (1 - π),   ν = (m - 1) / max((κ - 1) / 2, 1),   κ = m Σ d² / (Σ d)².
 
-        The first part is of the second step (Hájek 1964), the second of the first. Of uniform samples
-        Σ d = (1 - m/n) s² / m, and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom,
-        Var s² ≈ (κ - 1) σ⁴ / m.
+        The first part of d belongs to the second step (Hájek 1964), the second part to the first. For uniform samples Σ
+        d = (1 - m/n) s² / m and κ is the kurtosis: s² is as uncertain as with ν degrees of freedom, Var s² ≈ (κ - 1) σ⁴
+        / m.
         """
         m = len(values)
         column = (m,) + (1,) * (values.ndim - 1)
@@ -107,12 +107,13 @@ class Sample:
 
 
 def draw(q: Array, count: int, rows: int, rng: np.random.Generator) -> tuple[Array, Sample]:
-    """`count` rows of a pool of sizes q (M,), ascending, with chances π = min(1, c q), Σ π = count; it is of `rows`.
+    """Choose `count` rows of a pool with sizes q (M,): their numbers, ascending, and the sample of all `rows` rows.
 
-    Points a unit apart, the first at random, on intervals of the lengths π in random order (Hartley and Rao 1962).
+    Chances are π = min(1, c q), Σ π = count. Points a unit apart, the first at random, hit intervals of lengths π in
+    random order (Hartley and Rao 1962).
     """
     descending = np.sort(q)[::-1]
-    scales = (count - np.arange(count)) / np.cumsum(descending[::-1])[::-1][:count]  # c, with so many certain
+    scales = (count - np.arange(count)) / np.cumsum(descending[::-1])[::-1][:count]  # c, if so many rows have π = 1
     certain = np.argmax(scales * descending[:count] <= 1)
     chances = np.minimum(scales[certain] * q, 1) if count < len(q) else np.ones(count)
     order = rng.permutation(len(q))
@@ -124,7 +125,7 @@ def draw(q: Array, count: int, rows: int, rng: np.random.Generator) -> tuple[Arr
 
 @dataclass(frozen=True)
 class Probes:
-    """m sampled rows R, by features: rows (m, d) shifted, scores Y (m, r), and C (m, D) with K^(R, x) = C v(x)."""
+    """m sampled rows R: rows (m, d), shifted, scores Y (m, r), and C (m, D) with K^(R, x) = C v(x)."""
 
     rows: Array
     Y: Array
@@ -133,7 +134,7 @@ class Probes:
 
 
 def probes(features: FeatureMap, solution: Solution, X: Array, P: Array | None, sample: Sample) -> Probes:
-    """Probes of rows X (m, d); P (D, q) with K^ = (V P)(V P)', None where V is that factor itself."""
+    """The probes of rows X (m, d); P (D, q) with K^ = (V P)(V P)', None where V is that factor itself."""
     ((V, _),) = features.tiles([X], len(X))
     V = V.astype(np.float64)
     C = V if P is None else (V @ P) @ P.T
@@ -142,7 +143,7 @@ def probes(features: FeatureMap, solution: Solution, X: Array, P: Array | None, 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a pass leaves of n rows with features v_i and scores y_i, all float64; R are the m probes.
+    """Sums over n rows with features v_i and scores y_i, all float64; R are the m probes.
 
     KY (m, r) = Σ k(R, x_i) y_i', K1 (m,) = Σ k(R, x_i), VY (D, r) = Σ v_i y_i', V1 (D,) = Σ v_i,
     YY (r, r) = Σ y_i y_i', Y1 (r,) = Σ y_i, trace = Σ k(x_i, x_i), squares (m,) = Σ (k(R, x_i) - k^(R, x_i))².
@@ -159,7 +160,7 @@ class Sums:
     squares: Array
 
     def __add__(self, other: Sums) -> Sums:
-        """Of both sets of rows together."""
+        """Sums of both sets of rows together."""
         return Sums(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
 
@@ -197,7 +198,7 @@ def block_sums(
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with its standard error, from m sampled rows: value ± 1.96 standard_error is a 95 % interval."""
+    """An estimate with its standard error, from m sampled rows; value ± 1.96 standard_error is a 95 % interval."""
 
     value: float
     standard_error: float
@@ -205,11 +206,11 @@ class Estimate:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Told):
-    """How wrong a model is on the rows it was evaluated on: estimates from m of n rows.
+    """Estimated errors of a model on n rows, from m of them.
 
     eigenvalues (r,): u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias; standard_errors (r,).
     residuals (r,): |Kc u_j - eigenvalue_j u_j| / eigenvalue_j.
-    intervals (r, 2): of 95 %, for u_j'Kc u_j, and for lambda_j(Kc) where trust in the component is "solid":
+    intervals (r, 2): 95 % intervals of u_j'Kc u_j, and of lambda_j(Kc) where trust in the component is "solid":
         eigenvalue ± 1.96 standard errors, the upper end raised by the eigenvalue times the squared residual.
     frobenius: |K - K^|_F. total_variance: tr(Kc), or tr(K) when not centred.
     """
@@ -224,7 +225,7 @@ class Evaluation(Told):
     total_variance: Estimate
 
     def summary(self) -> Summary:
-        """The estimates, each with its standard error."""
+        """The estimates with their standard errors."""
         facts = {
             "|K - K^|": f"{number(self.frobenius.value)} ± {number(self.frobenius.standard_error)}",
             "total variance": f"{number(self.total_variance.value)} ± {number(self.total_variance.standard_error)}",
@@ -240,7 +241,7 @@ class Evaluation(Told):
 
 
 def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> Evaluation:
-    """The estimates that the sums of all rows allow."""
+    """The estimates from the sums of all rows."""
     n, m, sample = sums.count, len(given.rows), given.sample
     mean = sums.Y1 / n if center else np.zeros(len(sums.Y1))
     norms = np.sqrt(np.diag(sums.YY) - n * mean**2)
@@ -270,13 +271,13 @@ def evaluation(sums: Sums, given: Probes, P: Array | None, *, center: bool) -> E
 
 
 def _norm(squares: Array, sample: Sample) -> Estimate:
-    """|E|_F, the root of the mean of n Σ_i e(R, x_i)², and its standard error to first order."""
+    """|E|_F, the root of the mean of n Σ_i e(R, x_i)², with its standard error to first order."""
     value = float(np.sqrt(sample.mean(squares)))
     return Estimate(value, float(sample.standard_errors(squares)) / (2 * value) if value else 0.0)
 
 
 def _total(sums: Sums, explained: float, row_sums: Array, sample: Sample, center: bool) -> Estimate:
-    """tr(Kc) = tr(K) - 1'K1 / n, with 1'K1 = 1'K^1 + Σ E: the first is exact, the second sampled."""
+    """tr(Kc) = tr(K) - 1'K1 / n with 1'K1 = 1'K^1 + Σ E, where the first term is exact and the second sampled."""
     if not center:
         return Estimate(sums.trace, 0.0)
     value = sums.trace - explained / sums.count - float(sample.mean(row_sums))

@@ -1,4 +1,4 @@
-"""Gram tiles times a block of vectors: K B without K, by its symmetry from half of the tiles."""
+"""Products K B of the Gram matrix with a block of vectors, tile by tile; symmetry saves half of the tiles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bigkpca.numerics.kernels import Kernel
 def add_strip(
     out: Array, kernel: Kernel, B: Array, rows: slice, X: Array, later: Iterable[tuple[slice, Array]], tile_rows: int
 ) -> None:
-    """Add to out (n, c) what the tiles K_II and K_IJ of rows I, and all later rows J, give to K B.
+    """Add to out (n, c) the contributions to K B of the tiles K_II and K_IJ of rows I and all later rows J.
 
-    K_II B_I and Σ K_IJ B_J go to rows I, K_IJ' B_I to rows J. X (b, d) are the rows I, numbered `rows`; `later` gives
+    K_II B_I and Σ K_IJ B_J go to rows I, K_IJ'B_I to rows J. X (b, d) are the rows I, numbered `rows`; `later` yields
     (numbers, rows) of the others in order. B (n, c) has the dtype of X; tiles have at most `tile_rows` rows, and are
     added up in float64.
     """
@@ -33,10 +33,10 @@ def add_strip(
 
 
 def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mirrored: bool) -> None:
-    """Add to out (n, c) what the tile K of a symmetric matrix, at rows I and columns J, gives to its product with B.
+    """Add to out (n, c) the contribution to K B of the tile K at rows I and columns J of a symmetric matrix.
 
-    K B_J goes to rows I. With `mirrored`, what lies right of the square on the diagonal, columns from rows.stop on,
-    stands for its mirror image too, and K' B_I goes to rows J. B (n, c) has the dtype of K.
+    K B_J goes to rows I. With `mirrored`, the part to the right of the square on the diagonal, i.e. columns from
+    rows.stop on, stands for its mirror image too, and K'B_I goes to rows J. B (n, c) has the dtype of K.
     """
     out[rows] += K @ B[columns]
     if mirrored and columns.stop > rows.stop:
@@ -45,5 +45,6 @@ def add_tile(out: Array, B: Array, rows: slice, columns: slice, K: Array, *, mir
 
 
 def _with_own(rows: slice, X: Array, later: Iterable[tuple[slice, Array]]) -> Iterable[tuple[slice, Array]]:
+    """The rows of the strip themselves, then the later ones."""
     yield rows, X
     yield from later

@@ -1,4 +1,4 @@
-"""Exact kernel PCA from a Gram matrix that is held."""
+"""Exact kernel PCA from a Gram matrix in memory."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ def gram(
 ) -> Solution:
     """Exact kernel PCA from the full Gram matrix K (n, n), float64, exactly symmetric, which is overwritten.
 
-        Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n;
+        Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
 
-    a new row scores (k(x, X) - mean) @ components. When `components` is a number and Kc is positive semidefinite, only
-    the leading part of the spectrum is computed: by Lanczos where it is few of many, else by LAPACK. `positive` says
-    that the kernel is known to be so; else Cholesky tells, up to `noise`, where that is given or there are many rows.
-    `in_order` may be a parallel map. Raises DataError when kernels overflow, no eigenvalue is positive, or no direction
-    varies.
+    A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
+    only the leading part of the spectrum is computed: by Lanczos where components are few, else by LAPACK. `positive`
+    says that the kernel is positive semidefinite; otherwise Cholesky checks it, up to `noise`, where that is given or n
+    is large. `in_order` may be a parallel map. Raises DataError where kernels overflow, or no eigenvalue is positive.
     """
     entry = float(max(K.max(), -K.min()))
     check_overflow(np.array(entry), "the Gram matrix")
     trace, mean = float(np.trace(K)), np.zeros(len(K))
-    for _ in range(2 * center):  # twice, since rows that are nearly alike leave means whose errors are alike, too
+    for _ in range(2 * center):  # twice: the means of nearly equal rows have nearly equal rounding errors
         part = K.mean(axis=0)
         K -= part
         K -= (part - part.mean())[:, None]

@@ -1,4 +1,4 @@
-"""How large a model must be: errors foretold from sampled rows before any pass, and the search for a size."""
+"""Automatic sizes: errors of a model predicted from sampled rows before any pass, and the search for a size."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.solvers import nystroem_map
 
-JUDGING_ROWS = 2048  # at most so many rows are worth a trial: they give the error to about 1 % of itself
-SURE = 2.0  # standard errors that are added to an estimate before it counts as met
+JUDGING_ROWS = 2048  # the largest number of rows for an estimate: they give the error to about 1 % of itself
+SURE = 2.0  # standard errors that are added to an estimate before it is compared with the tolerance
 _NEAR = 1.1  # the search ends where the smallest size that meets the tolerance is known to this factor
-_LEAST_STEP, _LARGEST_STEP = 1.25, 4.0  # by which a size that does not meet it grows
-_STEEP, _FLAT = -4.0, -0.1  # slopes d log(error) / d log(size) that are believed
+_LEAST_STEP, _LARGEST_STEP = 1.25, 4.0  # factors by which a size that fails grows
+_STEEP, _FLAT = -4.0, -0.1  # bounds of the slope d log(error) / d log(size)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A relative error foretold from a sample."""
+    """A relative error predicted from a sample."""
 
     value: float
     standard_error: float
 
     @property
     def at_most(self) -> float:
-        """What it is nearly surely below."""
+        """The estimate plus two standard errors."""
         return self.value + SURE * self.standard_error
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A size that was tried, and its relative error."""
+    """A size that was tried, with its relative error."""
 
     size: int
     error: float
@@ -51,11 +51,11 @@ class Stratum:
 
 
 def trace_error(features: KernelRows, strata: Sequence[Stratum], center: bool) -> Estimate:
-    """tr(E) / T of Nyström over rows of which the strata are samples, E = K - K^, T an upper bound of tr(Kc):
+    """tr(E) / T of Nyström over the rows that the strata are samples of; E = K - K^, T an upper bound of tr(Kc):
 
         residual_i = k(x_i, x_i) - |z_i|²,   total_i = residual_i + |z_i - mean z|²,   ratio of their weighted sums,
 
-    z = L⁻¹ k_S(x), W = L L'. The standard error is that of a ratio (linearised), 0 where the strata are all their rows.
+    z = L⁻¹ k_S(x), W = L L'. The standard error is that of a ratio (linearised), 0 where the strata contain all rows.
     """
     S, kernel = features.landmarks.astype(np.float64), features.kernel
     parts = [stratum for stratum in strata if len(stratum.X)]
@@ -71,8 +71,8 @@ def trace_error(features: KernelRows, strata: Sequence[Stratum], center: bool) -
 
 
 def _coordinates(W: Array, K: Array, tolerance: float) -> Array:
-    """Z (m, e) with Z'Z = K'W⁻¹K: by Cholesky, many times as fast as the eigenvectors that an indefinite W needs."""
-    # A ridge at the level of the rank rule: residuals are a little too large where the rule would drop directions.
+    """Z (m, e) with Z'Z = K'W⁻¹K, by Cholesky: much faster than the eigenvectors that an indefinite W needs."""
+    # A ridge at the rank tolerance: residuals are slightly too large where the rank rule would drop directions.
     ridge = W + np.diag(np.full(len(W), tolerance * np.trace(W)))
     try:
         L = scipy.linalg.cholesky(ridge, lower=True, overwrite_a=True, check_finite=False)
@@ -82,9 +82,9 @@ def _coordinates(W: Array, K: Array, tolerance: float) -> Array:
 
 
 def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> Estimate:
-    """Σ w a / Σ w b over sampled rows, of whose strata the shares `missed` were not sampled."""
+    """Σ w a / Σ w b over sampled rows with its standard error; `missed` are the unsampled shares of their strata."""
     total = float(weights @ denominators)
-    if not total > 0:  # a kernel so narrow that nothing is left of it: all of it is error, if any is
+    if not total > 0:  # the kernel is so narrow that no variance remains: the error is all of it, or zero
         return Estimate(float((numerators > 0).any()), 0.0)
     value = float(weights @ numerators) / total
     spread = weights * (numerators - value * denominators)
@@ -92,7 +92,7 @@ def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array
 
 
 def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
-    """|H(K - K^)H|_F / |Kc|_F of features whose error has either sign, over pairs of the rows X (e, d) given as data.
+    """|H(K - K^)H|_F / |Kc|_F of features whose error has either sign, over pairs of rows X (e, d) in user units.
 
     The diagonal is left out: of all n² entries it is a small part. The standard error is the jackknife's over rows.
     """
@@ -106,16 +106,16 @@ def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
             A -= A.mean(axis=1)[:, None]
         np.fill_diagonal(A, 0)
     squares, wrong = (np.einsum("ij,ij->i", A, A) for A in (K, E))
-    ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # a pair is in two rows
+    ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # 4 = 2², as each pair belongs to two rows
     value = float(np.sqrt(ratio.value))
     return Estimate(value, ratio.standard_error / (2 * value) if value else 0.0)
 
 
 def next_size(tried: Sequence[Trial], tol: float, *, start: int, most: int, step: int) -> int | None:
-    """The next size to try, a multiple of `step` and at most `most`, None when the search is over.
+    """The next size to try, a multiple of `step` and at most `most`; None when the search is over.
 
-    It is over when a size meets `tol` and one smaller by a tenth, or by `step`, does not; or when `most` does not.
-    Sizes grow and are divided along log(error) as a line in log(size) (secant steps, kept inside what is known).
+    It is over when a size meets `tol` and a size smaller by a tenth, or by `step`, does not; or when `most` does not.
+    Sizes follow secant steps: log(error) is taken as linear in log(size), within the bounds known so far.
     """
     if not tried:
         return min(start, most)
@@ -139,14 +139,14 @@ def next_size(tried: Sequence[Trial], tol: float, *, start: int, most: int, step
 
 
 def extrapolated(tried: Sequence[Trial], tol: float) -> int:
-    """The size that the last trials would need for `tol`, to two digits, if they went on as they did."""
+    """The size at which the trend of the last trials meets `tol`, to two digits."""
     size = _crossing(sorted(tried, key=lambda trial: trial.size)[-2:], tol)
     digits = 10 ** max(int(np.log10(size)) - 1, 0)
     return ceil(size / digits) * digits
 
 
 def _crossing(trials: Sequence[Trial], tol: float) -> float:
-    """Where a power law through two trials, or through one with slope -1/2, reaches `tol`."""
+    """The size at which a power law through two trials, or through one with slope -1/2, meets `tol`."""
     last = trials[-1]
     slope = -0.5
     if len(trials) == 2 and trials[0].error > 0 and last.error > 0:
@@ -156,4 +156,5 @@ def _crossing(trials: Sequence[Trial], tol: float) -> float:
 
 
 def _multiple(size: float, step: int) -> int:
+    """The smallest multiple of `step` that is not below the size."""
     return ceil(size / step) * step

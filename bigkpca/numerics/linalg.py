@@ -1,4 +1,4 @@
-"""Symmetric eigenproblems (descending order, the rank rule, the sign rule), and the type of a map over tiles."""
+"""Symmetric eigenproblems (descending order, rank rule, sign rule), and the type of a map over tiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import scipy.linalg
 
 from bigkpca.errors import Array
 
-# Like `map`: applies a function of a start row to each, results in order. The caller may pass a parallel one.
+# Like `map`: applies a function to start rows, results in order. The caller may pass a parallel one.
 Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
 
 ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
@@ -17,11 +17,11 @@ _TILE_ROWS = 512  # of Cholesky
 
 
 def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
-    """Eigenvalues below this share of the largest are noise, for rows of the given dtype.
+    """Rank tolerance for rows of the given dtype: smaller eigenvalues, relative to the largest, are noise.
 
-    An eigenvalue L of W is seen through kernel values of relative precision eps, amplified by 1/sqrt(L):
-    1e-12 (float64) and 1e-7 (float32) keep the 20 leading components of MNIST to 4e-4 at ten times the
-    median distance, where 1e-5 would leave 1e-2.
+    An eigenvalue L of W is computed from kernel values of relative precision eps, amplified by 1/√L: 1e-12 (float64)
+    and 1e-7 (float32) keep the 20 leading components of MNIST to 4e-4 at ten times the median distance, where 1e-5
+    would leave an error of 1e-2.
     """
     return 1e-7 if np.dtype(dtype).itemsize <= 4 else 1e-12
 
@@ -41,9 +41,9 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
 
 
 def is_positive(A: Array, shift: float, in_order: Map = map, *, overwrite: bool = False) -> bool:
-    """Whether no eigenvalue of A (m, m), symmetric, float64, lies below -shift: whether Cholesky succeeds.
+    """Whether no eigenvalue of the symmetric A (m, m), float64, lies below -shift, i.e. whether Cholesky succeeds.
 
-    By tiles, which `in_order` may share among threads: the same bits for any number of them.
+    Works by tiles, which `in_order` may run in parallel: the same bits for any number of threads.
     """
     L = A if overwrite else A.copy()
     L.flat[:: len(L) + 1] += shift
@@ -72,20 +72,23 @@ def is_positive(A: Array, shift: float, in_order: Map = map, *, overwrite: bool 
 
 
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:
-    """How far eigenvalues of a matrix (n, n) may be off: by an `error` of every entry, and by the eigenproblem in
-    float64 of entries up to `entry` and eigenvalues up to `top`."""
+    """The largest error of the eigenvalues of a matrix (n, n): by rounding of its entries and of the eigenproblem.
+
+    `error` is that of every entry, `entry` the largest entry, `top` the largest eigenvalue; the eigenproblem is in
+    float64.
+    """
     return n * (error + ALGEBRA * entry / np.sqrt(n)) + ALGEBRA * float(top)
 
 
 def numerical_rank(values: Array, tolerance: float) -> int:
-    """How many of the descending `values` lie above `tolerance` times the largest; 0 if none is positive."""
+    """How many of the descending `values` are above `tolerance` times the largest; 0 if none is positive."""
     if not len(values) or values[0] <= 0:
         return 0
     return int(np.count_nonzero(values > tolerance * values[0]))
 
 
 def signs(scores: Array) -> Array:
-    """±1 for each column: positive where its entry of largest absolute value (first of equals) is."""
+    """±1 for each column: the sign of its entry of largest absolute value, the first of equal ones."""
     if not len(scores):
         return np.ones(scores.shape[1])
     leading = scores[np.abs(scores).argmax(axis=0), np.arange(scores.shape[1])]

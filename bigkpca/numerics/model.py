@@ -1,4 +1,4 @@
-"""A fitted kernel PCA: a feature map, a solution, and where they came from. Plain values, nothing lazy."""
+"""A fitted kernel PCA: a feature map, a solution, and their provenance, as plain values."""
 
 from __future__ import annotations
 
@@ -31,12 +31,22 @@ from bigkpca.numerics.preimages import (
 
 @dataclass(frozen=True, repr=False)
 class Model(Told):
-    """scores(x) = (v(x) - mean) @ components, with v the feature map.
+    """A fitted model: scores(x) = (v(x) - mean) @ components, with v the feature map.
 
-    moments are kept so that more rows can be added later; exact models, and those of a randomized solver, have none.
-    certificate says how wrong the model can be. decoder leads back from scores to rows; None where the kernel does not
-    let the default way. provenance holds what the model was made from, as JSON-ready values
-    (FitSpec, input, package version).
+    Parameters
+    ----------
+    features : FeatureMap
+        v.
+    solution : Solution
+        Mean, components and eigenvalues.
+    moments : Moments or None
+        Kept so that rows can be added; None for exact models and those of the randomized solver.
+    certificate : Certificate
+        Bounds and estimates of the error.
+    provenance : mapping
+        FitSpec, input and package version, JSON-ready.
+    decoder : Decoder or None
+        Maps scores back to rows; None where the kernel does not allow the default method.
     """
 
     features: FeatureMap
@@ -47,7 +57,7 @@ class Model(Told):
     decoder: Decoder | None = None
 
     def __post_init__(self) -> None:
-        vars(self).update(all_aligned(vars(self)))  # as it will be after it was stored and loaded: the same bits
+        vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results are the same bits
 
     def summary(self) -> Summary:
         """The main facts, and the eigenvalues."""
@@ -75,42 +85,42 @@ class Model(Told):
 
     @property
     def columns(self) -> int:
-        """d, the width of rows that the model takes."""
+        """d, the number of columns of the rows."""
         return self.features.columns
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns that the model was fitted on, where the rows told them."""
+        """Names of the columns of the fitted rows, where they had some."""
         names = self.provenance.get("column_names")
         return None if names is None else tuple(names)
 
     @property
     def block_rows(self) -> int | None:
-        """Rows of a block, where the fit was told."""
+        """Rows of a block, where the fit set them."""
         rows: int | None = self.provenance.get("spec", {}).get("block_rows")
         return rows
 
     @property
     def components(self) -> int:
-        """r, the number of components kept."""
+        """r, the number of components."""
         return self.solution.components.shape[1]
 
     def project(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
-        """Scores (b, r) of each tile X (b, d), in the dtype of block work. No pass but this one."""
+        """Scores (b, r) of each tile X (b, d), in the dtype of block work; one pass."""
         project = self.solution.projection(self.features.dtype)
         for V, _ in self.features.tiles(X_tiles, most_rows):
             yield project(V, overwrite=True)
 
     @property
     def method(self) -> Method:
-        """The method whose form the model has: the exact one where it keeps its rows."""
+        """The method of the model; the exact one where it keeps its rows."""
         if self.moments is None and isinstance(self.features, KernelRows):
             return methods.Exact()
         given = self.provenance["spec"]["method"]
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:
-        """The model of the r leading components alone, without a way back."""
+        """The model of the r leading components alone, without a pre-image."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
         return replace(self, solution=fewer, certificate=Certificate(), decoder=None)
@@ -121,36 +131,38 @@ class Model(Told):
 
     @property
     def fitted(self) -> Fitted:
-        """What ways back from scores to rows may know."""
+        """The part of the model that pre-image methods use."""
         return Fitted(self.features, self.solution, self.moments, self.method)
 
     def reconstructing(self, most_rows: int) -> Decode:
-        """The way back, (scores (b, r), rows (b, d) to start from or None) -> Preimages, for tiles of at most
-        `most_rows`; rows in the units of the data. Raises SpecError where the kernel has none."""
+        """Prepare pre-images for tiles of at most `most_rows` rows, in the units of the data.
+
+        The returned function maps scores (b, r), and rows (b, d) to start from or None, to Preimages. Raises SpecError
+        where the model has no decoder.
+        """
         if self.decoder is None:
             FixedPoint().check(self.features.kernel, self.method)
             raise SpecError("this model leads nowhere back: fit it again with preimage='ridge' or 'denoising'")
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
     def residual(self, X: Array) -> Array:
-        """|φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): what their scores leave out of k(x, x). Large for rows
-        unlike those of the fit. No pass but this one."""
+        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): large for rows unlike those of the fit."""
         step, given = 1024, self.expansion()
         tiles = (X[start : start + step] for start in range(0, len(X), step))
         return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
 
     def check_residuals(self) -> None:
-        """Raise SpecError where nothing says k(x, x) of a row."""
+        """Raise SpecError where k(x, x) of a row is not known."""
         if isinstance(self.features, GivenKernels):
             raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
 
     def expansion(self) -> Expansion:
-        """What `residuals` of any rows need: one decomposition of W. Raises SpecError as `check_residuals` does."""
+        """The expansion that `residuals` needs: one decomposition of W. Raises SpecError like `check_residuals`."""
         self.check_residuals()
         return expansion(self.fitted)
 
     def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
-        """`residual` (b,) of each tile X (b, d); `given` is the expansion of this model."""
+        """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""
         fill = self.features.filling(most_rows)
         values = np.empty((most_rows, self.features.size), self.features.dtype)
         for X in X_tiles:

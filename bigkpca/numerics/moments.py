@@ -1,4 +1,4 @@
-"""Count, mean, scatter and trace of feature rows, or of columns: what one pass over the data leaves behind."""
+"""Moments of feature rows and of columns: count, mean, scatter and trace, which one pass adds up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bigkpca.numerics.display import brief
 
 @dataclass(frozen=True)
 class Moments:
-    """Summary of n feature rows v_i in R^D, all in float64.
+    """Moments of n feature rows v_i in R^D, all in float64.
 
     mean (D,) is Σ v_i / n; scatter (D, D) is Σ (v_i - mean)(v_i - mean)'; trace is Σ k(x_i, x_i), largest the
     largest k(x_i, x_i), infinite where it is not known.
@@ -55,7 +55,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Summary of n rows, column by column, in float64: mean (d,), and squares (d,) = Σ (x_i - mean)²."""
+    """Moments of n rows, column by column, in float64: mean (d,), and squares (d,) = Σ (x_i - mean)²."""
 
     count: int
     mean: Array
@@ -72,7 +72,7 @@ class ColumnMoments:
     def scale(self) -> Array:
         """Standard deviations (dividing by n), and 1 for constant columns, (d,)."""
         deviations = np.sqrt(self.squares / self.count)
-        # What rounding leaves of a constant column must not be blown up to unit variance.
+        # The rounding errors of a constant column must not be scaled up to unit variance.
         return np.where(deviations > 1e-14 * np.abs(self.mean), deviations, 1.0)
 
 
@@ -85,12 +85,10 @@ def column_moments(X: Array) -> ColumnMoments:
 
 
 def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments:
-    """Moments of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time.
+    """Moments of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten.
 
-    `shift` (D,) is a fixed vector near the mean of all rows. Subtracting it before the product is what
-    makes float32 tiles safe: for wide kernels every entry of V is close to 1 and V'V in float32 loses the
-    whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6.
-    The tiles are overwritten.
+    `shift` (D,) is a fixed vector near the mean of all rows. For wide kernels every entry of V is close to 1, and V'V
+    in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6.
     """
     D = len(shift)
     count, trace, largest = 0, 0.0, -np.inf
@@ -112,5 +110,5 @@ def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments
         return Moments(0, np.zeros(D), products, 0.0, largest)
     deviation = total / count
     products -= np.outer(total, deviation)
-    # `shifted` and not `shift`: what was subtracted is the rounded vector.
+    # `shifted` and not `shift`, since the rounded vector was subtracted.
     return Moments(count, shifted.astype(np.float64) + deviation, products, trace, largest)

@@ -1,4 +1,4 @@
-"""Kinds of one family by their names: what a user may type, and what a file holds."""
+"""Registries: the kinds of one family by the names that users type and files hold."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
-    """Classes of dataclasses by their attribute `name`, in the order in which they are listed to users.
+    """Dataclasses by their attribute `name`, in the order in which users see them.
 
-    `what` is what messages call one of them. Names are the same in upper and lower case, with "_" for "-", and
-    where `aliases` lead to one another; messages list `told` beside the names of the kinds. Raises TypeError where a
-    class lacks an attribute that it `needs`.
+    Parameters
+    ----------
+    what : str
+        What messages call a kind, e.g. "kernel".
+    kinds : collection of classes
+        The dataclasses.
+    aliases : mapping, optional
+        Other names. Names are not case-sensitive, and "_" is read as "-".
+    told : collection of str, optional
+        Further names for messages to list.
+    needs : collection of str, optional
+        Attributes that every kind must have; TypeError where one lacks them.
     """
 
     def __init__(
@@ -51,13 +60,13 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self._kinds[key]
 
     def named(self, name: str) -> T:
-        """The default value of a name as a user types it. Raises SpecError as `kind`."""
+        """The default value of a name as a user types it. Raises SpecError like `kind`."""
         return self.kind(name)()
 
     def to_dict(self, value: Any) -> dict[str, Any]:
-        """Name and fields, as JSON-ready values; `from_dict` reads them back."""
+        """Name and fields as JSON-ready values, which `from_dict` reads."""
         return {"name": value.name, **asdict(value)}
 
     def from_dict(self, values: Mapping[str, Any]) -> T:
-        """What `to_dict` described. Raises SpecError for names that are not known."""
+        """The value that `to_dict` described. Raises SpecError for unknown names."""
         return self.kind(values["name"])(**{key: value for key, value in values.items() if key != "name"})

@@ -1,7 +1,7 @@
-"""How far block arithmetic moves the sums of a pass: measured on a few rows, which are gone through twice.
+"""Rounding errors of the sums of a pass, measured on a few rows in float32 and in float64.
 
-Errors of kernel values, of the rows themselves and of the sums of a tile all come in, as they are for these data:
-values that recur, wide kernels, far rows. Source: `docs/numerics.md`, section 14.
+The measurement covers the errors of kernel values, of the rows and of the sums of a tile, for the data at hand:
+repeated values, wide kernels, far rows. Source: `docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.solvers import Span
 
 MEASURED_ROWS = 512
-_LANDMARKS = 128  # measured as well, at most
-_ALIKE = 16  # eps, of a sum in the dtype of block work
-_NOISE = 0.5  # of what a direction of W holds, at most, may be rounding
-_SAFETY = 16  # times what was measured: other rows may have larger errors
+_LANDMARKS = 128  # landmarks that are measured as well, at most
+_ALIKE = 16  # eps: the least error of a sum in the dtype of block work
+_NOISE = 0.5  # of the sums in a direction of W: more rounding than this drops the direction
+_SAFETY = 16  # times the measured error: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
-_LOST = 2.0**-20  # of a value, where float32 cannot say how much is lost
+_LOST = 2.0**-20  # relative error that is assumed where float32 overflows
 
 
 @dataclass(frozen=True)
 class Significant:
-    """What of a span stands out from rounding.
+    """The part of a span that exceeds rounding.
 
-    trace_rounding: how far tr(E) of the span may be off: the errors of all its directions added up, and, lest they
-    cancel by chance in what was measured, what independent ones would make. dropped (k,): at most the squares of all
-    rows in each direction that was left out, largest |L| first.
+    trace_rounding: the largest error of tr(E) of the span: the sum of the errors of all directions and, in case they
+    cancel by chance in the measurement, what independent errors would give. dropped (k,): upper bounds of the squares
+    of all rows in each dropped direction, largest |L| first.
     """
 
     span: Span
@@ -45,8 +45,8 @@ class Rounding:
     """Errors per row of the sums of a pass over features in R^D.
 
     scatter, second (D, D): of the scatter, and of the second moments about zero. value: the largest error of a kernel
-    value in float64, from which W is made. precision: of block work. rows: how many were measured. squares (D,): mean
-    squares of their features. trace: the largest error of k(x, x), as a share of it.
+    value in float64, of which W consists. precision: of block work. rows: number of measured rows. squares (D,): mean
+    squares of their features. trace: the largest relative error of k(x, x).
     """
 
     scatter: Array
@@ -58,27 +58,29 @@ class Rounding:
     trace: float
 
     def of_eigenvalues(self, moments: Moments, solution: Solution, center: bool) -> Array:
-        """How far the eigenvalues of `solution` may be off, (r,).
+        """The largest errors of the eigenvalues of `solution`, (r,).
 
-        They are a'(sums)a of its components a. Rows of A'(errors)A bound what its entries are, of which some cancel.
+        They are a'(sums)a of its components a. Row norms of A'(errors)A bound the entries, some of which may cancel.
         """
         A = solution.components
         moved = moments.count * np.linalg.norm(A.T @ (self.scatter if center else self.second) @ A, axis=1)
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
-        # Each term off by 2 eps of itself. Their sum by 16: equal rows make equal errors, which add up.
+        # Each term has an error of 2 eps, their sum one of 16 eps: equal rows make equal errors, which add up.
         least = self.precision * np.maximum(2 * (A**2).T @ _squares(moments), _ALIKE * np.abs(sizes))
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
 
     def significant(self, span: Span, most: int | None = None) -> Significant:
-        """The leading directions of W, up to the first whose eigenvalue, or whose share of the sums, may be mostly
-        rounding: a rank tolerance raised to the arithmetic. At most so many: those of the rows fitted before, whose
-        rounding is measured no more."""
+        """The leading directions of W, up to the first whose eigenvalue or share of the sums may be mostly rounding.
+
+        At most `most` directions: those that were kept for the rows fitted before, whose rounding is not measured
+        again.
+        """
         P, count, of_W = span.P, span.moments.count, self._of_W(span.P) * np.abs(span.squares)
         moved = count * np.einsum("ij,ij->j", P, self.second @ P)
-        least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of what comes after the pass
-        # Errors of single directions have either sign, and grow with the root of the number of rows. What grows with
-        # that number itself shows in the trace error, where all directions come together.
+        least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of the arithmetic after the pass
+        # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
+        # with that number itself show in the trace error, where all directions add up.
         noise = _SAFETY * (np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W)
         order = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")  # |L| descending
         noisy = np.flatnonzero((noise > _NOISE * span.squares)[order])
@@ -100,13 +102,12 @@ class Rounding:
         return Significant(replace(span, P=P[:, kept], signs=span.signs[kept]), trace_rounding, dropped)
 
     def _beyond(self, moments: Moments) -> Array:
-        """Σ v_i² (D,) of rows that are unlike those measured: what exceeds twice what these have; all in float64, whose
-        own errors are not measured."""
+        """Σ v_i² (D,) over rows unlike those measured: the excess over twice the measured squares; all in float64."""
         squares = _squares(moments)
         return squares if self.precision == _DOUBLE else np.maximum(squares - 2 * moments.count * self.squares, 0)
 
     def _of_W(self, A: Array) -> Array:
-        """How far a'W a = 1 of columns a may be off: its entries by `value` each."""
+        """The largest error of a'W a = 1 of columns a, where each entry of W has an error of `value`."""
         found: Array = self.value * np.abs(A).sum(axis=0) ** 2
         return found
 
@@ -118,10 +119,10 @@ def _squares(moments: Moments) -> Array:
 
 
 def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
-    """The rounding of a pass with these features and this shift (D,), from rows X (q, d) in the units of the data, and
-    from some made up near landmarks, where kernels are large.
+    """The rounding of a pass with these features and this shift (D,).
 
-    float32 is compared with float64. What float64 leaves is smaller by `smaller_in_double`.
+    Measured on rows X (q, d) in the units of the data, and on points near landmarks, where kernels are large. float32
+    is compared with float64; the errors of float64 itself are smaller by `smaller_in_double`.
     """
     if isinstance(features, KernelRows):
         with np.errstate(over="ignore"):
@@ -136,7 +137,7 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
         second = exact.T @ exact
         errors = (sums.about_zero - second) / len(X)
         scatter = (sums.scatter - (second - len(X) * np.outer(mean, mean))) / len(X)
-    if not np.isfinite(errors).all():  # beyond the range of float32: each sum is taken to be wrong in its 20th bit
+    if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         size = np.sqrt(np.diag(second) / len(X))
         errors = scatter = _LOST * np.outer(size, size)
     smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
@@ -145,7 +146,7 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
 
 
 def _of_diagonal(features: FeatureMap, X: Array) -> float:
-    """The largest error of k(x, x) in float32, as a share of it."""
+    """The largest relative error of k(x, x) in float32."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
         maps = (features.in_precision(np.dtype(dtype)) for dtype in (np.float32, np.float64))
         rounded, exact = (each.kernel.diagonal(each.shifted(X)).astype(np.float64) for each in maps)
@@ -154,7 +155,7 @@ def _of_diagonal(features: FeatureMap, X: Array) -> float:
 
 
 def farthest(Z: Array, count: int) -> Array:
-    """Numbers of the rows of Z (m, d), as they are compared with landmarks, whose kernels rounding moves the most."""
+    """Numbers of the `count` rows of Z (m, d), shifted, farthest from zero: their kernels have the largest errors."""
     with np.errstate(over="ignore"):
         return np.argsort(-squared_norms(Z), kind="stable")[:count]
 
@@ -174,19 +175,23 @@ def _in_both(features: FeatureMap, X: Array) -> tuple[Array, Array]:
 
 
 def _value(rounded: Array, exact: Array, smaller: float) -> float:
+    """The largest error of a value in float64, at least 4 eps of the largest value."""
     return max(_off(rounded, exact) * smaller, 4 * _DOUBLE * float(np.abs(exact).max()))
 
 
 def _off(rounded: Array, exact: Array) -> float:
+    """The largest error of a value in float32."""
     with np.errstate(over="ignore", invalid="ignore"):
         off = float(np.abs(rounded - exact).max())
     return off if np.isfinite(off) else _LOST * float(np.abs(exact).max())
 
 
 def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
-    """What an error in float64 is to the largest in float32, `off`: the ratio of their precisions, or, where it is
-    larger, that of the error at pairs of equal rows Z (q, d), where k(x, x) is known. A kernel with a kink there, as
-    one of |x - y|, has errors of the root of the precision."""
+    """The ratio of an error in float64 to the largest error in float32, `off`.
+
+    It is the ratio of the precisions or, if larger, that of the error at pairs of equal rows Z (q, d), where k(x, x) is
+    known: kernels with a kink there, e.g. of |x - y|, have errors of the root of the precision.
+    """
     ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         same = float(np.abs(np.diag(kernel(rows, rows)) - kernel.diagonal(rows)).max())
@@ -194,6 +199,7 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
 
 
 def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
+    """`smaller_in_double` of these features, from some of the landmarks."""
     if not isinstance(features, KernelRows):
         return _DOUBLE / _SINGLE
     return smaller_in_double(features.kernel, _some(features), _off(rounded, exact))
@@ -210,4 +216,5 @@ def _near_landmarks(features: KernelRows) -> Array:
 
 
 def _some(features: KernelRows) -> Array:
+    """At most 128 landmarks, evenly spaced."""
     return features.landmarks[:: -(-features.size // _LANDMARKS)]

@@ -1,6 +1,6 @@
 """Leading eigenpairs of an operator known by its action: randomized block Krylov, where D x D is too large to hold.
 
-One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)' Q is a sum over rows, D x b, for any block Q.
+One action is one pass over the data: A Q = Σ (v_i - m)(v_i - m)'Q is a sum over rows, (D, b), for any block Q (D, b).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class Action:
-    """What a pass leaves of n feature rows v_i and a block Q (D, b), about a fixed vector v0, all in float64:
+    """Sums of a pass over n feature rows v_i with a block Q (D, b), about a fixed vector v0, all in float64:
 
     total = Σ (v_i - v0), products = Σ (v_i - v0)(v_i - v0)'Q, trace = Σ k(x_i, x_i), squares = Σ |v_i - v0|².
     """
@@ -33,7 +33,7 @@ class Action:
     squares: float
 
     def __add__(self, other: Action) -> Action:
-        """Of both sets of rows together."""
+        """Sums of both sets of rows together."""
         return Action(
             self.count + other.count,
             self.total + other.total,
@@ -61,7 +61,7 @@ class Action:
 
 
 def block_action(tiles: Iterable[tuple[Array, Array]], shift: Array, Q: Array) -> Action:
-    """The action of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten."""
+    """The sums of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten."""
     count, trace, squares = 0, 0.0, 0.0
     total, products = np.zeros(len(shift)), np.zeros(Q.shape)
     v0 = right = np.empty(0)
@@ -79,9 +79,11 @@ def block_action(tiles: Iterable[tuple[Array, Array]], shift: Array, Q: Array) -
 
 @dataclass(frozen=True)
 class Ritz:
-    """Approximate leading eigenpairs of A: values (r,), descending, orthonormal vectors (D, r), relative residuals
-    (r,), |A u - value u| / value, the number of products with A that they took, and the lowest Ritz value that any of
-    them showed, which the lowest eigenvalue of A does not exceed."""
+    """Approximate leading eigenpairs of A.
+
+    values (r,), descending; vectors (D, r), orthonormal; residuals (r,), |A u - value u| / value; products: their
+    number; lowest: the lowest Ritz value so far, an upper bound of the lowest eigenvalue of A.
+    """
 
     values: Array
     vectors: Array
@@ -90,7 +92,7 @@ class Ritz:
     lowest: float
 
     def worst(self, floor: float) -> float:
-        """The largest residual of the values above `floor` times the largest; infinity where no value is positive."""
+        """The largest residual of values above `floor` times the largest; infinity where no value is positive."""
         positive = self.values[0] > 0
         counted = self.values > floor * self.values[0]
         return float(self.residuals.max(initial=0.0, where=counted)) if positive else np.inf
@@ -108,11 +110,11 @@ def leading_eigenpairs(
 ) -> Ritz:
     """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
 
-    apply(Q (D, b)) -> A Q is called until the residuals of all pairs are at most `tol`, but for values below `floor`
-    times the largest, and at most `most` times, from the span of `start` (D, b), b >= count. Rayleigh-Ritz in the span
-    of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster than by
-    power iteration with as many products. When there are four blocks, the b best vectors start anew. `told` hears of
-    every step. Memory: about 12 D b float64.
+    Calls apply(Q (D, b)) -> A Q at most `most` times, until the residuals of all pairs are at most `tol`, except those
+    of values below `floor` times the largest. Starts from the span of `start` (D, b), b >= count, with Rayleigh-Ritz in
+    the span of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster
+    than power iteration with as many products. After four blocks the b best vectors start anew. `told` is called with
+    the result of every step. Memory: about 12 D b float64.
     """
     basis = np.linalg.qr(start)[0]
     width, blocks = basis.shape[1], 1
@@ -128,7 +130,7 @@ def leading_eigenpairs(
             basis, images, blocks = basis @ S, images @ S, 1
         basis, images, blocks = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), blocks + 1
         lowest, found = found.lowest, rayleigh_ritz(basis, images, count, found.products + 1)
-        found = replace(found, lowest=min(found.lowest, lowest))  # starting anew drops the low end
+        found = replace(found, lowest=min(found.lowest, lowest))  # a restart drops the low end of the spectrum
         told(found)
     return found
 
@@ -139,29 +141,29 @@ def starting_block(D: int, width: int, rng: np.random.Generator) -> Array:
 
 
 def next_block(basis: Array, image: Array) -> Array:
-    """Orthonormal columns that span what the image adds to the basis, at most as many as R^D has room for."""
+    """Orthonormal columns that span what the image adds to the basis; with the basis at most D columns."""
     floor = _ROUNDING * float(np.linalg.norm(image))
-    for _ in range(2):  # once leaves rounding errors
+    for _ in range(2):  # a single orthogonalisation leaves rounding errors
         image = image - basis @ (basis.T @ image)
         image, R, _ = scipy.linalg.qr(image, mode="economic", pivoting=True, check_finite=False)
         image = image[:, np.abs(np.diag(R)) > floor]
-        floor = _ROUNDING  # of columns that have unit length now
+        floor = _ROUNDING  # columns have unit length from here on
     return image[:, : max(0, len(basis) - basis.shape[1])]
 
 
 def _rotation(basis: Array, images: Array) -> tuple[Array, Array]:
-    """Ritz values (b,), descending, and the vectors that combine the basis to theirs, (b, b)."""
+    """Ritz values (b,), descending, and the coefficients (b, b) of the Ritz vectors in the basis."""
     T = basis.T @ images
     return eigh_descending((T + T.T) / 2)
 
 
 def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) -> Ritz:
-    """The `count` leading eigenpairs of an operator within the span of `basis`, whose images are known."""
+    """The `count` leading Ritz pairs in the span of `basis`, whose images under the operator are given."""
     all_values, S = _rotation(basis, images)
     S = S[:, :count]
     vectors, moved = basis @ S, images @ S
     values = np.einsum("ij,ij->j", vectors, moved)
-    for column, value, vector in zip(moved.T, values, vectors.T, strict=True):  # no third block of this size
+    for column, value, vector in zip(moved.T, values, vectors.T, strict=True):  # saves a third block of this size
         column -= value * vector
     norms = np.sqrt(np.einsum("ij,ij->j", moved, moved))
     residuals = np.divide(norms, values, out=np.full(len(values), np.inf), where=values > 0)

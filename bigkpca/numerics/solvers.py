@@ -1,4 +1,4 @@
-"""Eigenproblems of landmarks and of features: from summed moments to components and eigenvalues."""
+"""Eigenproblems of landmarks and of random features: from moments to components and eigenvalues."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from bigkpca.numerics.moments import Moments
 
 
 def nystroem(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
-    """Orthogonalised Nyström: exact PCA in the feature space that the landmarks span.
+    """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
         W = Q L Q',  keep |L| > tolerance · max |L|,  P = Q |L|^(-1/2),
         P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
 
-    Equal to the eigenpairs of H C W⁺ C' H with C = k(X, S), without an n-vector anywhere; Λ_j <= λ_j for positive
-    semidefinite kernels. The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
+    These are the eigenpairs of H C W⁺ C' H with C = k(X, S), computed without vectors of length n; Λ_j <= λ_j for
+    positive semidefinite kernels. The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
 
     Where W has negative eigenvalues, J = sign(L), Z = H C P and R = (Z'Z)^(1/2) = (P' scatter P)^(1/2),
 
-        R J R = B Λ B',  components = P R^(-1) B Λ^(1/2),
+        R J R = B Λ B',  components = P R^(-1) B Λ^(1/2)
 
-    of the positive Λ: H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark that is the
-    positive part of H K H, where leaving the negative part of W out would give that of H K₊ H.
+    for the positive Λ, since H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark this is
+    the positive part of H K H; without the negative part of W it would be that of H K₊ H.
 
     `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises
-    DataError when no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
+    DataError where no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.indefinite:
@@ -47,8 +47,10 @@ def nystroem(span: Span, components: int | float | None, *, center: bool, tolera
 
 
 def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Array]:
-    """Eigenvalues Λ of R J R, descending, R = M^(1/2) (m, m), and R^(-1) B Λ^(1/2) of its eigenvectors B, (m, q),
-    zero where Λ is negative."""
+    """Eigenvalues Λ of R J R, descending, R = M^(1/2) (m, m), and R^(-1) B Λ^(1/2) of its eigenvectors B, (m, q).
+
+    The vectors are zero where Λ is negative.
+    """
     squares, U = eigh_descending(M.copy())
     kept = numerical_rank(squares, tolerance)
     roots, U = np.sqrt(squares[:kept]), U[:, :kept]
@@ -58,12 +60,13 @@ def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Arra
 
 
 def nystroem_map(W: Array, tolerance: float) -> Array:
-    """P (l, m) with C W⁺ C' = (C P)(C P)', of a positive semidefinite W; else of its positive part."""
+    """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W; otherwise for its positive part."""
     P, J = _directions(W, tolerance)
     return P[:, J > 0]
 
 
 def _directions(W: Array, tolerance: float) -> tuple[Array, Array]:
+    """P = Q |L|^(-1/2) (l, m) and the signs of L (m,), of the eigenvalues above the rank tolerance."""
     L, Q = eigh_descending(W.copy())
     kept = np.abs(L) > tolerance * np.abs(L).max(initial=0.0)
     if not (kept & (L > 0)).any():
@@ -73,7 +76,7 @@ def _directions(W: Array, tolerance: float) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Span:
-    """What landmarks span in feature space, and the moments of their kernels v(x) with all rows.
+    """The span of landmarks in feature space, and the moments of the kernels v(x) of all rows with them.
 
     W (l, l) = P^(+)' J P^(+) with P = Q |L|^(-1/2) (l, m), J = `signs` (m,), of the eigenvalues above the rank
     tolerance. P'v(x) are coordinates in an orthonormal basis.
@@ -91,7 +94,7 @@ class Span:
 
     @cached_property
     def coordinates(self) -> Moments:
-        """The moments of the coordinates P'v(x): the one product of three (l, l) matrices that all below share."""
+        """The moments of the coordinates P'v(x): the one product of three (l, l) matrices, shared by all below."""
         scatter = self.P.T @ self.moments.scatter @ self.P
         return replace(self.moments, mean=self.P.T @ self.moments.mean, scatter=(scatter + scatter.T) / 2)
 
@@ -107,45 +110,45 @@ class Span:
         return found
 
     def variance(self, center: bool) -> float:
-        """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) where the kernel is positive semidefinite."""
+        """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) for a positive semidefinite kernel."""
         if not center:
             return self.moments.trace
         return self.moments.trace - self.moments.count * float(self.signs @ self.coordinates.mean**2)
 
     @property
     def trace_error(self) -> float:
-        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact but for rounding."""
+        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact up to rounding."""
         return self.moments.trace - float(self.signs @ self.squares)
 
     @property
     def unexplained(self) -> float | None:
-        """tr(K - C W⁺ C') / tr(K); None where W is indefinite, or there is no trace to compare with."""
+        """tr(K - C W⁺ C') / tr(K); None where W is indefinite or tr(K) is not positive."""
         if self.indefinite or not self.moments.trace > 0:
             return None
         return self.trace_error / self.moments.trace
 
     def inverse_diagonal(self, tolerance: float) -> Array:
-        """(l,), that of (Q max(L, tolerance L_max) Q')⁻¹: W⁻¹, where dropped directions count as the least kept."""
+        """The diagonal (l,) of (Q max(L, tolerance L_max) Q')⁻¹: W⁻¹ with dropped directions at the rank tolerance."""
         L = 1 / np.einsum("ij,ij->j", self.P, self.P)
-        dropped = 1 - self.P**2 @ L  # what unit vectors have of them
+        dropped = 1 - self.P**2 @ L  # squared length of each unit vector in the dropped directions
         found: Array = np.einsum("ij,ij->i", self.P, self.P) + np.maximum(dropped, 0) / (tolerance * L.max())
         return found
 
 
 def span_of(W: Array, moments: Moments, tolerance: float) -> Span:
-    """The span of landmarks with Gram matrix W (l, l). Raises DataError when W has no positive eigenvalue."""
+    """The span of landmarks with Gram matrix W (l, l). Raises DataError where W has no positive eigenvalue."""
     return Span(W, *_directions(W, tolerance), moments)
 
 
 def about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
-    """(second moments (D, D), what scores subtract (D,)): about the mean when centred, else about zero."""
+    """Second moments (D, D), and the vector (D,) that scores subtract: about the mean when centred, else about zero."""
     if center:
         return moments.scatter, moments.mean
     return moments.about_zero, np.zeros_like(moments.mean)
 
 
 def _centred_landmarks(A: Array, center: bool) -> Array:
-    """H A H with H = I - 11'/l, symmetric: the landmarks stand for all rows, as uniform ones may."""
+    """H A H with H = I - 11'/l, symmetric: the landmarks stand for all rows, which holds for uniform ones."""
     if center:
         A = A - A.mean(axis=0)
         A -= A.mean(axis=1)[:, None]
@@ -153,19 +156,19 @@ def _centred_landmarks(A: Array, center: bool) -> Array:
 
 
 def columns(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
-    """Column sampling: singular values of the sampled columns C, scaled up by sqrt(n / l); uniform landmarks only.
+    """Column sampling: singular values of the sampled columns C, scaled by √(n / l); uniform landmarks only.
 
-        H_l (C'C - n m m') H_l = V D² V',  eigenvalues = sqrt(n / l) D,  components = H_l V sqrt(eigenvalues) / D,
+        H_l (C'C - n m m') H_l = V D² V',  eigenvalues = √(n / l) D,  components = H_l V √eigenvalues / D,
 
     H_l = I - 11'/l; without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
     Singular values have no signs: where W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
-    eigenvalues and are dropped. Raises DataError when no direction varies. Source: `docs/numerics.md`, section 8.
+    eigenvalues and are dropped. Raises DataError where no direction varies. Source: `docs/numerics.md`, section 8.
     """
     n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
     second, mean = about_the_mean(span.moments, center)
     squares, V = eigh_descending(_centred_landmarks(second, center))
     D = np.sqrt(np.maximum(squares, 0))
-    # D is seen through D², so its floor is the square root of the one for eigenvalues.
+    # D is computed from D², so its tolerance is the square root of that for eigenvalues.
     kept = np.arange(numerical_rank(squares, tolerance))
     negative = 0.0
     if span.indefinite and len(kept):
@@ -182,7 +185,7 @@ def columns(span: Span, components: int | float | None, *, center: bool, toleran
 
 
 def columns_map(moments: Moments, tolerance: float) -> Array:
-    """P (l, m) with sqrt(n / l) C ((C'C)^(1/2))⁺ C' = (C P)(C P)': (n / l)^(1/4) V D^(-1/2)."""
+    """P (l, m) with √(n / l) C ((C'C)^(1/2))⁺ C' = (C P)(C P)': (n / l)^(1/4) V D^(-1/2)."""
     squares, V = eigh_descending(about_the_mean(moments, center=False)[0])
     kept = numerical_rank(squares, tolerance)
     return (moments.count / len(V)) ** 0.25 * V[:, :kept] / squares[:kept] ** 0.25
@@ -196,13 +199,12 @@ def nystroem_thesis(
     center: bool,
     tolerance: float,
 ) -> Solution:
-    """Nyström as Williams and Seeger extend it, columns not orthogonalised, W cut to its `rank` first.
+    """Nyström as Williams and Seeger extend it: columns not orthogonalised, W cut to its `rank` first; for replication.
 
-        H_l W H_l = B diag(a) B',  eigenvalues = (n / l) a,  u(x) = sqrt(l / n) (k_S(x) - w)' B / a,
+        H_l W H_l = B diag(a) B',  eigenvalues = (n / l) a,  u(x) = √(l / n) (k_S(x) - w)'B / a,
 
-    scores sqrt(eigenvalues) u(x); H_l = I - 11'/l and w = W 1 / l, or I and 0 when not centred. For replication: the
-    score columns are not orthogonal, and `nystroem` has smaller errors at the same cost.
-    Source: `docs/numerics.md`, section 8.
+    scores √eigenvalues u(x); H_l = I - 11'/l and w = W 1 / l, or I and 0 when not centred. Score columns are not
+    orthogonal, and `nystroem` has smaller errors at the same cost. Source: `docs/numerics.md`, section 8.
     """
     n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
     a, B = eigh_descending(_centred_landmarks(W, center), None if span.indefinite else rank)
@@ -220,11 +222,11 @@ def nystroem_thesis(
 def plain(
     moments: Moments, components: int | float | None, *, unexplained: float = 0.0, center: bool, tolerance: float
 ) -> Solution:
-    """Kernel PCA as plain PCA of random features v, with K ≈ ZZ' + unexplained · I:
+    """Kernel PCA as PCA of random features v, with K ≈ ZZ' + unexplained · I:
 
         scatter = V Λ V',  components = V,  eigenvalues = Λ + unexplained.
 
-    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError when no direction varies.
+    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError where no direction varies.
     """
     second, mean = about_the_mean(moments, center)
     most = components if isinstance(components, int) else None

@@ -1,4 +1,4 @@
-"""What landmarks may have missed: a bound of the largest eigenvalue of E = K - K^, from rows they were not made from.
+"""A bound of the largest eigenvalue of E = K - K^, i.e. of what landmarks missed, from rows they were not made from.
 
 Source: `docs/numerics.md`, section 14.
 """
@@ -17,6 +17,7 @@ from scipy.special import rel_entr
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.residual_matrix import ResidualMatrix, residual_matrix
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.solvers import Span
@@ -25,22 +26,21 @@ HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with
 CONFIDENCE = 0.95
 _DOUBLE_ROWS = 2896  # in float64: as many bytes
 _CALIBRATING_ROWS = 64
-_SAFETY = 4  # times the rounding that was measured
-_TILE_ROWS = 512
-_COARSE = 0.05  # of the norm may be rounding in float32
+_SAFETY = 4  # times the measured rounding
+_COARSE = 0.05  # of the norm: with more rounding in float32, work is in float64
 _WIDTH, _PRODUCTS = 8, 10  # of the block Krylov space
-_MISSED = 1e-4  # probability that it misses the largest eigenvalue by more than is added to it
-# A cluster without a landmark: so many rows at least, of which so much of k(x, x) is left over, so alike to each other.
+_MISSED = 1e-4  # probability that the Krylov space misses more of the largest eigenvalue than is added to it
+# A cluster without a landmark: least number of rows, least unexplained share of k(x, x), least mean similarity.
 _LEAST_ROWS, _UNSEEN, _ALIKE = 3.0, 0.9, 0.5
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """`sampled` rows, drawn uniformly from `count` rows without replacement and without a look at the landmarks.
+    """`sampled` rows, drawn uniformly from `count` rows without replacement and independently of the landmarks.
 
-    norm is at least the largest eigenvalue of the sampled square of E, up to a probability of 1e-4, with so many
-    leading directions of W. cluster is its leading eigenvalue where it belongs to rows that are similar to each other
-    and to no landmark, scaled to all rows; 0 where there is no such cluster.
+    norm is an upper bound of the largest eigenvalue of the sampled square of E, with an error probability of 1e-4, for
+    so many leading `directions` of W. cluster is that eigenvalue, scaled to all rows, where it belongs to rows that are
+    similar to each other and to no landmark; else 0.
     """
 
     count: int
@@ -53,25 +53,26 @@ class Stratum:
 def spectral_error(
     strata: Sequence[Stratum], largest: float, directions: int = 0, dropped: Array | tuple[()] = ()
 ) -> float:
-    """A number that is at least the largest eigenvalue of E with a probability of 95 %; `largest` is max k(x, x).
+    """An upper bound of the largest eigenvalue of E with a probability of 95 %; `largest` is max k(x, x).
 
         Σ over strata of n R p,   p the largest with  m kl(q, p) <= ln(1 / δ),   q = norm / (m R),
 
-    kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of
-    squares, e_i e_i' over all rows, of which each has at most R in any direction; the Chernoff bound, which sampling
-    without replacement keeps (Hoeffding 1963), limits the mean over all rows by the one over m in the direction that
-    matters. A stratum that was taken whole needs no bound. E has so many `directions` of W now. Those that were
-    `dropped` after a stratum was drawn make it larger: at most by the squares of all rows in them.
+    kl(q, p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), R = largest, δ an equal share of 5 %. E is a sum of squares
+    e_i e_i' over all rows, each at most R in any direction. The Chernoff bound, which holds for sampling without
+    replacement (Hoeffding 1963), limits the mean over all rows by the mean over m, in the leading direction. A stratum
+    that contains all its rows needs no bound. `directions` of W are in use now; those `dropped` after a stratum was
+    drawn increase E by at most the squares of all rows in them.
     """
     parts = sum(s.sampled < s.count for s in strata)
     allowed = (1 - CONFIDENCE - _MISSED * len(strata)) / max(parts, 1)
-    if allowed <= 0:  # of so many strata no sample is sure enough
+    if allowed <= 0:  # with so many strata no bound holds at this confidence
         return largest * sum(s.count for s in strata)
     found = sum(s.norm if s.sampled == s.count else s.count * _upper_mean(s, largest, allowed) for s in strata)
     return found + float(np.sum(dropped[: max(0, max(s.directions for s in strata) - directions)]))
 
 
 def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
+    """R p of one stratum, with the probability `allowed` of an error."""
     q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
 
     def excess(p: float) -> float:
@@ -93,25 +94,25 @@ def stratum(
     rng: np.random.Generator,
     in_order: Map = map,
 ) -> Stratum:
-    """The stratum of rows X (m, d), in the units of the data, drawn from `count`; `value` is the largest error of a
-    kernel value in float64.
+    """The stratum of rows X (m, d), in the units of the data, drawn from `count`.
 
-    m² kernels are held in the dtype of block work; in float64, of fewer rows, where rounding would count. Which of the
-    two is decided by other rows, `calibrating`, so that X stay a uniform sample.
+    `value` is the largest error of a kernel value in float64. m² kernels are held in the dtype of block work; in
+    float64, of fewer rows, where rounding would count. Other rows, `calibrating`, decide which, so that X stay a
+    uniform sample.
     """
     off = np.zeros(2)
     if features.dtype != np.float64:
         off, norm = _off(features, span, (calibrating, X), rng, in_order)
         if not off[0] * len(X) <= _COARSE * norm:
-            # A first part of rows in random order is a uniform sample as well.
+            # The first part of rows in random order is a uniform sample, too.
             features, X = features.in_precision(np.dtype(np.float64)), X if len(X) == count else X[:_DOUBLE_ROWS]
             off = np.zeros(2)
-    E = _residual(features, span, X, in_order)
-    # With B = CP, B B' is off by 2 |B| |P| |error of C|, in Frobenius norms, of which |B|² is at most Σ k(x, x).
+    E = residual_matrix(features, span, X, in_order)
+    # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
     seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.P))
     rounding = len(X) * float(off.max()) + _SAFETY * value * (len(X) + seen_through_P)
     if not np.isfinite(E.times(np.ones((len(X), 1)))).all():
-        return Stratum(count, len(X), np.inf, len(span.signs))  # kernels of two far rows may be beyond the dtype
+        return Stratum(count, len(X), np.inf, len(span.signs))  # kernels of two far rows may overflow
     norm, leading = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
     eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
     cluster = eigenvalue * count / len(X) if _is_cluster(E, eigenvalue, vector) else 0.0
@@ -121,12 +122,14 @@ def stratum(
 def _off(
     features: KernelRows, span: Span, samples: Sequence[Array], rng: np.random.Generator, in_order: Map
 ) -> tuple[Array, float]:
-    """How far products with E are off in the dtype of block work, in norm, a row: of a part of each sample; and the
-    norm of E of the first."""
+    """Errors of products with E in the dtype of block work, in norm per row, of a part of each sample.
+
+    The second value is the norm of E of the first part.
+    """
     parts = [_some(features, X) for X in samples]
     Q = scipy.linalg.block_diag(*(_directions(len(part), rng) for part in parts))
     maps, rows = (features.in_precision(np.dtype(np.float64)), features), np.concatenate(parts)
-    exact, found = in_order(lambda i: _residual(maps[i], span, rows).times(Q), range(2))
+    exact, found = in_order(lambda i: residual_matrix(maps[i], span, rows).times(Q), range(2))
     off, start = np.full(len(parts), np.inf), 0
     for i, part in enumerate(parts):
         own = np.s_[start : start + len(part)]
@@ -139,20 +142,21 @@ def _off(
 
 
 def _some(features: KernelRows, X: Array) -> Array:
-    """The farthest rows, whose kernels are off the most, and the first."""
+    """The farthest rows, whose kernels have the largest errors, and the first ones."""
     far = farthest(features.shifted(X), _CALIBRATING_ROWS // 2)
     others = np.setdiff1d(np.arange(min(len(X), _CALIBRATING_ROWS)), far)[: _CALIBRATING_ROWS // 2]
     return X[np.concatenate([far, others])]
 
 
 def _directions(m: int, rng: np.random.Generator) -> Array:
-    """Orthonormal columns (m, m), the first of equal entries, where all kernels add up and sums are off the most."""
+    """Orthonormal columns (m, m), the first of equal entries, where all kernels add up and errors are largest."""
     columns = rng.standard_normal((m, m))
     columns[:, 0] = 1
     return np.asarray(np.linalg.qr(columns)[0])
 
 
-def _is_cluster(E: _Residual, eigenvalue: float, vector: Array) -> bool:
+def _is_cluster(E: ResidualMatrix, eigenvalue: float, vector: Array) -> bool:
+    """Whether an eigenvector belongs to several rows that are similar to each other and to no landmark."""
     several = 1 / float(np.sum(vector**4))  # rows that share it (participation ratio)
     alike = eigenvalue > _ALIKE * several * float(vector**2 @ E.kernels)
     if several < _LEAST_ROWS or not alike:
@@ -160,87 +164,11 @@ def _is_cluster(E: _Residual, eigenvalue: float, vector: Array) -> bool:
     return float(vector**2 @ (E.diagonal() > _UNSEEN * E.kernels)) > _UNSEEN
 
 
-@dataclass(frozen=True)
-class _Residual:
-    """E = K - C P P'C' (m, m), seen through its products: to form the second part would take longer than K.
-
-    tiles: the upper half of K; tile i holds 512 columns down to the diagonal. C (m, l): kernels with the landmarks.
-    kernels (m,): the diagonal of K, float64.
-    """
-
-    tiles: list[Array]
-    C: Array
-    P: Array
-    kernels: Array
-
-    def times(self, Q: Array, in_order: Map = map) -> Array:
-        """E Q (m, b), float64, of Q (m, b): products of tiles in the dtype of block work, added up in float64."""
-        m, C, right = len(Q), self.C, Q.astype(self.C.dtype)
-
-        def product(i: int) -> Array:
-            out, own = np.zeros((m + C.shape[1], Q.shape[1])), slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                for first in range(0, own.start, _TILE_ROWS):  # a piece is in the cache for its transpose
-                    others = slice(first, first + _TILE_ROWS)
-                    out[others] = self.tiles[i][others] @ right[own]
-                    out[own] += self.tiles[i][others].T @ right[others]
-                out[own] += self.tiles[i][own] @ right[own]
-                out[m:] = C[own].T @ right[own]
-            return out
-
-        def explained(i: int) -> Array:
-            own = slice(i * _TILE_ROWS, len(self.tiles[i]))
-            with _quiet():
-                out: Array = C[own] @ inner
-            return out
-
-        longest_first = range(len(self.tiles) - 1, -1, -1)
-        found = np.asarray(sum(in_order(product, longest_first)))
-        with _quiet():
-            inner = self.P @ (self.P.T @ found[m:].astype(C.dtype))
-            found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
-        return np.asarray(found[:m])
-
-    def diagonal(self) -> Array:
-        """(m,), float64, not below zero."""
-        B = self.C @ self.P
-        return np.maximum(self.kernels - np.einsum("ij,ij->i", B, B), 0)
-
-
-def _residual(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> _Residual:
-    """E of rows X (m, d) in the units of the data, in the dtype of block work."""
-    rows, kernel = features.shifted(X), features.kernel
-    diagonal = kernel.diagonal(rows)
-
-    def columns(start: int) -> Array:
-        with _quiet():
-            return kernel(rows[start : start + _TILE_ROWS], features.landmarks)
-
-    def tile(start: int) -> Array:
-        stop = min(start + _TILE_ROWS, len(X))
-        evaluate, K = kernel.against(rows[start:stop], _TILE_ROWS), np.empty((stop, stop - start), features.dtype)
-        with _quiet():
-            for first in range(0, stop, _TILE_ROWS):
-                piece = slice(first, min(first + _TILE_ROWS, stop))
-                evaluate(rows[piece], K[piece])
-            own = np.arange(stop - start)
-            K[start + own, own] = diagonal[start:stop]
-        return K
-
-    C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
-    longest_first = range(0, len(X), _TILE_ROWS)[::-1]
-    with _quiet():
-        P = span.P.astype(C.dtype)
-    return _Residual(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
-
-
-def _quiet() -> np.errstate:
-    return np.errstate(over="ignore", invalid="ignore")  # threads have settings of their own
-
-
 def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, center: bool) -> float:
-    """(n / q) |H (K - K^) H|_2 over rows X (q, d), in the units of the data, drawn from n = `count`, times 1 + 2 / √q
-    where q < n: what may be missed where K - K^ has either sign. `span` is that of landmarks, None for random features.
+    """(n / q) |H (K - K^) H|_2 of rows X (q, d), in the units of the data, drawn from n = `count`.
+
+    Times 1 + 2 / √q where q < n: an estimate of what is missed where K - K^ has either sign. `span` is that of
+    landmarks, None for random features.
     """
     rows = features.shifted(X)
     ((V, _),) = features.tiles([X], len(X))
@@ -248,7 +176,7 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     E = features.kernel.gram(rows)
     if span is None:
         E -= V @ V.T
-        if isinstance(features, PrincipalFourierRows):  # which adds this to every eigenvalue
+        if isinstance(features, PrincipalFourierRows):  # its solver adds this to every eigenvalue
             E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))
     else:
         Z = V @ span.P
@@ -256,7 +184,7 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     if center:
         E -= E.mean(axis=0)
         E -= E.mean(axis=1)[:, None]
-    if not np.isfinite(E).all():  # beyond the range of the dtype: of all there is, nothing is known
+    if not np.isfinite(E).all():  # kernels overflow: all of K may be missed
         return float(np.abs(features.kernel.diagonal(rows).astype(np.float64)).max()) * count
     values = np.linalg.eigvalsh((E + E.T) / 2)
     sampling = 1 + 2 / np.sqrt(len(X)) if len(X) < count else 1.0
@@ -264,9 +192,9 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz]:
-    """A number that the largest eigenvalue of a positive semidefinite E (m, m) exceeds with a probability of at most
-    1e-4, about 10 % above it; and the leading Ritz pair. `apply` multiplies E by a block (m, b).
+    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the leading Ritz pair.
 
+    It fails with a probability of at most 1e-4, and is about 10 % too large. `apply` multiplies E by a block (m, b).
     Block Krylov from `_WIDTH` random vectors, `_PRODUCTS` products. Its space holds the Krylov space of each vector, in
     which Lanczos misses more than a share ε of the eigenvalue with a probability of at most
     1.648 √m exp(-√ε (2 k - 1)) after k steps (Kuczyński and Woźniakowski 1992, theorem 4.2).
@@ -280,7 +208,7 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
         basis, images, products = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), products + 1
     found = rayleigh_ritz(basis, images, 1)
     missed = np.log(1.648 * np.sqrt(m) / _MISSED ** (1 / _WIDTH)) / (2 * products - 1)
-    whole = basis.shape[1] == m or products < _PRODUCTS  # the space is closed: nothing was missed
+    whole = basis.shape[1] == m or products < _PRODUCTS  # the space is invariant: nothing was missed
     return max(float(found.values[0]), 0.0) / (1 if whole else 1 - missed**2), found
 
 

@@ -1,4 +1,4 @@
-"""How much a model would change with fewer landmarks or features: estimates, from the sums of its own pass."""
+"""Sensitivity of a model to fewer landmarks or features: estimates from the sums of its own pass."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import Span
 
-_SPARE = 10  # components of the half model beyond r, so that its r-th is not cut off from a neighbour
-_CURVE = (8, 4, 2)  # shares of the landmarks at which the learning curve is taken, beside all
+_SPARE = 10  # components of the half model beyond r, so that the r-th is not separated from a neighbour
+_CURVE = (8, 4, 2)  # the learning curve takes every 8th, 4th and 2nd landmark, and all
 
 
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
-    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C', the largest of
-    those whose eigenvalue may be the same:
+    """|K^ u_j - lambda_j u_j| / lambda_j (r,) of unit score vectors u_j, with Nyström's K^ = C W⁺ C'.
 
-    for u = C a and c = W⁺ C'u = W⁺ M a, |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a; M the scatter."""
+    The largest of those whose eigenvalues may be the same. For u = C a and c = W⁺ C'u = W⁺ M a, M the scatter,
+    |C c - lambda u|² = c'M c - 2 lambda c'M a + lambda² a'M a.
+    """
     second, _ = solvers.about_the_mean(span.moments, center)
     A, values = solution.components, solution.eigenvalues
     MA = second @ A
@@ -29,14 +30,14 @@ def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
     left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
     found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
     found = np.nan_to_num(found, nan=1e300, posinf=1e300)  # squares of huge kernels may overflow
-    # Where others may lie at the same eigenvalue it is not known which comes first.
+    # The order of components whose eigenvalues may be the same is not known.
     off = np.minimum(found, 1) * values
     near = np.abs(values[:, None] - values) <= off[:, None] + off
     return np.where(near, found, 0).max(axis=1)
 
 
 def agreement_of(moments: Moments, nystroem: Solution, solution: Solution, center: bool) -> Array:
-    """Cosine of each component with Nyström's of its rank, and of eigenvalues within 2 % of that one's, (r,)."""
+    """Cosine of each component with Nyström's components of its rank, and of eigenvalues within 2 % of that, (r,)."""
     squares, found = nystroem.eigenvalues, np.zeros(len(solution.eigenvalues))
     cosines = _cosines(moments, nystroem.components, solution.components, center)
     for j in range(min(len(squares), len(found))):
@@ -46,8 +47,10 @@ def agreement_of(moments: Moments, nystroem: Solution, solution: Solution, cente
 
 
 def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
-    """Cosines of the scores of all fitted rows, V A with V B, (columns of A, columns of B), 0 where one has no length:
-    components at the level of rounding may have none."""
+    """Cosines of the scores V A with V B of all fitted rows, (columns of A, columns of B); 0 for scores of length 0.
+
+    Components at the level of rounding may have no length.
+    """
     second, _ = solvers.about_the_mean(moments, center)
     squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))
     products = np.abs(A.T @ second @ B)
@@ -56,8 +59,10 @@ def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
 
 
 def learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, own: float) -> Array:
-    """(number, relative trace error) of every 8th, 4th and 2nd landmark, models of their own, and of all, whose error
-    is `own`: (4, 2), or fewer where a part of the landmarks spans nothing."""
+    """(number, relative trace error) of models of every 8th, 4th and 2nd landmark, and of all, whose error is `own`.
+
+    (4, 2), or fewer rows where a part of the landmarks spans nothing.
+    """
     points = []
     for step in _CURVE:
         part = moments.part(slice(None, None, step))
@@ -74,9 +79,10 @@ def learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, o
 def stability_of(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
 ) -> Array | None:
-    """|cosine| of each component with its nearest of a method's model of every other feature, over the fitted rows.
+    """|cosine| of each component with its nearest one of the same method with every other feature.
 
-    u = V A with coefficients A of the features: U_a'U_b = A_a' (scatter of features a with features b) A_b.
+    Cosines are over the fitted rows: for u = V A with coefficients A of the features,
+    U_a'U_b = A_a' (scatter of features a with features b) A_b.
     """
     parted = features.half()
     if parted is None or len(parted[1]) < 2:

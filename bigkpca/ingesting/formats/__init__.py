@@ -1,6 +1,6 @@
-"""Files of other formats as streams of bounded pieces: .npy, .npz, .csv, IDX, Parquet and HDF5.
+"""Readers of .npy, .npz, .csv, IDX, Parquet and HDF5 files, as streams of bounded batches.
 
-A reader looks at the header of a file and gives a Table, whose batches open the file again when they are read.
+A reader looks at the header of a file and returns a Table, whose batches open the file again when they are read.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _COLUMNS: dict[str, Callable[[Path], Column]] = {
 def open_table(path: Path, member: str | None, labels: str | None) -> Table:
     """Rows of the file at `path`: those of its array `member`, without its column or array `labels`.
 
-    Raises SpecError for an unknown format or name, DataError for what cannot be rows, CorruptionError for
-    bytes that do not decode; the batches raise the last two.
+    Raises SpecError for an unknown format or name, DataError for values that cannot be rows, CorruptionError for bytes
+    that do not decode; reading the batches raises the last two.
     """
     table = _TABLES[_format(path)](path, member, labels)
     check_numeric(table.dtype, table.where)
@@ -60,7 +60,7 @@ def open_table(path: Path, member: str | None, labels: str | None) -> Table:
 def open_column(path: Path) -> Column:
     """Labels (n,) of the file at `path`: a .npy or IDX file with one axis, or a .csv with one column.
 
-    The first line of such a .csv is its header unless it is a number. Raises as open_table does.
+    The first line of such a .csv is its header unless it is a number. Raises like `open_table`.
     """
     kind = _format(path)
     if kind not in _COLUMNS:
@@ -69,12 +69,12 @@ def open_column(path: Path) -> Column:
 
 
 def _format(path: Path) -> str:
-    """The format, by content where that has a signature, else by suffix."""
+    """The format of a file: by its signature where it has one, else by its suffix."""
     with path.open("rb") as file:
         head = file.read(8)
     signed = next((kind for signature, kind in _SIGNATURES.items() if head.startswith(signature)), None)
     suffixed = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
-    if signed == "parquet" and suffixed and not columnar.ends_as_parquet(path):  # text may begin with PAR1, too
+    if signed == "parquet" and suffixed and not columnar.ends_as_parquet(path):  # text may begin with PAR1 as well
         return suffixed
     if signed or suffixed:
         return str(signed or suffixed)

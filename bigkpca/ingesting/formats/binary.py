@@ -1,4 +1,4 @@
-"""Values in C order in a stream of bytes: .npy, .npz and IDX, the last one also in gzip."""
+"""Readers of binary files with values in C order: .npy, .npz and IDX, the last one also compressed by gzip."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def _read(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
+    """The next array of a stream. Raises CorruptionError where the stream ends too early."""
     needed = math.prod(shape) * dtype.itemsize
     values = file.read(needed)
     if len(values) < needed:
@@ -44,21 +45,22 @@ def _read(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], where: 
 
 
 def _stream(file: IO[bytes], stored: Stored, pieces: Iterable[tuple[int, int]], where: str) -> Iterator[Array]:
-    """Pieces of the array whose values come next in a stream: (k, columns), or (k,) if it has one axis."""
+    """Consecutive ranges of rows of the array that comes next in a stream: (k, columns), or (k,) if it has one axis."""
     width = (math.prod(stored.shape[1:]),) if len(stored.shape) > 1 else ()
     whole = None
-    if stored.fortran:  # each row is spread over the whole stream, which can only be read from its start
+    if stored.fortran:  # the values of a row are spread over the whole stream, which can only be read in order
         whole = _read(file, stored.shape[::-1], stored.dtype, where).T
     for a, b in pieces:
         if whole is None:
             yield _read(file, (b - a, *width), stored.dtype, where)
         else:
             yield whole[a:b].reshape(b - a, *width)
-    if file.read(1):  # a read at the end also makes gzip and zip compare their checksums
+    if file.read(1):  # reading to the end also makes gzip and zip verify their checksums
         raise CorruptionError(f"{where} holds more values than its header says")
 
 
 def _npy_header(file: IO[bytes], where: str) -> Stored:
+    """Shape, dtype and order from the header of a .npy stream."""
     shape, fortran, dtype = read_npy_header(file, where)
     return Stored(shape, dtype, fortran and len(shape) > 1)
 
@@ -82,6 +84,7 @@ def npy_column(path: Path) -> Column:
 
 
 def _column(path: Path, stored: Stored, opened: Callable[[], Any], start: int) -> Column:
+    """Labels whose values begin `start` bytes into the file that `opened` opens."""
     check_labels(stored, None, str(path))
 
     def batches() -> Iterator[Array]:
@@ -93,7 +96,7 @@ def _column(path: Path, stored: Stored, opened: Callable[[], Any], start: int) -
 
 
 def npz(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of one array in a .npz file, with those of another as labels."""
+    """Rows of one array in a .npz file, with another one as labels."""
     arrays = {}
     with decoding(path), zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -115,25 +118,26 @@ def npz(path: Path, member: str | None, labels: str | None) -> Table:
 
 
 def _member(archive: zipfile.ZipFile, name: str, pieces: Iterable[tuple[int, int]], path: Path) -> Iterator[Array]:
+    """Ranges of rows of one array in a .npz file."""
     where = f"{path}:{name}"
     with archive.open(name + ".npy") as file:
         yield from _stream(file, _npy_header(file, where), pieces, where)
 
 
 def is_idx(head: bytes) -> bool:
-    """Whether the first four bytes are those of IDX, the format of MNIST."""
+    """Whether these first four bytes are a header of IDX, the format of MNIST."""
     return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and head[3] > 0
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
-    """The bytes of a file, out of gzip if it is one."""
+    """Open a file, decompressed where it is in gzip."""
     with path.open("rb") as file:
         packed = file.read(2) == GZIP
     return gzip.open(path) if packed else path.open("rb")  # type: ignore[return-value]
 
 
 def _idx_header(path: Path) -> tuple[Stored, int]:
-    """(the array, bytes before its values): 0 0 type ndim, then ndim big-endian lengths."""
+    """(the array, bytes before its values) from the header: 0 0 type ndim, then ndim big-endian lengths."""
     with decoding(path), open_unpacked(path) as file:
         head = file.read(4)
         lengths = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))

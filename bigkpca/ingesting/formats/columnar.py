@@ -1,4 +1,4 @@
-"""Parquet and HDF5, through pyarrow and h5py, which are optional."""
+"""Readers of Parquet and HDF5 files, by the optional libraries pyarrow and h5py."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from bigkpca.ingesting.formats.table import (
 
 
 def _missing(path: Path, library: str) -> SpecError:
+    """The error for a library that is not installed."""
     return SpecError(f"{path} needs {library} to be read: pip install 'bigkpca[io]'")
 
 
 def ends_as_parquet(path: Path) -> bool:
-    """Whether the last four bytes are those of Parquet, which are its first as well."""
+    """Whether the last four bytes are the signature of Parquet, as the first four are."""
     with path.open("rb") as file:
         file.seek(-min(4, os.fstat(file.fileno()).st_size), os.SEEK_END)
         return file.read() == b"PAR1"
 
 
 def parquet(path: Path, member: str | None, labels: str | None) -> Table:
-    """Rows of a Parquet file, without its column of labels and the index of a pandas frame; all columns in their common
-    type."""
+    """Rows of a Parquet file in the common type of its columns, without labels and the index of a pandas frame."""
     try:
         import pyarrow
         from pyarrow.parquet import ParquetFile
@@ -58,7 +58,7 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Table:
     if labels is not None:
         check_single(schema.names, labels, str(path))
     index = [name for name in _index(schema) if name != labels]
-    # By number: several columns may have one name.
+    # By number, since several columns may have the same name.
     columns = {j: name for j, name in enumerate(schema.names) if name != labels and name not in index}
     axes = row_shape((rows, len(columns)), str(path))
     dtype = np.result_type(*(_column_type(schema.field(j).type, f"{path}:{name}") for j, name in columns.items()))
@@ -89,13 +89,13 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Table:
 
 
 def _index(schema: Any) -> list[str]:
-    """The columns that hold the index of a pandas frame: by the metadata that pandas writes, or, where another program
-    has lost them, by the name that it gives."""
+    """Columns that hold the index of a pandas frame: by pandas' metadata or, where that is lost, by their names."""
     named = (schema.pandas_metadata or {}).get("index_columns", [])
     return [name for name in schema.names if name in named or re.fullmatch(r"__index_level_\d+__", name)]
 
 
 def _column_type(kind: Any, where: str) -> np.dtype[Any]:
+    """The dtype of a column. Raises DataError where it is not numeric."""
     from pyarrow import types
 
     number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
@@ -105,7 +105,7 @@ def _column_type(kind: Any, where: str) -> np.dtype[Any]:
 
 
 def _label_type(kind: Any) -> np.dtype[Any]:
-    """The type of labels: that of their values, where these are numbers, and text for all others."""
+    """The dtype of labels: that of their values for numbers, text for everything else."""
     from pyarrow import types
 
     try:
@@ -115,7 +115,7 @@ def _label_type(kind: Any) -> np.dtype[Any]:
 
 
 def _texts(column: Any, where: str) -> Any:
-    """The values of a column in words; DataError where they have none."""
+    """The values of a column as text. Raises DataError where they have no text form."""
     import pyarrow
 
     try:
@@ -127,7 +127,7 @@ def _texts(column: Any, where: str) -> Any:
 
 
 def _values(column: Any, name: str, first: int, path: Path) -> Array:
-    """A column of a batch; DataError at its first null."""
+    """The values of a column of a batch. Raises DataError at its first null."""
     if column.null_count:
         row = first + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise DataError(
@@ -177,6 +177,7 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
 
 @contextmanager
 def _utf8(where: str) -> Iterator[None]:
+    """Turn an error of decoding text into a DataError."""
     try:
         yield
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Several files as one: rows in order, of the same columns and one type, every value checked."""
+"""Several files as one source of rows: in order, with the same columns and one type, every value checked."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _BY_ORDER = "has no names of its columns, which are taken to be in the order of 
 
 @dataclass(frozen=True)
 class Source:
-    """All that is to be ingested: the files as tables, the labels if they have a file of their own, the type
-    to store rows in, what identifies all this, JSON-ready, and the names of the columns in the order of storage: those
-    of the first file that has some, None where no file has.
+    """Everything to ingest.
 
-    Columns of files that name them are found by name; those of others are taken as they come."""
+    tables: the files. column: the labels, where they have a file of their own. dtype: to store rows in. identity: what
+    identifies all this, JSON-ready. names: of the columns in the order of storage, those of the first file that has
+    some; None where no file has. Columns with names are matched by name, others by order.
+    """
 
     tables: tuple[Table, ...]
     column: Column | None
@@ -34,7 +35,7 @@ class Source:
     def open(
         cls, sources: Sequence[str | os.PathLike[str]], member: str | None, labels: str | None, dtype: str | None
     ) -> Source:
-        """Look at the headers of all files. Raises SpecError where they do not fit together."""
+        """Read the headers of all files. Raises SpecError where they do not fit together."""
         paths = [_existing(source) for source in sources]
         if not paths:
             raise SpecError("nothing to ingest: name at least one file")
@@ -58,8 +59,10 @@ class Source:
         return source
 
     def named(self, names: tuple[str, ...] | None, where: str) -> Source:
-        """The same rows with the columns of `where` in the order in which they are there; where that is not known
-        (None), in the order of the first file that has names. Raises SpecError where they are not the same columns."""
+        """The same rows with columns in the order of these names, which belong to `where`; None keeps the order.
+
+        Raises SpecError where they are not the same columns.
+        """
         if names is None:
             return self
         for table in self.tables:
@@ -68,13 +71,13 @@ class Source:
 
     @property
     def notes(self) -> list[str]:
-        """What users should know of how the files are read, each once for all files."""
-        told: dict[str, list[str]] = {}
+        """Remarks for users on how the files are read, each once for all files."""
+        files: dict[str, list[str]] = {}
         for table in self.tables:
             by_order = self.names is not None and table.names is None
             for note in (*table.notes, *([_BY_ORDER] if by_order else [])):
-                told.setdefault(note, []).append(table.where)
-        return [first + (f" and {len(more)} more: " if more else ": ") + note for note, (first, *more) in told.items()]
+                files.setdefault(note, []).append(table.where)
+        return [first + (f" and {len(more)} more: " if more else ": ") + note for note, (first, *more) in files.items()]
 
     @property
     def columns(self) -> int:
@@ -86,12 +89,12 @@ class Source:
 
     @property
     def rows(self) -> int | None:
-        """Rows of all sources, None unless all of them say beforehand."""
+        """Number of rows of all files; None unless all files state it in advance."""
         known = [table.rows for table in self.tables if table.rows is not None]
         return sum(known) if len(known) == len(self.tables) else None
 
     def check_labels(self, count: int | None, rows: int | None) -> None:
-        """Raise SpecError if a file of labels has more or fewer of them than there are rows, as far as known."""
+        """Raise SpecError where a file of labels holds more or fewer of them than there are rows, as far as known."""
         if self.column is not None and None not in (count, rows) and count != rows:
             raise SpecError(
                 f"{self.column.where} holds {count} labels for {rows} rows (the first line of a .csv is its "
@@ -124,6 +127,7 @@ class Source:
 
 
 def _existing(source: str | os.PathLike[str]) -> Path:
+    """The path of an existing file. Raises SpecError for folders and missing files."""
     path = Path(source).expanduser()
     if path.is_dir():
         raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")
@@ -133,6 +137,7 @@ def _existing(source: str | os.PathLike[str]) -> Path:
 
 
 def _identity(path: Path, member: str | None) -> dict[str, Any]:
+    """What identifies a file: path, size, time of modification, and the array in it."""
     status = path.stat()
     return {
         "path": os.path.abspath(path),
@@ -143,6 +148,7 @@ def _identity(path: Path, member: str | None) -> dict[str, Any]:
 
 
 def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in native byte order. Raises SpecError unless rows can be stored in it."""
     try:
         found = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
@@ -153,9 +159,9 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _order(table: Table, names: tuple[str, ...], where: str) -> list[int] | None:
-    """Where the table has the columns of those names; None where as they come: in that order, or without names.
+    """Position of the columns of these names in the table; None where they are in this order, or have no names.
 
-    Raises SpecError unless it has just these, which are those of `where`.
+    Raises SpecError unless the table has exactly these columns, which are those of `where`.
     """
     if table.names is None or table.names == names:
         return None
@@ -175,6 +181,7 @@ def _order(table: Table, names: tuple[str, ...], where: str) -> list[int] | None
 
 
 def _check_alike(tables: Sequence[Table], *, cast: bool) -> None:
+    """Raise SpecError unless all tables have the same width, dtype (without a `cast`) and kind of labels."""
     first = tables[0]
     for table in tables[1:]:
         if table.columns != first.columns:
@@ -191,21 +198,21 @@ def _check_alike(tables: Sequence[Table], *, cast: bool) -> None:
 
 
 def kind_of(labels: np.dtype[Any] | None) -> str:
-    """What labels are, in words that can be compared: text has one kind, whatever its length."""
+    """The kind of labels, to compare: text is one kind, whatever its length."""
     if labels is None:
         return "none"
     return "text" if labels.kind == "U" else labels.newbyteorder("=").name
 
 
 def _cast(X: Array, dtype: np.dtype[Any], first: int, table: Table) -> Array:
-    """X in another type; DataError naming the first value that it cannot hold (rounded, for floats)."""
+    """X in another type. Raises DataError naming the first value that it cannot hold (floats may be rounded)."""
     if X.dtype == dtype:
         return X
     with np.errstate(over="ignore", invalid="ignore"):
         cast = X.astype(dtype)
         lost = ~np.isfinite(cast) if dtype.kind == "f" else cast.astype(X.dtype) != X
     if X.dtype.kind in "ui" and dtype.kind in "ui":
-        lost |= (cast < 0) != (X < 0)  # a wrapped number wraps back
+        lost |= (cast < 0) != (X < 0)  # the comparison above misses numbers that wrap around and back
     if lost.any():
         row, column = np.argwhere(lost)[0]
         raise DataError(

@@ -1,4 +1,4 @@
-"""What every reader gives, the rows of a file as a stream of bounded pieces, and what readers share."""
+"""The interface of readers, Table and Column, and what readers share."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Batches = Iterator[tuple[Array, Array | None]]
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file: pieces (k, columns) of at most 4 MB, each with its labels (k,) if there are any."""
+    """The rows of a file: batches (k, columns) of at most 4 MB, each with its labels (k,) or None."""
 
     where: str
     dtype: np.dtype[Any]
     row_shape: tuple[int, ...]
-    rows: int | None  # None where only reading them all can tell
+    rows: int | None  # None where the file must be read to count them
     label_dtype: np.dtype[Any] | None
     batches: Batches
     names: tuple[str, ...] | None = None  # of the columns
-    notes: tuple[str, ...] = ()  # what users should know of how the file is read
+    notes: tuple[str, ...] = ()  # remarks for users on how the file is read
 
     @property
     def columns(self) -> int:
@@ -42,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """Labels in a file of their own, in pieces (k,)."""
+    """Labels in a file of their own, in batches (k,)."""
 
     where: str
     dtype: np.dtype[Any]
@@ -52,7 +52,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Stored:
-    """An array inside a file."""
+    """Shape, dtype and order of an array inside a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -65,7 +65,7 @@ class Stored:
 
 @contextmanager
 def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn what readers raise on damaged bytes into a CorruptionError."""
+    """Turn the errors that readers raise on damaged bytes into a CorruptionError."""
     damage: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, zipfile.BadZipFile, struct.error, *kinds)
     try:
         yield
@@ -76,7 +76,7 @@ def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def ranges(rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows a to b of pieces of at most 4 MB, or of one row where that is larger."""
+    """Ranges a..b of rows of at most 4 MB, or of one row where that is larger."""
     step = max(1, READ_BYTES // row_bytes)
     return ((a, min(a + step, rows)) for a in range(0, rows, step))
 
@@ -87,31 +87,31 @@ def native(X: Array) -> Array:
 
 
 def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
-    """The axes after the first; DataError unless there are some, and rows and columns."""
+    """The axes after the first. Raises DataError unless there are rows and columns."""
     check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, where)
     return shape[1:]
 
 
 def refuse_member(path: Path, member: str | None) -> None:
-    """Raise SpecError if an array is named in a file that holds just one."""
+    """Raise SpecError where an array is named in a file that holds only one."""
     if member is not None:
         raise SpecError(f"{path} has no members, so --member {member} names nothing in it")
 
 
 def refuse_labels(path: Path, labels: str | None) -> None:
-    """Raise SpecError if labels are asked by name of a file without names."""
+    """Raise SpecError where labels are given by name in a file without names."""
     if labels is not None:
         raise SpecError(f"--labels {labels}: no such file, and {path} has no names inside")
 
 
 def check_single(names: Sequence[str], name: str, where: str) -> None:
-    """Raise SpecError if the name of the labels stands for several columns."""
+    """Raise SpecError where several columns have the name of the labels."""
     if names.count(name) > 1:
         raise SpecError(f"{where} has {names.count(name)} columns {name!r}: give that of the labels a name of its own")
 
 
 def check_labels(stored: Stored, rows: int | None, where: str) -> None:
-    """Raise unless the array can be the labels of `rows` rows (None: not known yet)."""
+    """Raise an error unless the array can be the labels of `rows` rows (None: not known yet)."""
     known = stored.dtype.kind == "U" or (stored.dtype.kind in "buif" and stored.dtype.itemsize <= 8)
     if len(stored.shape) != 1 or not known:
         raise DataError(
@@ -123,7 +123,7 @@ def check_labels(stored: Stored, rows: int | None, where: str) -> None:
 
 
 def choose(arrays: Mapping[str, Stored], member: str | None, labels: str | None, where: str) -> str:
-    """The name of the array of rows: the given one, else the only one that can be."""
+    """The name of the array of rows: the given one, else the only one that can be rows."""
     for name in (member, labels):
         if name is not None and name not in arrays:
             raise unknown_name(f"array of {where}", name, arrays)
@@ -138,7 +138,7 @@ def choose(arrays: Mapping[str, Stored], member: str | None, labels: str | None,
 
 
 def member_table(path: Path, arrays: Mapping[str, Stored], chosen: str, labels: str | None, batches: Batches) -> Table:
-    """The table of one array among several of a file, checked against its labels."""
+    """The table of one of several arrays of a file, checked against its labels."""
     x, where = arrays[chosen], f"{path}:{chosen}"
     axes = row_shape(x.shape, where)
     if labels is not None:

@@ -1,7 +1,7 @@
-"""Numbers in text: .csv with commas, semicolons or tabs, also in gzip.
+"""Reader of .csv files with commas, semicolons or tabs, also compressed by gzip.
 
-A blank line is no row. The first line is a header if a field of it is text; numbers are read as float64. A first column
-that has no name, where all others have one, holds the names of rows that pandas and R write, and no feature.
+Blank lines are skipped. The first line is a header if one of its fields is text; numbers are read as float64. A first
+column without a name, where all others have one, holds row names as pandas and R write them, and is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROW_NAMES = (
 
 @dataclass(frozen=True)
 class _Csv:
-    """How a .csv file is laid out, as told from its first lines."""
+    """The layout of a .csv file, from its first lines."""
 
     path: Path
     delimiter: str
@@ -64,11 +64,12 @@ class _Csv:
 
     @property
     def row_names(self) -> int | None:
-        """The column of names of rows, if there is one."""
+        """The column of row names, if there is one."""
         nameless = self.has_header and [j for j, name in enumerate(self.first) if not name] == [0]
         return 0 if nameless else None
 
     def column(self, name: str) -> int:
+        """The number of the column of this name."""
         if not self.has_header:
             raise SpecError(f"{self.path} has no header, so no column {name!r}")
         if name not in self.first:
@@ -77,14 +78,15 @@ class _Csv:
         return self.first.index(name)
 
     def label_dtype(self, column: int) -> np.dtype[Any]:
+        """The dtype of the labels in a column, from the first lines: integers, floats, or else text."""
         rows = [*([] if self.has_header else [self.first]), *csv.reader(self.sample, delimiter=self.delimiter)]
         texts = [fields[column] for fields in rows if column < len(fields)]
-        whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long ones would run together
+        whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long integers would become equal
         kinds = ("int64", "uint64") if whole else ("float64",)
         return next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
 
     def pieces(self) -> Iterator[tuple[int, list[str]]]:
-        """Lines of data of at most 2 MB, with the number of the first row."""
+        """Lines of data, at most 2 MB at a time, with the number of the first row."""
         first = 0
         with _reading(self.path), _open_text(self.path) as file:
             if self.has_header:
@@ -94,7 +96,7 @@ class _Csv:
                 first += len(lines)
 
     def values(self, first: int, lines: list[str], aside: dict[int | str, Callable[[str], float]]) -> Array:
-        """(k, width) numbers of the lines; those of columns of text are what the functions in `aside` give."""
+        """Numbers (k, width) of the lines; columns of text hold what the functions in `aside` return."""
         try:
             X = np.loadtxt(
                 lines, delimiter=self.delimiter, comments=None, quotechar='"', ndmin=2, converters=aside or None
@@ -109,7 +111,7 @@ class _Csv:
     def _fault(
         self, first: int, lines: Sequence[str], aside: Collection[int | str], error: ValueError | None
     ) -> DataError:
-        """The error for the first field that is no number; slow, and so only looked for when there is one."""
+        """The error for the first field that is no number; a slow search, after an error only."""
         for row, fields in enumerate(csv.reader(lines, delimiter=self.delimiter), first):
             if len(fields) != self.width:
                 return DataError(f"{self.path}: row {row} has {len(fields)} fields, the first line {self.width}")
@@ -125,6 +127,7 @@ class _Csv:
 
 
 def _is_number(field: str) -> bool:
+    """Whether a field is the text of a number."""
     try:
         float(field)
     except ValueError:
@@ -133,6 +136,7 @@ def _is_number(field: str) -> bool:
 
 
 def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
+    """Whether all texts can be read as this dtype."""
     try:
         np.array(texts).astype(dtype)
     except (ValueError, OverflowError):
@@ -141,7 +145,7 @@ def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:
 
 
 class _Texts(list[str]):
-    """The texts of a column, kept as np.loadtxt comes by them."""
+    """The texts of a column, collected while np.loadtxt reads the lines."""
 
     def keep(self, text: str) -> float:
         self.append(text)
@@ -149,11 +153,12 @@ class _Texts(list[str]):
 
 
 def _passed_over(text: str) -> float:
+    """Replaces the values of a column that is left out."""
     return 0.0
 
 
 def _lines(file: IO[str], size: int) -> list[str]:
-    """Lines that are not blank among the next `size` characters, [] at the end."""
+    """The next lines that are not blank, about `size` characters; [] at the end."""
     while lines := file.readlines(size):
         if kept := [line for line in lines if line.strip()]:
             return kept
@@ -161,6 +166,7 @@ def _lines(file: IO[str], size: int) -> list[str]:
 
 
 def _open_text(path: Path) -> IO[str]:
+    """Open a text file, decompressed where it is in gzip."""
     if path.name.lower().endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
@@ -168,6 +174,7 @@ def _open_text(path: Path) -> IO[str]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
+    """Turn errors of decoding into errors of the package."""
     try:
         with decoding(path):
             yield
@@ -176,7 +183,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _labels(texts: list[str], dtype: np.dtype[Any], first: int, where: str) -> Array:
-    """The texts as labels of one type; numbers are what the first lines of the file made them."""
+    """Labels of one dtype from their texts. Raises DataError at the first that is missing or of another kind."""
     if "" in texts:
         raise DataError(f"{where}: row {first + texts.index('')} (counted from 0) has no label")
     if dtype == TEXT:

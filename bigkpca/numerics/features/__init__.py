@@ -1,4 +1,4 @@
-"""Feature maps v(x): what a row becomes before anything is added up."""
+"""Feature maps v(x): kernels with landmarks, random Fourier features, tensor sketches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAPS: dict[str, type[FeatureMap]] = {
 
 
 def from_parts(parameters: Mapping[str, Any], kernel: Kernel, arrays: Mapping[str, Array]) -> FeatureMap:
-    """The feature map whose `parameters()` and `arrays()` these are; other arrays are passed over."""
+    """The feature map that `parameters()` and `arrays()` describe; other arrays are ignored."""
     cls = MAPS[parameters["name"]]
     names = {part.name for part in fields(cls)}
     plain = {name: value for name, value in parameters.items() if name in names}

@@ -1,4 +1,4 @@
-"""What every feature map does: it turns tiles of rows into tiles of features.
+"""The interface of feature maps: from tiles of rows to tiles of features.
 
 A map prepares its work space once for a stream of tiles and reuses it, so that a pass allocates nothing per tile.
 """
@@ -20,7 +20,7 @@ Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(
 
 
 def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
-    """out = (X - offset) / scale, subtracted in the precision of X before it is rounded to the dtype of out.
+    """out = (X - offset) / scale, computed in the precision of X and then rounded to the dtype of out.
 
     Data far from the origin (longitudes, time stamps) would otherwise lose their variation to rounding.
     """
@@ -28,7 +28,7 @@ def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> No
     if scale is None:
         np.subtract(X, offset.astype(precision), out=out, dtype=precision, casting="same_kind")
     else:
-        # Divided before it is rounded too: columns in tiny or huge units are as good as any.
+        # Divided before rounding as well, so that columns in tiny or huge units neither under- nor overflow.
         np.divide(np.subtract(X, offset.astype(precision), dtype=precision), scale, out=out, casting="same_kind")
 
 
@@ -36,8 +36,8 @@ def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> No
 class FeatureMap(ABC):
     """v(x) in R^D of rows x in R^d. Every row first becomes (x - offset) / scale.
 
-    offset (d,) and scale (d,), float64, are zero and None where nothing asks for them: an offset is what
-    kernels of x - y allow, both are what standardisation is.
+    offset (d,), float64, is zero unless the kernel allows a shift or rows are standardised; scale (d,), float64, is
+    None unless rows are standardised.
     """
 
     name: ClassVar[str]
@@ -69,11 +69,11 @@ class FeatureMap(ABC):
         return None
 
     def as_columns(self) -> Columns:
-        """The rows themselves, shifted and scaled as for this map, with its kernel."""
+        """The map to the rows themselves, shifted and scaled as for this map."""
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
 
     def half(self) -> tuple[FeatureMap, Array] | None:
-        """A map of every other of the features, up to their scale, and their numbers; None where they do not part."""
+        """A map of every other feature, up to scale, and their numbers; None where features cannot be separated."""
         return None
 
     def shifted(self, X: Array) -> Array:
@@ -83,16 +83,16 @@ class FeatureMap(ABC):
         return out
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
-        """The same map with block work in that dtype: landmarks or frequencies are rounded to it, or exact in it."""
+        """The same map with block work in that dtype, to which landmarks or frequencies are converted."""
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("offset", "scale")}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         real: dict[str, Any] = {name: value.astype(dtype) for name, value in arrays.items() if value.dtype.kind == "f"}
         return replace(self, **real)
 
     def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """For each tile X (b, d): (V (b, D), k(x_i, x_i) (b,)).
+        """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d).
 
-        V lives in a work space that the next tile overwrites; the caller may overwrite it too.
+        V is a work space that the next tile overwrites; the caller may overwrite it, too.
         """
         fill = self.filling(most_rows)
         rows = np.empty((most_rows, self.columns), self.dtype)
@@ -104,19 +104,19 @@ class FeatureMap(ABC):
             yield V, self.kernel.diagonal(tile)
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that a file must hold."""
+        """The fields that are arrays, by name."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def parameters(self) -> dict[str, Any]:
-        """The numbers that a file must hold besides, JSON-ready, the name among them."""
+        """The other fields but the kernel, JSON-ready, with the name of the map."""
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "kernel"}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **plain}
 
 
 class Itself(FeatureMap):
-    """v(x) = x itself, shifted and scaled."""
+    """v(x) = x, shifted and scaled."""
 
     @property
     def size(self) -> int:
@@ -131,7 +131,7 @@ class Itself(FeatureMap):
 
 @dataclass(frozen=True)
 class Columns(Itself):
-    """v(x) = x itself, shifted and scaled: its moments are the means and the covariance of the columns."""
+    """v(x) = x, shifted and scaled: its moments are the means and the covariance of the columns."""
 
     name: ClassVar[str] = "columns"
     block_dtype: np.dtype[Any]

@@ -1,4 +1,4 @@
-"""Random Fourier features, of all columns and of principal axes."""
+"""Random Fourier features, of all columns or of principal axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array
 
 
 class _Waves(FeatureMap):
-    """Cosines and sines of m frequencies, cosines first; or cosines alone, with phases."""
+    """Base of maps with m frequencies: cosines, then sines; or cosines with phases."""
 
     frequencies: Array
     phases: Array | None
@@ -52,10 +52,10 @@ class _Waves(FeatureMap):
 class FourierRows(_Waves):
     """Random Fourier features z(x), with E z(x)'z(y) = k(x, y).
 
-        pairs: z(x) = sqrt(k(0) / m) (cos w_1'x, ..., cos w_m'x, sin w_1'x, ..., sin w_m'x),   D = 2m,
-        phase: z(x) = sqrt(2 k(0) / m) (cos(w_j'x + b_j))_j,                                   D = m.
+        pairs: z(x) = √(k(0) / m) (cos w_1'x, ..., cos w_m'x, sin w_1'x, ..., sin w_m'x),   D = 2m,
+        phase: z(x) = √(2 k(0) / m) (cos(w_j'x + b_j))_j,                                   D = m.
 
-    frequencies (m, d) are draws from the spectral density of the kernel; phases b (m,) uniform on [0, 2π), or None
+    frequencies (m, d) are draws from the spectral density of the kernel; phases b (m,) are uniform on [0, 2π), or None
     for pairs, whose diagonal is exact and whose variance is lower (Sutherland and Schneider 2015).
     """
 
@@ -83,9 +83,9 @@ class FourierRows(_Waves):
 class PrincipalFourierRows(_Waves):
     """RFF-PCA: Fourier features of the projection p = axes'x on the d* leading principal axes of the rows,
 
-        v(x) = a(x) z(p),   a(x) = exp(-rho^2 / (2 sigma^2)),   rho^2 = |x|^2 - |p|^2,
+        v(x) = a(x) z(p),   a(x) = exp(-rho² / (2 sigma²)),   rho² = |x|² - |p|²,
 
-    for the Gaussian kernel, whose exact factorisation is k(x, y) = a(x) a(y) k(p_x, p_y) exp(<r_x, r_y> / sigma^2) with
+    for the Gaussian kernel, which factors exactly as k(x, y) = a(x) a(y) k(p_x, p_y) exp(<r_x, r_y> / sigma²) with
     r the residuals; the last factor has mean about 1. `factor` replaces a(x) by one number for all rows: alpha^(-1/2)
     for the thesis's correction, 1 for none. offset is the mean of the rows. Source: `docs/numerics.md`, section 10.
     """
@@ -116,11 +116,12 @@ class PrincipalFourierRows(_Waves):
         return fill
 
     def _pointwise(self, X: Array, P: Array) -> Array:
+        """a(x) of rows X (b, d) with projections P (b, d*), (b,)."""
         residual = np.maximum(squared_norms(X) - squared_norms(P), 0) if P.shape[1] < self.columns else np.zeros(len(X))
         return np.exp(-self.kernel.gamma * residual.astype(np.float64))
 
     def unexplained(self, squares: float, count: int) -> float:
-        """mean(1 - a²): what K ≈ ZZ' + diag(1 - a_i²) adds to every eigenvalue.
+        """mean(1 - a²): the amount that K ≈ ZZ' + diag(1 - a_i²) adds to every eigenvalue.
 
         `squares` is Σ |v(x_i)|², which is Σ a_i² for pairs and has that mean for phases.
         """

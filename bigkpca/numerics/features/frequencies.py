@@ -1,4 +1,4 @@
-"""Random frequencies of a kernel: independent, orthogonal, or quasi-random draws from its spectral density."""
+"""Random frequencies: independent, orthogonal or quasi-random draws from the spectral density of a kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Coupling = Literal["iid", "orthogonal", "qmc"]
 
 @dataclass(frozen=True)
 class _Independent:
-    """Monte Carlo."""
+    """Independent draws."""
 
     count: int
     d: int
@@ -32,9 +32,9 @@ class _Independent:
 
 @dataclass(frozen=True)
 class _Orthogonal:
-    """Blocks of d orthogonal vectors, each uniform on the sphere, of chi(d) lengths (Yu et al. 2016).
+    """Blocks of d orthogonal vectors, each uniform on the sphere, with chi(d) lengths (Yu et al. 2016).
 
-    The lengths make every vector standard normal, so features stay unbiased; lengths of sqrt(d) would not.
+    These lengths make every vector standard normal, so that features are unbiased; lengths √d would bias them.
     """
 
     count: int
@@ -49,7 +49,7 @@ class _Orthogonal:
     def _directions(self, k: int) -> Array:
         """k <= d orthonormal rows, Haar distributed."""
         Q, R = scipy.linalg.qr(self.rng.standard_normal((self.d, k)), mode="economic", check_finite=False)
-        return (Q * np.sign(np.diag(R))).T  # without the signs LAPACK's own choice would show
+        return (Q * np.sign(np.diag(R))).T  # the signs remove LAPACK's choice, which is not uniform
 
     def uniforms(self) -> Array:
         return self.rng.random(self.count)
@@ -57,10 +57,10 @@ class _Orthogonal:
 
 @dataclass(frozen=True)
 class _QuasiRandom:
-    """Scrambled Sobol points through the normal quantile, rotated so that their best coordinates come first in `axes`.
+    """Scrambled Sobol points through the normal quantile, rotated so that the best coordinates lie in the first `axes`.
 
-    A second draw is an independent scrambling with its points in random order: paired in order, two scramblings of
-    one sequence are far from independent.
+    A second draw is an independent scrambling with its points in random order: paired in their own order, two
+    scramblings of one sequence are far from independent.
     """
 
     count: int
@@ -87,8 +87,8 @@ def draw_frequencies(
 ) -> Array:
     """`count` frequencies in R^d from the spectral density of the kernel, (count, d), float64.
 
-    `axes` (d, d), the principal axes of the rows, are needed for "qmc" alone. Raises SpecError for a kernel
-    without a spectral density.
+    Only "qmc" uses `axes` (d, d), the principal axes of the rows. Raises SpecError for a kernel without a spectral
+    density.
     """
     draws: Draws
     if coupling == "iid":

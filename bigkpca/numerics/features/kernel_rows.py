@@ -1,4 +1,4 @@
-"""Feature maps of kernels with landmarks, computed or given."""
+"""Feature maps of kernels with landmarks, computed or precomputed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigkpca.numerics.features.base import FeatureMap, Fill, Itself
 class KernelRows(FeatureMap):
     """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks S.
 
-    landmarks (l, d) are stored as rows are compared with them: shifted, scaled, in the dtype of block work.
+    landmarks (l, d) are stored shifted, scaled and in the dtype of block work, as rows are compared with them.
     """
 
     name: ClassVar[str] = "kernel-rows"
@@ -39,18 +39,18 @@ class KernelRows(FeatureMap):
         return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
 
     def gram(self) -> Array:
-        """W = k(S, S) in float64, from the landmarks as they are stored, (l, l), exactly symmetric."""
+        """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
         return self.kernel.gram(self.landmarks)
 
     def landmarks_in_user_units(self) -> Array:
-        """The landmarks as rows like those of the data, (l, d), float64."""
+        """The landmarks in the units of the data, (l, d), float64."""
         S = self.landmarks.astype(np.float64)
         return (S if self.scale is None else S * self.scale) + self.offset
 
 
 @dataclass(frozen=True)
 class GivenKernels(Itself):
-    """v(x) = (k(x, x_1), ..., k(x, x_n)), kernels with the n fitted rows, which come as the row itself."""
+    """v(x) = (k(x, x_1), ..., k(x, x_n)), precomputed kernels with the n fitted rows: the row itself."""
 
     name: ClassVar[str] = "given-kernels"
     precision: str  # of block work: float32 or float64
@@ -62,7 +62,7 @@ class GivenKernels(Itself):
         return np.dtype(self.precision)
 
     def gram(self) -> Array:
-        """Raises SpecError: no model keeps the matrix."""
+        """Raise SpecError: no model keeps the matrix."""
         raise SpecError(
             "the model of a precomputed kernel keeps neither its rows nor their matrix, which this needs; its "
             "certificate has the residual of every component"

@@ -1,4 +1,4 @@
-"""Principal axes of the rows themselves, and how many of them RFF-PCA needs."""
+"""Principal axes of the rows, and how many of them RFF-PCA needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.linalg import eigh_descending, signs
 
-BIAS = 0.02  # root mean square of the relative bias of k(x, y) that leaving axes out may cause
+BIAS = 0.02  # largest root mean square of the relative bias of k(x, y) from leaving axes out
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,12 @@ class PrincipalAxes:
         return max(self.total - float(self.variances[:kept].sum()), 0.0)
 
     def directions(self, sigma: float, components: int, frequencies: int) -> int:
-        """The smallest d* for which |Sigma_res|_F / sigma² <= 0.02, but at least as many as components, at most q and
-        as many as there are frequencies.
+        """The smallest d* with |Sigma_res|_F / sigma² <= 0.02, but at least `components`, at most q and `frequencies`.
 
-        Of axes that are not known, no variance exceeds the last that is, which bounds their part. A wide kernel's
-        components are close to the principal axes, so fewer axes than components would lose the last: with 50
-        components on MNIST their mean error is 0.8 % with 50 axes, 27 % with 30, 1.0 % with 200, at D = 2000. More axes
-        than frequencies leave no complete block of orthogonal ones, whose errors largely cancel.
+        Variances of unknown axes are at most the last known one, which bounds their part. The components of a wide
+        kernel are close to the principal axes, so that fewer axes than components would lose the last ones: for 50
+        components on MNIST the mean error is 0.8 % with 50 axes, 27 % with 30, 1.0 % with 200, at D = 2000. With more
+        axes than frequencies there is no complete block of orthogonal frequencies, whose errors largely cancel.
         """
         unknown = self.residual(len(self.variances)) * self.variances[-1]
         tails = np.sqrt(np.cumsum(self.variances[::-1] ** 2)[::-1] + unknown) / sigma**2
@@ -43,6 +42,6 @@ class PrincipalAxes:
 
 
 def axes_of_covariance(mean: Array, scatter: Array, count: int) -> PrincipalAxes:
-    """All principal axes, from the scatter matrix (d, d) of `count` rows, float64. Signs: largest entries positive."""
+    """All principal axes from the scatter matrix (d, d) of `count` rows, float64; largest entries are positive."""
     variances, axes = eigh_descending(scatter / count)
     return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / count)

@@ -17,11 +17,11 @@ from bigkpca.numerics.kernels import Polynomial
 
 @dataclass(frozen=True)
 class TensorSketch(FeatureMap):
-    """Features of the polynomial kernel (gamma <x, y> + coef0)^p, p >= 2, with E v(x)'v(y) = k(x, y).
+    """Random features of the polynomial kernel (gamma <x, y> + coef0)^p, p >= 2, with E v(x)'v(y) = k(x, y).
 
-    x^ = (sqrt(gamma) x, sqrt(coef0)) is count-sketched p times into D buckets: entry j goes to buckets[i, j] with
-    signs[i, j]; the convolution of the p sketches, by FFT, sketches the p-fold tensor product of x^.
-    buckets and signs are (p, d + 1). Source: Pham and Pagh 2013.
+    x^ = (√gamma x, √coef0) is count-sketched p times into D buckets: entry j goes to buckets[i, j] with signs[i, j].
+    The convolution of the p sketches, by FFT, sketches the p-fold tensor product of x^. buckets and signs are (p, d +
+    1). Source: Pham and Pagh 2013.
     """
 
     name: ClassVar[str] = "tensor-sketch"
@@ -62,7 +62,7 @@ class TensorSketch(FeatureMap):
 
 
 def check_sketchable(kernel: Polynomial) -> None:
-    """Raise SpecError for a polynomial of degree 1."""
+    """Raise SpecError for a polynomial kernel of degree 1."""
     if kernel.degree < 2:
         raise SpecError(
             "a tensor sketch is for polynomial kernels of degree 2 or more: of degree 1, use method='nystroem' or the "
@@ -78,7 +78,7 @@ def tensor_sketch(
     rng: np.random.Generator,
     dtype: np.dtype[Any],
 ) -> TensorSketch:
-    """A random tensor sketch of `size` features. Raises SpecError for degree 1, which needs none."""
+    """A random tensor sketch of `size` features. Raises SpecError for degree 1."""
     check_sketchable(kernel)
     shape = (int(kernel.degree), len(offset) + 1)
     signs = (2 * rng.integers(0, 2, shape) - 1).astype(dtype)

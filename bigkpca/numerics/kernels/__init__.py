@@ -1,4 +1,24 @@
-"""Kernels as values, with an algebra of sums, products and positive multiples; their names, and how to store them."""
+"""Kernels as values, which add, multiply and scale; a name stands for a kernel in options and files.
+
+Kernels are frozen dataclasses. Called with rows X (b, d) and Y (l, d), they return the matrix k(x_i, y_j), (b, l).
+
+Examples
+--------
+>>> import numpy as np
+>>> from bigkpca import kernels
+>>> X = np.array([[0.0], [1.0]])
+>>> kernels.Gaussian(1.0)(X, X).round(4)
+array([[1.    , 0.6065],
+       [0.6065, 1.    ]])
+>>> kernel = 0.5 * kernels.Gaussian(1.0) + kernels.Linear() * kernels.Linear()
+>>> kernel(X, X).round(4)
+array([[0.5   , 0.3033],
+       [0.3033, 1.5   ]])
+>>> kernels.from_dict(kernel.to_dict()) == kernel
+True
+>>> kernels.kernel_class("rbf")
+<class 'bigkpca.numerics.kernels.gaussian.Gaussian'>
+"""
 
 from __future__ import annotations
 
@@ -8,9 +28,12 @@ from typing import Any
 from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
 from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, squared_norms
 from bigkpca.numerics.kernels.function import Function
+from bigkpca.numerics.kernels.gaussian import Gaussian
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.kernels.laplacian import Laplacian
+from bigkpca.numerics.kernels.matern import Matern
 from bigkpca.numerics.kernels.precomputed import Precomputed
-from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
+from bigkpca.numerics.kernels.rational_quadratic import RationalQuadratic
 from bigkpca.numerics.registry import Registry
 
 __all__ = [
@@ -48,7 +71,23 @@ kernel_class = KERNELS.kind
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
-    """The kernel that `to_dict` described."""
+    """The kernel that `to_dict` described.
+
+    Parameters
+    ----------
+    values : mapping
+        "name", and the parameters of the kernel; of combined kernels, their parts as such mappings.
+
+    Returns
+    -------
+    Kernel
+        Equal to the one described.
+
+    Raises
+    ------
+    SpecError
+        Where a name is unknown, or a parameter out of range.
+    """
     fields = {key: value for key, value in values.items() if key != "name"}
     name = values["name"]
     if name == Scaled.name:

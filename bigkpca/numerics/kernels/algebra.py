@@ -1,4 +1,4 @@
-"""Kernels that can be added and multiplied: sums, products and positive multiples of kernels are kernels."""
+"""Sums, products and positive multiples of kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from bigkpca.numerics.kernels.base import (
 
 @dataclass(frozen=True)
 class Kernel(KernelFunction):
-    """A kernel of rows; with `+`, `*` and a positive factor it makes others."""
+    """A kernel on rows; `+`, `*` and a positive factor combine kernels.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Gaussian(1.0) + 2 * kernels.Linear()
+    Sum(left=Gaussian(sigma=1.0), right=Scaled(kernel=Linear(), factor=2.0))
+    """
 
     def __add__(self, other: object) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -44,14 +51,20 @@ class Leaf(Kernel):
 
 @dataclass(frozen=True)
 class _Pair(Kernel):
-    """Two kernels combined entry by entry."""
+    """Two kernels, combined entry by entry.
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Both kernels.
+    """
 
     left: Kernel
     right: Kernel
 
     @property
     def positive(self) -> bool:
-        return self.left.positive and self.right.positive  # of products: Schur
+        return self.left.positive and self.right.positive  # of products by Schur's theorem
 
     @property
     def stationary(self) -> bool:
@@ -74,6 +87,7 @@ class _Pair(Kernel):
         return self.left.savable and self.right.savable
 
     def _combined(self, Y: Array, most_rows: int, combine: np.ufunc) -> Evaluate:
+        """Prepare k from the values of both kernels."""
         left, right = self.left.against(Y, most_rows), self.right.against(Y, most_rows)
         work = np.empty((most_rows, len(Y)), Y.dtype)
 
@@ -85,19 +99,19 @@ class _Pair(Kernel):
 
         return evaluate
 
-    def _combined_pulls(
+    def _combined_weights(
         self, Y: Array, most_rows: int, combine: Callable[[Array, Array, Array, Array], None]
     ) -> EvaluatePull:
-        """`combine` brings (K, pulls) of both into the first two."""
+        """Prepare k and its gradient weight; `combine` merges (K, weights) of both kernels into the first two."""
         if self.towards is None:
             raise no_pull(self)
         left, right = self.left.pulling(Y, most_rows), self.right.pulling(Y, most_rows)
         values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
 
-        def evaluate(X: Array, K: Array, pulls: Array) -> None:
-            left(X, K, pulls)
+        def evaluate(X: Array, K: Array, weights: Array) -> None:
+            left(X, K, weights)
             right(X, values[: len(X)], others[: len(X)])
-            combine(K, pulls, values[: len(X)], others[: len(X)])
+            combine(K, weights, values[: len(X)], others[: len(X)])
 
         return evaluate
 
@@ -106,7 +120,13 @@ class _Pair(Kernel):
 
 
 class Sum(_Pair):
-    """k(x, y) = left(x, y) + right(x, y)."""
+    """k(x, y) = left(x, y) + right(x, y).
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Both kernels; positive semidefinite where both are.
+    """
 
     name = "sum"
 
@@ -120,18 +140,24 @@ class Sum(_Pair):
         return self.left.diagonal(X) + self.right.diagonal(X)
 
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
-        def added(K: Array, pulls: Array, values: Array, others: Array) -> None:
+        def added(K: Array, weights: Array, values: Array, others: Array) -> None:
             K += values
-            pulls += others
+            weights += others
 
-        return self._combined_pulls(Y, most_rows, added)
+        return self._combined_weights(Y, most_rows, added)
 
     def own_pull(self, X: Array) -> Array:
         return self.left.own_pull(X) + self.right.own_pull(X)
 
 
 class Product(_Pair):
-    """k(x, y) = left(x, y) · right(x, y)."""
+    """k(x, y) = left(x, y) · right(x, y).
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Both kernels; positive semidefinite where both are (Schur).
+    """
 
     name = "product"
 
@@ -142,13 +168,13 @@ class Product(_Pair):
         return self.left.diagonal(X) * self.right.diagonal(X)
 
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
-        def multiplied(K: Array, pulls: Array, values: Array, others: Array) -> None:
-            pulls *= values
+        def multiplied(K: Array, weights: Array, values: Array, others: Array) -> None:
+            weights *= values
             others *= K
-            pulls += others
+            weights += others
             K *= values
 
-        return self._combined_pulls(Y, most_rows, multiplied)
+        return self._combined_weights(Y, most_rows, multiplied)
 
     def own_pull(self, X: Array) -> Array:
         left, right = self.left, self.right
@@ -159,7 +185,7 @@ class Product(_Pair):
         return self.left.spectral and self.right.spectral
 
     def frequencies(self, draws: Draws) -> Array:
-        """The sum of independent frequencies of both: a product of kernels is a convolution of densities."""
+        """The sum of independent frequencies of both: the density of a product is the convolution of both densities."""
         if not self.spectral:
             return super().frequencies(draws)
         return self.left.frequencies(draws) + self.right.frequencies(draws)
@@ -167,7 +193,20 @@ class Product(_Pair):
 
 @dataclass(frozen=True)
 class Scaled(Kernel):
-    """k(x, y) = factor · kernel(x, y), factor > 0."""
+    """k(x, y) = factor · kernel(x, y).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel to scale.
+    factor : float
+        Positive.
+
+    Raises
+    ------
+    SpecError
+        Where the factor is not positive.
+    """
 
     name: ClassVar[str] = "scaled"
     kernel: Kernel
@@ -222,10 +261,10 @@ class Scaled(Kernel):
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
         inner = self.kernel.pulling(Y, most_rows)
 
-        def evaluate(X: Array, K: Array, pulls: Array) -> None:
-            inner(X, K, pulls)
+        def evaluate(X: Array, K: Array, weights: Array) -> None:
+            inner(X, K, weights)
             K *= self.factor
-            pulls *= self.factor
+            weights *= self.factor
 
         return evaluate
 
@@ -233,7 +272,7 @@ class Scaled(Kernel):
         return self.factor * self.kernel.own_pull(X)
 
     def frequencies(self, draws: Draws) -> Array:
-        """Those of the kernel itself: the factor scales features, not frequencies."""
+        """Frequencies of the kernel itself: the factor scales features, not frequencies."""
         return self.kernel.frequencies(draws)
 
     def to_dict(self) -> dict[str, Any]:

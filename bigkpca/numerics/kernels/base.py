@@ -1,7 +1,7 @@
-"""What a kernel is: k(x, y) of rows, its diagonal, its gradient, its spectral density.
+"""The interface of kernels: k(x, y) on rows, its diagonal, its gradient and its spectral density.
 
-A kernel is written once, as a function of a tile of rows against a fixed set of rows (`against`), because
-that is how every pass uses it; calling the kernel and everything else build on it.
+Each kernel implements k once, for a tile of rows against a fixed set of rows (`against`), which is how every pass over
+the data uses it. Calling the kernel, and Gram matrices, are built on that.
 """
 
 from __future__ import annotations
@@ -16,34 +16,41 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
-EvaluatePull = Callable[[Array, Array, Array], None]  # (X, K (b, l), pulls (b, l)) -> None; k and its pull
+EvaluatePull = Callable[[Array, Array, Array], None]  # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
 Distance = Literal["sqeuclidean", "cityblock"]
 Towards = Literal["difference", "product"]
 
 
 class Draws(Protocol):
-    """m points to turn into frequencies; each call gives numbers that are independent of those before."""
+    """m random points from which a kernel makes its frequencies; every call returns new, independent numbers."""
 
     def normals(self) -> Array:
-        """m vectors whose marginal law is the standard normal of R^d, (m, d)."""
+        """m vectors, each standard normal in R^d, (m, d)."""
 
     def uniforms(self) -> Array:
-        """m numbers in (0, 1), (m,)."""
+        """m numbers, each uniform in (0, 1), (m,)."""
 
 
 @dataclass(frozen=True)
 class KernelFunction(ABC):
-    """A symmetric function k(x, y) on rows.
+    """A symmetric function k(x, y) of two rows.
 
-    Final classes are frozen dataclasses whose fields are the kernel's parameters.
+    Subclasses are frozen dataclasses, whose fields are the parameters of the kernel.
+
+    Attributes
+    ----------
+    name : str
+        What options and files call the kernel.
+    distance : {"sqeuclidean", "cityblock"} or None
+        The distance whose scale is the length sigma; None where the kernel has no length.
     """
 
     name: ClassVar[str]
-    distance: ClassVar[Distance | None] = None  # what its length sigma measures, None if it has no length
+    distance: ClassVar[Distance | None] = None
 
     @property
     def positive(self) -> bool:
-        """Whether it is known to be positive semidefinite on every set of rows."""
+        """Whether k is known to be positive semidefinite on every set of rows."""
         return True
 
     @property
@@ -52,70 +59,100 @@ class KernelFunction(ABC):
         return self.distance is not None
 
     def allows_shift(self, center: bool) -> bool:
-        """Whether rows may be shifted: k depends on x - y alone, or, with `center`, the centred Gram matrix does."""
+        """Whether a shift of all rows changes nothing: of k itself or, with `center`, of the centred Gram matrix."""
         return self.stationary
 
     @property
     def spectral(self) -> bool:
-        """Whether `frequencies` knows a spectral density to draw from."""
+        """Whether `frequencies` can draw from a spectral density."""
         return False
 
     @property
     def radial(self) -> bool:
-        """Whether k is a decreasing function of |x - y|, so that its values tell distances."""
+        """Whether k is a decreasing function of |x - y|, so that its values determine distances."""
         return self.distance == "sqeuclidean"
 
     @property
     def towards(self) -> Towards | None:
-        """Where a row z is pulled when k(z, y) is to grow: its gradient in z is p(z, y) (y - z) ("difference", and then
-        k(z, z) is the same for all z), or p(z, y) y ("product", k symmetric). None where no pull p(z, y) is known."""
+        """The form of the gradient of k(z, y) in z, by its gradient weight p(z, y); None where the weight is not known.
+
+        "difference": p(z, y) (y - z), and k(z, z) is constant. "product": p(z, y) y, and k(z, z) is not constant.
+        """
         return None
 
     @property
     def on_vectors(self) -> bool:
-        """Whether averages of rows are rows too, so that k-means centres make sense."""
+        """Whether averages of rows are meaningful rows, as k-means centres need."""
         return True
 
     @property
     def savable(self) -> bool:
-        """Whether `to_dict` says all there is to know, so that a file can hold the kernel."""
+        """Whether `to_dict` describes the kernel completely, so that a file can hold it."""
         return True
 
     @abstractmethod
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        """Prepare k(., Y) for tiles of at most `most_rows` rows; Y is (l, d) and fixes the dtype.
+        """Prepare k(., Y) for tiles of at most `most_rows` rows.
 
-        The returned function owns its work space: one per thread.
+        Parameters
+        ----------
+        Y : (l, d) array
+            The fixed rows; their dtype is that of the evaluation.
+        most_rows : int
+            The largest number of rows in a tile.
+
+        Returns
+        -------
+        function
+            (X (b, d), out (b, l)) -> None, which writes k(x_i, y_j) to out. It owns its work space: make one for each
+            thread.
         """
 
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
-        """k(x_i, x_i), shape (b,), float64."""
+        """k(x_i, x_i) of rows X (b, d), (b,), float64."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The kernel as JSON-ready values; `from_dict` reads it back."""
+        """The kernel as JSON-ready values, which `kernels.from_dict` reads."""
 
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
-        """Prepare k(., Y) and its pull p(., Y) for tiles of at most `most_rows` rows, as `against` prepares k.
+        """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`.
 
         Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 18.
         """
         raise no_pull(self)
 
     def own_pull(self, X: Array) -> Array:
-        """p(x_i, x_i), shape (b,), float64. Raises SpecError for a kernel without a pull."""
+        """The gradient weight p(x_i, x_i), (b,), float64. Raises SpecError for a kernel without one."""
         raise no_pull(self)
 
     def frequencies(self, draws: Draws) -> Array:
-        """w_1, ..., w_m with k(x, y) / k(0, 0) = E cos(w'(x - y)), (m, d): draws from the spectral density.
+        """Draw frequencies w from the spectral density: k(x, y) / k(0, 0) = E cos(w'(x - y)).
 
-        Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 9.
+        Parameters
+        ----------
+        draws : Draws
+            m random points.
+
+        Returns
+        -------
+        (m, d) array
+            One frequency in each row.
+
+        Raises
+        ------
+        SpecError
+            For a kernel without a spectral density.
+
+        References
+        ----------
+        Rahimi and Recht (2007), *NIPS*; `docs/numerics.md`, section 9.
         """
         raise no_spectrum(self)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        """The matrix k(x_i, y_j), shape (len(X), len(Y)), in the dtype of both, at least float32."""
+        """The matrix k(x_i, y_j), (b, l), of rows X (b, d) and Y (l, d), in their common dtype, at least float32."""
         dtype = np.result_type(X.dtype, Y.dtype, np.float32)
         out = np.empty((len(X), len(Y)), dtype)
         self.against(Y.astype(dtype, copy=False), len(X))(X.astype(dtype, copy=False), out)
@@ -125,14 +162,14 @@ class KernelFunction(ABC):
         """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal."""
         rows = X.astype(np.float64, copy=False)
         K = self(rows, rows)
-        K += K.T  # elementwise from here on: rounding differs between the triangles
+        K += K.T  # elementwise mean of K and K', since rounding differs between the triangles
         K *= 0.5
         np.fill_diagonal(K, self.diagonal(rows))
         return K
 
 
 def no_spectrum(kernel: KernelFunction) -> SpecError:
-    """The error for a kernel without a spectral density, with the methods that do work."""
+    """The error for a kernel without a spectral density; it names the methods that work."""
     return SpecError(
         f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern, "
         "rational-quadratic, their products and multiples have one, polynomial kernels of degree 2 or more have a "
@@ -141,7 +178,7 @@ def no_spectrum(kernel: KernelFunction) -> SpecError:
 
 
 def no_pull(kernel: KernelFunction) -> SpecError:
-    """The error for a kernel whose pre-images have no fixed point, with the maps that do work."""
+    """The error for a kernel without a gradient weight; it names the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
         f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge', 'denoising' or 'linear'; "
@@ -151,17 +188,23 @@ def no_pull(kernel: KernelFunction) -> SpecError:
 
 
 def require_positive(kernel: KernelFunction, **values: float) -> None:
-    """Raise SpecError unless every value is a positive number."""
+    """Raise SpecError unless every value is a positive finite number."""
     for key, value in values.items():
         if not (np.isfinite(value) and value > 0):
             raise SpecError(f"{type(kernel).__name__}: {key} must be a positive number, not {value}")
 
 
 def cached_pieces(rows: int) -> Iterator[slice]:
-    """Slices of rows few enough to stay in cache from one elementwise step to the next: 6 % of a whole pass."""
+    """Slices of 64 rows, which stay in cache from one elementwise step to the next: this saves 6 % of a pass."""
     return (slice(start, start + 64) for start in range(0, rows, 64))
 
 
 def squared_norms(X: Array) -> Array:
-    """|x_i|^2, shape (b,), in the dtype of X."""
+    """|x_i|² of the rows of X (b, d), (b,), in the dtype of X.
+
+    Examples
+    --------
+    >>> squared_norms(np.array([[3.0, 4.0]]))
+    array([25.])
+    """
     return np.einsum("ij,ij->i", X, X)

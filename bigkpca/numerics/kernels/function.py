@@ -1,4 +1,4 @@
-"""The caller's own kernel."""
+"""Kernels given as a Python function."""
 
 from __future__ import annotations
 
@@ -15,12 +15,27 @@ from bigkpca.numerics.kernels.base import Evaluate
 
 @dataclass(frozen=True)
 class Function(Kernel):
-    """The caller's own kernel: function(X (b, d), Y (l, d)) -> (b, l).
+    """A kernel given as a function of two sets of rows.
 
-    Nothing is known of it, least of all that it is positive semidefinite: nothing is proven of its error then, unless
-    `psd` says that it is, and the solver says when it is not.
-    It cannot be saved with a model, and must be importable where tasks run on a cluster. `vectors` says that
-    averages of rows are rows too, which k-means centres need; codes of letters or categories are not like that.
+    Parameters
+    ----------
+    function : callable
+        (X (b, d), Y (l, d)) -> (b, l) array of k(x_i, y_j). On a cluster it must be importable where tasks run.
+    vectors : bool
+        Whether averages of rows are meaningful rows, as k-means centres need: not for codes of letters or categories.
+    psd : bool
+        Whether the kernel is positive semidefinite. Without it nothing is proven about errors.
+
+    Notes
+    -----
+    The solver warns where eigenvalues turn out negative. A model with such a kernel cannot be saved.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernel = kernels.Function(lambda X, Y: X @ Y.T, vectors=True, psd=True)
+    >>> kernel(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[11.]])
     """
 
     name: ClassVar[str] = "function"

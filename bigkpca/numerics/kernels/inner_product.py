@@ -14,7 +14,18 @@ from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, Towards, requi
 
 @dataclass(frozen=True)
 class Linear(Leaf):
-    """k(x, y) = <x, y>. Centred, it does not change when all rows are shifted."""
+    """k(x, y) = <x, y>: kernel PCA is then PCA.
+
+    Notes
+    -----
+    The centred Gram matrix does not change when all rows are shifted.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[11.]])
+    """
 
     name: ClassVar[str] = "linear"
     towards: ClassVar[Towards] = "product"
@@ -36,9 +47,9 @@ class Linear(Leaf):
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
         inner = self.against(Y, most_rows)
 
-        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+        def evaluate(X: Array, K: Array, weights: Array) -> None:
             inner(X, K)
-            pulls[:] = 1
+            weights[:] = 1
 
         return evaluate
 
@@ -48,7 +59,28 @@ class Linear(Leaf):
 
 @dataclass(frozen=True)
 class Polynomial(Leaf):
-    """k(x, y) = (gamma <x, y> + coef0)^degree, with degree a positive integer and coef0 >= 0."""
+    """k(x, y) = (gamma <x, y> + coef0)^degree.
+
+    Parameters
+    ----------
+    gamma : float
+        Positive, in one over the squared units of the columns.
+    degree : int
+        At least 1.
+    coef0 : float
+        Not negative, so that the kernel is positive semidefinite.
+
+    Raises
+    ------
+    SpecError
+        Where a parameter is out of range.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Polynomial(1.0, degree=2)(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[144.]])
+    """
 
     name: ClassVar[str] = "polynomial"
     towards: ClassVar[Towards] = "product"
@@ -82,20 +114,20 @@ class Polynomial(Leaf):
         return (self.gamma * Linear().diagonal(X) + self.coef0) ** int(self.degree)
 
     def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
-        """p(x, y) = degree · gamma · (gamma <x, y> + coef0)^(degree - 1)."""
+        """Prepare k and its gradient weight degree · gamma · (gamma <x, y> + coef0)^(degree - 1)."""
         inner = Linear().against(Y, most_rows)
         base = np.empty((most_rows, len(Y)), Y.dtype)
 
-        def evaluate(X: Array, K: Array, pulls: Array) -> None:
+        def evaluate(X: Array, K: Array, weights: Array) -> None:
             factor = base[: len(X)]
             inner(X, factor)
             factor *= self.gamma
             factor += self.coef0
-            pulls[:] = 1
+            weights[:] = 1
             for _ in range(int(self.degree) - 1):
-                pulls *= factor
-            np.multiply(pulls, factor, out=K)
-            pulls *= self.degree * self.gamma
+                weights *= factor
+            np.multiply(weights, factor, out=K)
+            weights *= self.degree * self.gamma
 
         return evaluate
 
@@ -106,7 +138,24 @@ class Polynomial(Leaf):
 
 @dataclass(frozen=True)
 class Sigmoid(Leaf):
-    """k(x, y) = tanh(gamma <x, y> + coef0). Indefinite: components of negative eigenvalues are dropped."""
+    """k(x, y) = tanh(gamma <x, y> + coef0), which is not positive semidefinite.
+
+    Parameters
+    ----------
+    gamma : float
+        Positive, in one over the squared units of the columns.
+    coef0 : float
+        Any finite number.
+
+    Raises
+    ------
+    SpecError
+        Where a parameter is out of range.
+
+    Notes
+    -----
+    Components of negative eigenvalues are dropped, with a warning (`docs/numerics.md`, section 7).
+    """
 
     name: ClassVar[str] = "sigmoid"
     gamma: float
@@ -138,7 +187,15 @@ class Sigmoid(Leaf):
 
 @dataclass(frozen=True)
 class Cosine(Leaf):
-    """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with everything, itself included."""
+    """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with every row, itself included.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> kernels.Cosine()(np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[1.0, 0.0]]))
+    array([[0.6],
+           [0. ]])
+    """
 
     name: ClassVar[str] = "cosine"
 
@@ -156,7 +213,8 @@ class Cosine(Leaf):
 
 
 def _unit_rows(X: Array, out: Array) -> Array:
-    # Dividing by the largest entry first keeps the norm of tiny and huge rows from under- or overflowing.
+    # Division by the largest entry comes first, since the squares of tiny and huge rows would under- or overflow.
+    """Write the rows of X (b, d) at unit length to out; zero rows stay zero."""
     largest = np.abs(X).max(axis=1, keepdims=True)
     np.divide(X, np.where(largest > 0, largest, 1), out=out)
     norms = np.sqrt(squared_norms(out))

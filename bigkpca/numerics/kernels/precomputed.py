@@ -1,4 +1,4 @@
-"""Kernels that the caller has computed already, of anything: text, sequences, graphs."""
+"""Precomputed kernels: the data are the Gram matrix, of texts, sequences, graphs or anything else."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from bigkpca.numerics.kernels.base import Evaluate
 
 @dataclass(frozen=True)
 class Precomputed(Leaf):
-    """k(x_i, x_j) = K_ij of a given matrix: data are rows of K, and the kernel has no formula.
+    """k(x_i, x_j) = K_ij of a given matrix: the rows of the data are rows of K.
 
-    Nothing is known of it, least of all that it is positive semidefinite: the solver says when it is not.
+    Notes
+    -----
+    The kernel has no formula. It is not assumed to be positive semidefinite; the solver warns where it is not.
     """
 
     name: ClassVar[str] = "precomputed"
@@ -36,5 +38,5 @@ class Precomputed(Leaf):
         )
 
     def diagonal(self, X: Array) -> Array:
-        """NaN: rows of K do not say which of their entries is k(x, x)."""
+        """NaN: a row of K does not say which of its entries is k(x, x)."""
         return np.full(len(X), np.nan)

@@ -1,6 +1,15 @@
-"""Which rows stand for all: rules that choose l landmarks from a sample of rows, and landmarks of the caller's own.
+"""Landmarks: rules that choose them from a sample of rows, and landmarks that the caller gives.
 
-A rule is a small frozen value; a string names its default.
+A rule is a frozen dataclass; a name stands for the rule with default options.
+
+Examples
+--------
+>>> from bigkpca import landmarks
+>>> landmarks.named("k-means")
+KMeans(iterations=3, rows_per_landmark=10)
+>>> rule = landmarks.RPCholesky(tol=0.01)
+>>> landmarks.to_dict(rule)
+{'name': 'rpcholesky', 'tol': 0.01, 'over': 'sample', 'least_accepted': 0.2}
 """
 
 from __future__ import annotations
@@ -45,12 +54,46 @@ named = RULES.named
 
 
 def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
-    """The rule as JSON-ready values. Rows of the caller's are told by their digest: a model holds them anyway."""
+    """Describe a rule, or given landmarks, as JSON-ready values.
+
+    Parameters
+    ----------
+    rule : LandmarkRule or Own
+        A rule, or landmarks that the caller gave.
+
+    Returns
+    -------
+    dict
+        "name", and the options; of given rows the digest, since the model holds the rows.
+
+    Examples
+    --------
+    >>> to_dict(Uniform())
+    {'name': 'uniform'}
+    """
     return rule.to_dict() if isinstance(rule, Own) else RULES.to_dict(rule)
 
 
 def from_dict(values: Mapping[str, Any], own: Array) -> LandmarkRule | Own:
-    """The rule that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
+    """The rule, or the given landmarks, that `to_dict` described.
+
+    Parameters
+    ----------
+    values : mapping
+        "name", and the options.
+    own : (l, d) array
+        The landmarks of the fitted model, in the units of the data, which replace rows that the caller gave.
+
+    Returns
+    -------
+    LandmarkRule or Own
+        Equal to the one described.
+
+    Raises
+    ------
+    SpecError
+        Where the name is unknown.
+    """
     for kind in (Rows, RowNumbers):
         if values["name"] == kind.name:
             return kind.from_dict(values, own)

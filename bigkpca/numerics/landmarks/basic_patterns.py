@@ -16,7 +16,7 @@ _PIECE_ROWS = 256
 
 
 def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool) -> Array:
-    """Unit kernel vectors k(x_i, R) of rows X over reference rows R, (m, |R|); zero where the vector is."""
+    """Kernel vectors k(x_i, R) of rows X (m, d) over reference rows R at unit length, (m, |R|), or zero."""
     with np.errstate(over="ignore", invalid="ignore"):
         V = kernel(X, reference)
     check_overflow(V, "the sampled rows")
@@ -28,7 +28,7 @@ def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool)
 
 
 def scan(directions: Array, threshold: float, most: int) -> Array:
-    """The first `most` rows, in order, whose cosine with every one kept before is below the threshold."""
+    """Numbers of rows kept: in order, each whose cosine with all kept before is below the threshold; at most `most`."""
     kept = np.empty((most, directions.shape[1]), directions.dtype)
     numbers: list[int] = []
     for start in range(0, len(directions), _PIECE_ROWS):
@@ -46,11 +46,8 @@ def scan(directions: Array, threshold: float, most: int) -> Array:
 
 
 def scan_for(directions: Array, count: int) -> Array:
-    """`count` rows by the smallest threshold that finds as many, by bisection: as different as they can be.
-
-    Fewer where rows repeat.
-    """
-    low, high = -1.0, 1 - 10 * rank_tolerance(directions.dtype)  # above it, equal rows would pass by rounding
+    """Numbers of `count` rows, kept at the smallest threshold that keeps as many; fewer where rows repeat."""
+    low, high = -1.0, 1 - 10 * rank_tolerance(directions.dtype)  # above it, rounding would let equal rows pass
     found = scan(directions, high, count)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -62,15 +59,41 @@ def scan_for(directions: Array, count: int) -> Array:
     return found
 
 
-_REFERENCE_ROWS = 2000  # over which kernel vectors of basic patterns are taken
+_REFERENCE_ROWS = 2000  # length of the kernel vectors
 
 
 @dataclass(frozen=True)
 class BasicPatterns:
-    """EKPCA: rows whose kernel vectors, over a part of the sample, have cosines below `threshold` with each other.
+    """EKPCA's landmarks: rows whose kernel vectors, over 2000 rows of the sample, have cosines below a threshold.
 
-    Without a threshold, the smallest one that finds as many as asked for; with one, at most as many.
-    `centred` takes cosines of centred kernel vectors, which tell rows apart where the kernel is wide.
+    Parameters
+    ----------
+    threshold : float, optional
+        The largest cosine, in (-1, 1]: keeps at most as many landmarks as asked for. By default the smallest threshold
+        that keeps as many.
+    centred : bool
+        Whether kernel vectors are centred first, which separates rows where the kernel is wide.
+
+    Raises
+    ------
+    SpecError
+        Where the threshold is out of range.
+
+    Notes
+    -----
+    No pass over the data; 10 l rows of the sample are scanned, in random order.
+
+    References
+    ----------
+    Fan, Wang, Xu and Tang (2014), efficient kernel PCA (EKPCA); `docs/numerics.md`, section 4.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> X = np.array([[0.0], [0.0], [3.0]])
+    >>> rule = BasicPatterns(centred=False)
+    >>> np.sort(rule.choose(X, kernels.Gaussian(1.0), 2, np.random.default_rng(0)).ravel())
+    array([0., 3.])
     """
 
     name: ClassVar[str] = "basic-patterns"

@@ -1,4 +1,4 @@
-"""Recursive ridge leverage scores: rows drawn by how much each matters to the Gram matrix (Musco and Musco 2017)."""
+"""Recursive ridge leverage scores: rows drawn by their influence on the Gram matrix (Musco and Musco 2017)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _TILE_ROWS = 1024
 
 
 def choose_rows(X: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
-    """Numbers of `size` distinct rows of X (m, d), drawn without replacement in proportion to their scores.
+    """Numbers of `size` distinct rows of X (m, d), drawn without replacement in proportion to their leverage scores.
 
-    Scores of nested random halves of the rows, from the smallest up, each judged by a weighted sample of the one
-    before:  score_i = min(1, log(size) / lam · (k_ii - k_iS (W + lam diag(w)^-2)^-1 k_Si)),  about 2 m size kernel
-    evaluations.
+    Scores of nested random halves of the rows, from the smallest up, come from a weighted sample S of the half before:
+
+        score_i = min(1, log(size) / lam · (k_ii - k_iS (W + lam diag(w)^-2)^-1 k_Si)).
+
+    About 2 m size kernel evaluations.
     """
     order = rng.permutation(len(X))
     levels = [len(X)]
@@ -57,20 +59,37 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
         return kernel.diagonal(rows) - np.einsum("ij,ij->j", values, cho_solve(factor, values))
 
     residual = np.concatenate(list(in_order(of_tile, range(0, len(X), _TILE_ROWS))))
-    # The floor keeps enough rows drawable where the kernel has far fewer directions than landmarks are asked for.
+    # The floor keeps enough rows with a positive chance where the kernel has far fewer directions than landmarks.
     return np.clip(np.log(max(size, 3)) / lam * residual, 1e-9, 1)
 
 
 def _ridge(W: Array, weights: Array, size: int) -> float:
-    """The mean of the eigenvalues of the weighted Gram matrix beyond the k largest, times their number over k."""
+    """lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k."""
     k = max(1, int(size / (4 * np.log(max(size, 3)))))
     values = eigvalsh(weights[:, None] * W * weights)
-    return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any will do when all kernels are zero
+    return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
 
 
 @dataclass(frozen=True)
 class Leverage:
-    """Rows drawn by recursive ridge leverage scores: guarantees in the spectral norm."""
+    """Rows drawn by recursive ridge leverage scores, which bound the error in the spectral norm.
+
+    Notes
+    -----
+    No pass over the data: 20 l rows of the sample, at least 20,000, and about 2 m l kernel evaluations. The kernel must
+    be positive semidefinite; `choose` raises SpecError where it is not.
+
+    References
+    ----------
+    Musco and Musco (2017), *NIPS*; `docs/numerics.md`, section 4.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> Leverage().choose(X, kernels.Gaussian(0.1), 3, np.random.default_rng(0)).shape
+    (3, 1)
+    """
 
     name: ClassVar[str] = "leverage"
 

@@ -14,16 +14,16 @@ from bigkpca.numerics.display import brief
 
 
 class Own:
-    """Landmarks of the caller's own: equal where they say the same to a file."""
+    """Landmarks that the caller gives; equal where `to_dict` describes them equally."""
 
     name: ClassVar[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """What a file holds of them."""
+        """The landmarks as JSON-ready values."""
         raise NotImplementedError
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        """As that of a LandmarkRule."""
+        """As `LandmarkRule.working_bytes`."""
         return 2 * rows * columns * itemsize
 
     def __eq__(self, other: object) -> bool:
@@ -35,10 +35,28 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class Rows(Own):
-    """The caller's own landmarks, (l, d), in the units of the data. Of rows that recur the first alone becomes one.
+    """Landmarks given as rows. Of equal rows, the first becomes a landmark.
 
-    Raises SpecError unless they are a table, DataError for text, NaN and infinity. `sha256` is the digest of the values
-    as they were first given, and `given` their number, before a model rounded them and left out those that recur.
+    Parameters
+    ----------
+    values : (l, d) array
+        The rows, in the units of the data.
+    sha256 : str, optional
+        Digest of the values as first given, before a model rounded them and dropped equal ones.
+    given : int, optional
+        Number of rows as first given.
+
+    Raises
+    ------
+    SpecError
+        Unless the values are a table.
+    DataError
+        Where they hold text, NaN or infinity.
+
+    Examples
+    --------
+    >>> Rows(np.array([[0.0, 1.0], [2.0, 3.0]])).count
+    2
     """
 
     name: ClassVar[str] = "rows"
@@ -48,7 +66,7 @@ class Rows(Own):
 
     @property
     def count(self) -> int:
-        """How many rows were given."""
+        """Number of rows as first given."""
         return self.given or len(self.values)
 
     __repr__ = brief
@@ -66,13 +84,29 @@ class Rows(Own):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array) -> Self:
-        """The landmarks that `to_dict` described, which a model holds as `own`."""
+        """The landmarks that `to_dict` described; `own` (l, d) are those of the model."""
         return cls(own, values["sha256"], values["count"])
 
 
 @dataclass(frozen=True, eq=False)
 class RowNumbers(Own):
-    """The rows of the data with these numbers, counted from 0. Of rows that recur the first alone becomes one."""
+    """Landmarks given as row numbers of the data, counted from 0. Of equal rows, the first becomes a landmark.
+
+    Parameters
+    ----------
+    numbers : (l,) array of int
+        The row numbers.
+
+    Raises
+    ------
+    SpecError
+        Unless they are integers that are not negative.
+
+    Examples
+    --------
+    >>> RowNumbers(np.array([0, 10, 20])).to_dict()
+    {'name': 'row-numbers', 'numbers': [0, 10, 20]}
+    """
 
     name: ClassVar[str] = "row-numbers"
     numbers: Array
@@ -81,7 +115,7 @@ class RowNumbers(Own):
 
     @property
     def count(self) -> int:
-        """How many numbers were given."""
+        """Number of row numbers as given."""
         return len(self.numbers)
 
     def __post_init__(self) -> None:
@@ -99,11 +133,28 @@ class RowNumbers(Own):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array) -> Self:
-        """The numbers that `to_dict` described."""
+        """The row numbers that `to_dict` described."""
         return cls(np.array(values["numbers"]))
 
 
 def distinct(rows: Array) -> Array:
-    """The first of each of the rows (l, d) that are the same, in their order."""
+    """Remove rows that equal an earlier one; the others keep their order.
+
+    Parameters
+    ----------
+    rows : (l, d) array
+        Rows.
+
+    Returns
+    -------
+    (q, d) array
+        q <= l; the array itself where all are distinct.
+
+    Examples
+    --------
+    >>> distinct(np.array([[2], [1], [2]]))
+    array([[2],
+           [1]])
+    """
     _, first = np.unique(rows, axis=0, return_index=True)
     return rows if len(first) == len(rows) else rows[np.sort(first)]

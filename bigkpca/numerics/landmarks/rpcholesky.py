@@ -1,8 +1,8 @@
-"""Randomly pivoted Cholesky: landmarks drawn in proportion to what the ones before leave unexplained.
+"""Randomly pivoted Cholesky: landmarks drawn in proportion to what earlier landmarks leave unexplained.
 
-Row s is drawn with probability d(s) / Σ d, d(s) = k(s, s) - k_S(s)' W⁻¹ k_S(s) being its residual (Chen, Epperly,
-Tropp and Webber 2025). Blocks of draws from an upper bound of d, thinned by rejection, follow the same law with
-matrix products in place of single columns (Epperly, Tropp and Webber 2024).
+Row s is drawn with probability d(s) / Σ d, where d(s) = k(s, s) - k_S(s)'W⁻¹k_S(s) is its residual (Chen, Epperly,
+Tropp and Webber 2025). Blocks of proposals, drawn from an upper bound of d and thinned by rejection, follow the same
+law with matrix products in place of single columns (Epperly, Tropp and Webber 2024).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import Map, rank_tolerance
 
 _TILE_ROWS = 1024
-_ROUNDING = 10  # rank tolerances of k(x, x) below which a residual is rounding
+_ROUNDING = 10  # times the rank tolerance of k(x, x): a smaller residual is rounding
 
 
 def thinned(residual: Array, bound: Array, least: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Which of b proposals to keep (positions, ascending), and the Cholesky factor of their residual Gram matrix.
+    """Positions of the proposals to keep, ascending, and the Cholesky factor of their residual Gram matrix.
 
-    residual (b, b) is what the landmarks so far leave of the proposals' Gram matrix, bound (b,) the weights
-    they were drawn by, at least its diagonal. Proposal j is kept with probability d_j / bound_j, d_j being what
-    the kept ones before it leave, and never if that is below least_j. The residual is overwritten.
+    residual (b, b) is the Gram matrix of the proposals less the part that the landmarks explain; it is overwritten.
+    bound (b,) are the weights that the proposals were drawn by, at least its diagonal. Proposal j is kept with
+    probability d_j / bound_j, d_j its residual given the proposals kept before, and never where d_j is below least_j.
     """
     kept: list[int] = []
     columns = np.zeros_like(residual)
@@ -54,8 +54,8 @@ def choose_rows(
 ) -> Array:
     """Numbers of at most `size` rows of X (m, d) by accelerated RPCholesky, in the order of choice.
 
-    Stops early when the residual trace is at most `tolerance` times the trace, or nothing but rounding is left.
-    m · size kernel evaluations; the factor F (size, m) is held in float64. Raises SpecError where k(x, x) < 0.
+    Stops early when the residual trace is at most `tolerance` times the trace, or only rounding remains. m · size
+    kernel evaluations; the factor F (size, m) is held in float64. Raises SpecError where k(x, x) < 0.
     """
     rounding = _ROUNDING * rank_tolerance(X.dtype)
     diagonal = kernel.diagonal(X)
@@ -67,7 +67,7 @@ def choose_rows(
         proposals = rng.choice(len(X), min(max(10, -(-size // 10)), size - count), p=left / left.sum())
         residual = kernel.gram(X[proposals]) - F[:count, proposals].T @ F[:count, proposals]
         bound = left[proposals]
-        left[proposals] = np.maximum(np.diag(residual), 0)  # so that what is rounding alone is not drawn for ever
+        left[proposals] = np.maximum(np.diag(residual), 0)  # else rows of rounding alone would be drawn for ever
         kept, L = thinned(residual, bound, rounding * diagonal[proposals], rng)
         if not len(kept):
             continue
@@ -76,12 +76,12 @@ def choose_rows(
         _fill(F[:count], F[count : len(chosen)], X, kernel, new, L, in_order)
         left -= np.einsum("ij,ij->j", F[count : len(chosen)], F[count : len(chosen)])
         np.maximum(left, 0, out=left)
-        left[new] = 0  # rounding must not bring a row back
+        left[new] = 0  # rounding must not let a row be drawn again
     return chosen
 
 
 def _fill(before: Array, rows: Array, X: Array, kernel: Kernel, new: Array, L: Array, in_order: Map) -> None:
-    """rows = L⁻¹ (k(new, X) - before[:, new]' before): the next rows of the factor F."""
+    """rows = L⁻¹ (k(new, X) - before[:, new]'before): the next rows of the factor F."""
     anchors, known = X[new], before[:, new]
 
     def of_tile(start: int) -> Array:
@@ -98,7 +98,7 @@ def _fill(before: Array, rows: Array, X: Array, kernel: Kernel, new: Array, L: A
 
 @dataclass(frozen=True)
 class Factor:
-    """Landmarks S (l, d) and the Cholesky factor L (l, l) of k(S, S), grown a block at a time."""
+    """Landmarks S (l, d) and the Cholesky factor L (l, l) of k(S, S), which grow by blocks."""
 
     kernel: Kernel
     landmarks: Array
@@ -106,36 +106,38 @@ class Factor:
 
     @classmethod
     def empty(cls, kernel: Kernel, like: Array) -> Factor:
-        """No landmarks yet; `like` (b, d) gives width and dtype."""
+        """A factor without landmarks; `like` (b, d) gives width and dtype."""
         return cls(kernel, like[:0], np.empty((0, 0)))
 
     def coordinates(self, X: Array) -> Array:
-        """L⁻¹ k_S(x), (l, b): the feature vectors of rows X (b, d) that the landmarks span."""
+        """L⁻¹ k_S(x), (l, b): coordinates of rows X (b, d) in the span of the landmarks."""
         if not len(self.landmarks):
             return np.empty((0, len(X)))
         values = self.kernel(self.landmarks, X).astype(np.float64)
         return solve_triangular(self.L, values, lower=True, overwrite_b=True, check_finite=False)
 
     def residual_diagonal(self, X: Array) -> Array:
-        """k(x, x) - |L⁻¹ k_S(x)|² of each row, (b,), not below zero."""
+        """k(x, x) - |L⁻¹ k_S(x)|² of rows X (b, d), (b,), not below zero."""
         Z = self.coordinates(X)
         return np.maximum(self.kernel.diagonal(X) - np.einsum("ij,ij->j", Z, Z), 0)
 
     def residual(self, X: Array) -> Array:
-        """k(X, X) minus what the landmarks explain of it, (b, b)."""
+        """k(X, X) less the part that the landmarks explain, (b, b)."""
         Z = self.coordinates(X)
         return self.kernel.gram(X) - Z.T @ Z
 
     def extended(self, X: Array, corner: Array) -> Factor:
-        """With rows X (b, d) as further ones; corner (b, b) is the Cholesky factor of their residual."""
+        """The factor with further landmarks X (b, d); corner (b, b) is the Cholesky factor of their residual."""
         L = np.block([[self.L, np.zeros((len(self.L), len(X)))], [self.coordinates(X).T, corner]])
         return Factor(self.kernel, np.concatenate([self.landmarks, X]), L)
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Rows (m, d) drawn in proportion to weights `bound` (m,), upper bounds of their residuals, whose sum over all rows
-    of the data is `total`."""
+    """Rows (m, d) drawn in proportion to weights.
+
+    bound (m,): the weights, upper bounds of the residuals. total: their sum over all rows of the data.
+    """
 
     rows: Array
     bound: Array
@@ -150,10 +152,11 @@ class Proposals:
 def grown(
     factor: Factor, proposals: Proposals, size: int, least_accepted: float, least_trace: float, rng: np.random.Generator
 ) -> Factor:
-    """The factor with proposals accepted by rejection until there are `size` landmarks, or proposals run out, or
-    fewer than `least_accepted` of a block were accepted, or the residual trace is estimated below `least_trace`.
+    """Extend a factor by rejection from proposals, up to `size` landmarks.
 
-    A proposal stays valid however often landmarks are added, because residuals never grow.
+    Stops earlier where proposals run out, where fewer than the share `least_accepted` of a block were accepted, or
+    where the residual trace is estimated below `least_trace`. Proposals stay valid as landmarks are added, since
+    residuals never grow.
     """
     for rows, bound in proposals.blocks(max(10, size // 10)):
         residual = factor.residual(rows)
@@ -172,13 +175,40 @@ def grown(
 
 @dataclass(frozen=True)
 class RPCholesky:
-    """Rows drawn in proportion to what the landmarks before leave unexplained (the head of this file).
+    """Randomly pivoted Cholesky: rows drawn in proportion to what earlier landmarks leave unexplained.
 
-    The choice for small clusters, fast spectra and data that are not vectors. `over="sample"` draws from the bounded
-    sample; `over="all"` from all rows, with the exact law: residual bounds are refreshed by a further pass over the
-    data whenever less than `least_accepted` of the proposals are accepted, about ln(1/eta) / ln(1/least_accepted)
-    passes for a relative residual trace eta, often none. `tol` stops when that eta is reached, with fewer landmarks
-    than asked for; over all rows it costs one pass more, which makes sure.
+    The choice for small clusters, fast spectra and data that are not vectors.
+
+    Parameters
+    ----------
+    tol : float
+        Relative residual trace eta at which to stop with fewer landmarks than asked for, in [0, 1).
+    over : {"sample", "all"}
+        Rows to draw from: the bounded sample, or all rows.
+    least_accepted : float
+        With over="all": bounds are renewed by a pass where a smaller share of proposals is accepted; in (0, 1).
+
+    Raises
+    ------
+    SpecError
+        Where an option is out of range; from `choose`, where k(x, x) < 0.
+
+    Notes
+    -----
+    No pass with over="sample". With over="all", about ln(1/eta) / ln(1/least_accepted) passes, often none, and one more
+    to verify `tol`. The law is the exact one of RPCholesky in both cases.
+
+    References
+    ----------
+    Chen, Epperly, Tropp and Webber (2025), *Comm. Pure Appl. Math.*; Epperly, Tropp and Webber (2024), arXiv;
+    `docs/numerics.md`, section 4.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> X = np.array([[0.0], [0.0], [9.0]])
+    >>> np.sort(RPCholesky().choose(X, kernels.Gaussian(1.0), 3, np.random.default_rng(0)).ravel())
+    array([0., 9.])
     """
 
     name: ClassVar[str] = "rpcholesky"

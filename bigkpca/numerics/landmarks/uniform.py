@@ -1,4 +1,4 @@
-"""Uniformly drawn rows as landmarks."""
+"""Landmarks drawn uniformly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from bigkpca.numerics.linalg import Map
 
 @dataclass(frozen=True)
 class Uniform:
-    """Rows of the sample, uniformly without replacement."""
+    """Rows of the sample, drawn uniformly without replacement.
+
+    Notes
+    -----
+    No pass over the data. Column sampling and the thesis's form of Nyström hold for these landmarks alone.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> X = np.arange(5.0)[:, None]
+    >>> Uniform().choose(X, kernels.Gaussian(1.0), 5, np.random.default_rng(0)).ravel()
+    array([0., 1., 2., 3., 4.])
+    """
 
     name: ClassVar[str] = "uniform"
 

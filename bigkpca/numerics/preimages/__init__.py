@@ -1,15 +1,27 @@
-"""Back from scores to rows: ways as values, a string names a way's default; and the decoders that a model keeps.
+"""Pre-images: methods that map scores back to rows, and the decoders that a model keeps.
 
-base          what a pre-image is, and what a decoder holds
-expansion     what scores stand for in feature space, the mean included; residuals (novelty)
-objective     how near φ(z) is to that, and where z is pulled, over landmarks or random waves
-ascent        guarded fixed-point steps;  beginning: from where
+A method is a frozen dataclass; a name stands for the method with default options.
+
+base          interfaces of methods, training passes and decoders
+expansion     φ^ of given scores as a combination of landmarks, the mean included; residuals (novelty)
+objective     F(z), how near φ(z) is to φ^, and its gradient, over landmarks or random features
+ascent        guarded fixed-point steps;  beginning: their start
 fixed_point   "fixed-point", no pass
-regression    least squares from one streamed pass;  scored, noise: of what
+regression    least squares from one streamed pass;  scored, noise: its data
 linear        "linear", from the landmarks' own scores, no pass
 ridge         "ridge", kernel ridge regression, one pass
-denoising     "denoising", from the scores of noised rows to clean rows, one pass
+denoising     "denoising", from the scores of noisy rows to clean rows, one pass
 distances     "mds", from distances to reference rows, no pass
+
+Formulas: `docs/numerics.md`, section 18.
+
+Examples
+--------
+>>> from bigkpca import preimages
+>>> preimages.named("ridge:ridge=0.01,size=500")
+Ridge(ridge=0.01, size=500)
+>>> preimages.written(preimages.Ridge(size=500))
+'ridge:size=500'
 """
 
 from __future__ import annotations
@@ -78,51 +90,89 @@ _DECODERS: dict[str, type[Decoder]] = {
     decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
 }
 
+# How the text of an option is read, by the annotation of its field; all others are floats.
 _READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
 
 
 def named(name: str) -> Preimage:
-    """The value of a way's name, with options where they are given, as "ridge:ridge=0.01,size=500".
+    """The pre-image method of a name, with options where they are given.
 
-    Raises SpecError, which suggests the nearest known name.
+    Parameters
+    ----------
+    name : str
+        E.g. "ridge", or "ridge:ridge=0.01,size=500".
+
+    Returns
+    -------
+    Preimage
+        The method.
+
+    Raises
+    ------
+    SpecError
+        Where the name or an option is unknown, with the nearest known one, or a value does not fit.
+
+    Examples
+    --------
+    >>> named("linear")
+    Linear()
     """
     name, colon, typed = name.partition(":")
     kind = PREIMAGES.kind(name)
-    way: Preimage = kind(**(_options(kind, typed) if colon else {}))
-    return way
+    preimage: Preimage = kind(**(_options(kind, typed) if colon else {}))
+    return preimage
 
 
-def written(way: Preimage) -> str:
-    """The way as `named` takes it: its name, and the options that are not the default."""
-    typed = ",".join(f"{key}={value}" for key, value in changed(way).items())
-    return f"{way.name}:{typed}" if typed else way.name
+def written(preimage: Preimage) -> str:
+    """The method as `named` reads it: its name, and the options that differ from the default.
+
+    Examples
+    --------
+    >>> written(Distances(neighbours=10))
+    'mds:neighbours=10'
+    """
+    typed = ",".join(f"{key}={value}" for key, value in changed(preimage).items())
+    return f"{preimage.name}:{typed}" if typed else preimage.name
 
 
-def changed(way: Preimage) -> dict[str, Any]:
-    """The options of a way that are not the default."""
-    default = to_dict(type(way)())
-    return {key: value for key, value in to_dict(way).items() if value != default[key]}
+def changed(preimage: Preimage) -> dict[str, Any]:
+    """The options of a method that differ from the default, by name.
+
+    Examples
+    --------
+    >>> changed(Ridge(size=500))
+    {'size': 500}
+    """
+    default = to_dict(type(preimage)())
+    return {key: value for key, value in to_dict(preimage).items() if value != default[key]}
 
 
-def _options(way: type[Any], typed: str) -> dict[str, Any]:
-    known = {option.name: _READ.get(str(option.type), float) for option in fields(way)}
+def _options(kind: type[Any], typed: str) -> dict[str, Any]:
+    """Read "key=value,key=value" for this class of methods."""
+    known = {option.name: _READ.get(str(option.type), float) for option in fields(kind)}
     found: dict[str, Any] = {}
     for part in typed.split(","):
         key, _, value = part.strip().partition("=")
         if key not in known:
-            raise unknown_name(f"option of preimage {way.name!r}", key, list(known))
+            raise unknown_name(f"option of preimage {kind.name!r}", key, list(known))
         try:
             found[key] = known[key](value)
         except (KeyError, ValueError):
-            raise SpecError(f"preimage='{way.name}:{typed}': {key} cannot be {value!r}") from None
+            raise SpecError(f"preimage='{kind.name}:{typed}': {key} cannot be {value!r}") from None
     return found
 
 
-def to_dict(way: Preimage) -> dict[str, Any]:
-    """The way as JSON-ready values; `from_dict` reads it back."""
-    return {key: np.asarray(value).item() for key, value in PREIMAGES.to_dict(way).items()}  # NumPy's numbers, too
+def to_dict(preimage: Preimage) -> dict[str, Any]:
+    """The method as JSON-ready values, which `from_dict` reads.
+
+    Examples
+    --------
+    >>> to_dict(Ridge())
+    {'name': 'ridge', 'ridge': 0.3, 'size': 1000}
+    """
+    return {key: np.asarray(value).item() for key, value in PREIMAGES.to_dict(preimage).items()}  # NumPy's numbers, too
 
 
 def decoder_from_parts(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Decoder:
-    """The decoder whose `parameters()` and `arrays()` these are; other arrays are passed over."""
+    """The decoder whose `parameters()` and `arrays()` are given; other arrays are ignored."""
     return _DECODERS[parameters["name"]].from_parts(parameters, arrays)

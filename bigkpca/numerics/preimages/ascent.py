@@ -1,4 +1,4 @@
-"""From a start to a maximum of the objective: fixed-point steps that are shortened until nothing is lost."""
+"""Maximisation of the objective F by fixed-point steps, which are shortened until F does not fall."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from bigkpca.numerics.preimages.base import Preimages
 from bigkpca.numerics.preimages.objective import Objective
 
 _SMALLEST_STEP = 2.0**-12
-_STEPS = (0.1, 4.0)  # the bounds of a step after one that went well; up to 10 finds no sooner
+_STEPS = (0.1, 4.0)  # bounds of the step length after a successful step; up to 10 converges no sooner
 _ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What belongs to each row of a batch."""
+    """Arrays with one entry for each row of a batch."""
 
     def of(self, chosen: Array) -> Self:
-        """Some rows of the batch."""
+        """The entries of some rows of the batch."""
         return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
 
 
 @dataclass(frozen=True)
 class _Given(_Rows):
-    """Whose rows they are, what they are to explain, and where they began."""
+    """For each row: its number, the weights gamma of its φ^, and its start."""
 
     number: Array  # (b,)
     gamma: Array  # (b, D)
@@ -37,7 +37,7 @@ class _Given(_Rows):
 
 @dataclass(frozen=True)
 class _Place(_Rows):
-    """Rows Z, F there, the fixed point that they are pulled to, and whether that can be trusted."""
+    """For each row: the iterate Z, F there, the fixed point that the next step aims at, whether that is reliable."""
 
     Z: Array  # (b, d)
     value: Array  # (b,)
@@ -45,24 +45,23 @@ class _Place(_Rows):
     sound: Array  # (b,), bool
 
     def instead(self, better: Array, other: _Place) -> _Place:
-        """This place with the better rows of the other one."""
+        """This place, with the rows that are `better` replaced by those of the other place."""
         pairs = [(getattr(self, part.name), getattr(other, part.name)) for part in fields(self)]
         return _Place(*(np.where(better[:, None] if a.ndim == 2 else better, b, a) for a, b in pairs))
 
 
 def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, most: int) -> Preimages:
-    """Rows of larger and larger F from rows Z (b, d), by at most `most` steps.
+    """Increase F from rows Z (b, d), by at most `most` steps.
 
-    The first step goes to the fixed point image / weight, later ones as far along that way as the last one suggests;
-    or a half, a quarter ... of it where F would fall there. `hold` pulls each row back to its start, as a landmark
-    there would. A row has converged when the way left is at most `tol` lengths of the kernel; rows that are finished
-    leave the batch.
+    The first step goes to the fixed point image / weight. Later steps follow the same direction, with a length that the
+    last step suggests; a step is halved while F would fall. `hold` adds the gradient weight of a landmark at the start.
+    A row has converged when its fixed point is within `tol` lengths of the kernel; finished rows leave the batch.
     """
     rows, iterations, converged = Z.copy(), np.full(len(Z), most), np.zeros(len(Z), bool)
     given, step = _Given(np.arange(len(Z)), gamma, Z), np.ones(len(Z))
     here = _place(goal, Z, given, hold)
     for iteration in range(most + 1):
-        # Never before the first step: with a very wide kernel every row is within tol, and one step brings it home.
+        # Never before the first step: with a very wide kernel every row is within tol, and one step is enough.
         arrived = (squared_norms(here.target - here.Z) <= (tol * goal.length) ** 2) & (iteration > 0)
         finished = arrived | (step < _SMALLEST_STEP) | (iteration == most)
         if finished.any():
@@ -79,9 +78,10 @@ def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, m
 
 
 def _next_step(here: _Place, there: _Place) -> Array:
-    """How far to go along the way from `there`, (b,): to where the way would be gone if it shrank as it did so far.
+    """Length of the next step relative to the distance of the fixed point, (b,): |s|² / s'y.
 
-    |s|² / s'y with s the last move and y what it took off the way (Barzilai and Borwein 1988).
+    s is the last move, y the change that it made to the vector from the iterate to the fixed point (Barzilai and
+    Borwein 1988).
     """
     moved = there.Z - here.Z
     shrunk = np.einsum("ij,ij->i", moved, (here.target - here.Z) - (there.target - there.Z))
@@ -90,6 +90,7 @@ def _next_step(here: _Place, there: _Place) -> Array:
 
 
 def _place(goal: Objective, Z: Array, given: _Given, hold: float) -> _Place:
+    """Evaluate F and the fixed point at rows Z (b, d)."""
     at = goal.at(Z, given.gamma)
     sound = at.weight > goal.least * at.total
     weight = np.where(sound, at.weight, 1) + hold

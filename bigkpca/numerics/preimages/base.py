@@ -1,4 +1,4 @@
-"""What a pre-image is: rows x whose φ(x) is near the φ^ of given scores, and what is known of each of them."""
+"""Interfaces of pre-images: rows x whose φ(x) is near the φ^ of given scores, the methods and the decoders."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from bigkpca.numerics.preimages.regression import Regression
 
 @dataclass(frozen=True)
 class Fitted:
-    """What pre-images may know of a model: its feature map and solution, its moments (None where it keeps its rows, or
-    where the randomized solver left none), and its method."""
+    """What pre-image methods may use of a fitted model.
+
+    moments is None for models that keep their rows, and for those of the randomized solver.
+    """
 
     features: FeatureMap
     solution: Solution
@@ -31,7 +33,7 @@ class Fitted:
 
     @property
     def tolerance(self) -> float:
-        """Below which share of the largest an eigenvalue is noise."""
+        """Rank tolerance: a smaller eigenvalue, relative to the largest, is noise."""
         return rank_tolerance(self.features.dtype)
 
     @property
@@ -49,10 +51,19 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Preimages:
-    """Rows (b, d), and for each: whether its iteration converged, after how many steps, and whether it is far.
+    """Pre-images, and how they were found.
 
-    A far row has scores of nothing near the data, or a start without a kernel value with anything: the row is the mean.
-    Maps that do not iterate take no steps and always converge.
+    Parameters
+    ----------
+    rows : (b, d) array
+        The pre-images.
+    converged : (b,) array of bool
+        Whether the iteration converged; always true for maps that do not iterate.
+    iterations : (b,) array of int
+        Steps that were taken; 0 for maps that do not iterate.
+    far : (b,) array of bool
+        Whether the scores are those of nothing near the data, or the start has no kernel value with any landmark; such
+        a row is the mean of the data.
     """
 
     rows: Array
@@ -62,13 +73,13 @@ class Preimages:
 
     @classmethod
     def direct(cls, rows: Array) -> Self:
-        """Of a map that does not iterate."""
+        """The pre-images of a map that does not iterate."""
         b = len(rows)
         return cls(rows, np.ones(b, bool), np.zeros(b, np.intp), np.zeros(b, bool))
 
 
 def joined(parts: Iterable[Preimages]) -> Preimages:
-    """Pre-images of one part after the other."""
+    """Concatenate the pre-images of several batches."""
     found = list(parts)
     return Preimages(*(np.concatenate([getattr(part, each.name) for part in found]) for each in fields(Preimages)))
 
@@ -79,7 +90,7 @@ Decode = Callable[[Array, Array | None], Preimages]
 
 @dataclass(frozen=True)
 class Decoder(ABC):
-    """From scores back to rows: plain arrays and numbers, which a model file holds."""
+    """A map from scores to rows, as plain arrays and numbers that a model file holds."""
 
     name: ClassVar[str]
 
@@ -88,25 +99,25 @@ class Decoder(ABC):
         """Prepare the map for tiles of at most `most_rows` scores; the returned function owns its work space."""
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that a file must hold."""
+        """The fields that are arrays, by name."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def parameters(self) -> dict[str, Any]:
-        """The numbers that a file must hold besides, JSON-ready, the name among them."""
+        """The other fields, JSON-ready, with the name of the decoder."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **{name: np.asarray(value).item() for name, value in plain.items()}}
 
     @classmethod
     def from_parts(cls, parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The decoder whose `parameters()` and `arrays()` these are; other arrays are passed over."""
+        """The decoder whose `parameters()` and `arrays()` are given; other arrays are ignored."""
         given = {**parameters, **arrays}
         return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
 
 
 def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
-    """`decoding` in the units of the data, for starts and pre-images alike; pre-images in the dtype of block work."""
+    """Wrap `decoding` for starts and pre-images in the units of the data; pre-images have the dtype of block work."""
     decode = decoder.decoding(features, solution, most_rows)
 
     def reconstruct(Y: Array, start: Array | None) -> Preimages:
@@ -118,7 +129,7 @@ def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, m
 
 
 def check_width(shape: tuple[int, ...], components: int, where: str) -> None:
-    """Raise SpecError unless scores of this shape are as wide as a model has components."""
+    """Raise SpecError unless scores of this shape have as many columns as a model has components."""
     if len(shape) != 2 or shape[1] != components:
         raise SpecError(
             f"{where}: scores of shape {shape}, but the model has {components} components: give it scores (n, "
@@ -127,18 +138,28 @@ def check_width(shape: tuple[int, ...], components: int, where: str) -> None:
 
 
 class Preimage(Protocol):
-    """A way back from scores to rows, with its options."""
+    """A method that maps scores back to rows.
+
+    Attributes
+    ----------
+    name : str
+        What options and files call the method.
+    trained : bool
+        Whether its decoder needs one more pass over the data.
+    needs_rows : bool
+        Whether it needs sampled rows even where there are landmarks.
+    """
 
     name: ClassVar[str]
     trained: ClassVar[bool]  # whether its decoder comes from one more pass over the data
     needs_rows: ClassVar[bool]  # whether it must be given sampled rows even where there are landmarks
 
     def check(self, kernel: Kernel, method: Method) -> None:
-        """Raise SpecError unless this kernel and method will do, naming what does."""
+        """Raise SpecError, naming methods that work, unless this one works with the kernel and the method."""
 
 
 class Training(Protocol):
-    """What a pass over the data needs to know; a frozen value."""
+    """What a training pass needs, as a frozen value."""
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
         """Sums of one block, one tile X (b, d) in the units of the data at a time; the sums of blocks add up.
@@ -151,28 +172,28 @@ class Training(Protocol):
 
 
 class Trained(Preimage, Protocol):
-    """A way back whose decoder comes from one more pass."""
+    """A pre-image method whose decoder needs one more pass over the data."""
 
     @property
     def size(self) -> int:
-        """Features of scores that it is linear in, at most: its sums hold size x (size + d) numbers."""
+        """The largest number of features of scores; the sums of the pass hold size x (size + d) numbers."""
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> Training:
-        """What the pass needs, from sampled rows (m, d) in the units of the data; `count` rows will pass."""
+        """Prepare the pass over `count` rows, from sampled rows (m, d) in the units of the data."""
 
 
 class Untrained(Preimage, Protocol):
-    """A way back that needs no pass."""
+    """A pre-image method that needs no pass."""
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> Decoder:
         """The decoder of a model. `rows` (m, d) are sampled rows in the units of the data.
 
-        Raises SpecError where they are needed and missing.
+        Raises SpecError where rows are needed and missing.
         """
 
 
 def sampled(rows: Array | None, what: str) -> Array:
-    """The rows, or SpecError where there are none."""
+    """Return the rows; raise SpecError where there are none."""
     if rows is None:
         raise SpecError(f"{what} need sampled rows of the data, and this model was fitted without: fit it again")
     return rows

@@ -1,4 +1,4 @@
-"""Where an iteration begins when its start has no direction to go: at the landmark that explains φ^ best."""
+"""The start of an iteration, where its own start has no reliable direction: the landmark that explains φ^ best."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bigkpca.numerics.preimages.objective import Objective
 
 _MOST_ROWS = 512
 _MOST_KERNELS = 2**22
-_LEAST_COSINE = 0.5  # between φ(z) and φ^: with less, a landmark explains too little of it to stand for the row
+_LEAST_COSINE = 0.5  # between φ(z) and φ^; a landmark with less explains too little to start from
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows C (c, d) to begin from, with their features V (c, D) and k(c, c), (c,).
+    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,).
 
-    lack (c,) is what F(c) lacks of <φ(c), φ^>, and may be 0 for all where it is the same for all.
+    lack (c,) is <φ(c), φ^> - F(c), but for a constant.
     """
 
     rows: Array
@@ -29,7 +29,7 @@ class Candidates:
 
 
 def candidates_of(features: FeatureMap) -> Candidates:
-    """Some of the landmarks. None for random features: where they have no direction, they are noise everywhere."""
+    """Some of the landmarks. None for random features, which are noise wherever they have no direction."""
     if not isinstance(features, KernelRows):
         return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0), np.empty(0))
     S = features.landmarks.astype(np.float64)
@@ -42,11 +42,11 @@ def candidates_of(features: FeatureMap) -> Candidates:
 def begin(
     goal: Objective, Z: Array, gamma: Array, norms: Array, candidates: Candidates, *, known: bool
 ) -> tuple[Array, Array]:
-    """(rows to begin from (b, d), which of them are far (b,)), for starts Z and |φ^| = norms (b,).
+    """Rows to start from (b, d), and which of them are far (b,), for starts Z and |φ^| = norms (b,).
 
-    A row is lost where nothing pulls it, or more away than towards: it moves to the candidate with the largest F. It is
-    far where that has next to nothing in common with φ^; and where it is the caller's own (`known`) and has no kernel
-    value with any landmark, since then its scores say nothing of it.
+    A row without a reliable direction moves to the candidate with the largest F. It is far where φ of that candidate
+    has a small cosine with φ^. It is also far where the start is the caller's own row (`known`) and has no kernel value
+    with any landmark, since then its scores say nothing about it.
     """
     at = goal.at(Z, gamma)
     nothing = at.total <= goal.least * goal.reach * np.abs(gamma).sum(axis=1)

@@ -1,4 +1,4 @@
-"""From the scores of noised rows to the clean rows, learned in one streamed pass; the noise is made on the fly."""
+""" "denoising": kernel ridge regression from the scores of noisy rows to the clean rows, in one streamed pass."""
 
 from __future__ import annotations
 
@@ -20,12 +20,36 @@ _MOST_COPIES = 8
 
 @dataclass(frozen=True)
 class Denoising:
-    """Kernel ridge regression from the scores of noised rows to the clean rows: undoes noise of a given size.
+    """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
 
-    noise is its standard deviation in the units of the data, added to each row on the fly, normal and independent in
-    every column. ridge and size are those of `Ridge`; the scores of noised rows vary more, and want less of a penalty.
-    Rows that are few are noised several times over, so that there are 10 noised rows to each of `size` kernels, at
-    most 8 times. A map that is linear in the scores needs several times the components for the same error. One pass.
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise, in the units of the data: normal, independent in every column. Must be given.
+    ridge : float
+        Penalty, as in `Ridge`; scores of noisy rows vary more and need less.
+    size : int
+        Number of kernels on scores, at least 2.
+
+    Raises
+    ------
+    SpecError
+        Where an option is out of range; from `check`, where the noise is not given.
+
+    Notes
+    -----
+    One pass; noise is generated on the fly. Where rows are few, each gets up to 8 copies with different noise, so that
+    there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times the components for
+    the same error.
+
+    References
+    ----------
+    `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> Denoising(noise=0.5)
+    Denoising(noise=0.5, ridge=0.1, size=1000)
     """
 
     name: ClassVar[str] = "denoising"
@@ -42,7 +66,7 @@ class Denoising:
             raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
 
     def check(self, kernel: Kernel, method: Method) -> None:
-        """Every kernel and every method will do, but the noise must be given."""
+        """Accept every kernel and method. Raise SpecError where the noise is not given."""
         if self.noise is None:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
 

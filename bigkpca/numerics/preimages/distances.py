@@ -1,4 +1,4 @@
-"""Pre-images from distances to reference rows, without iteration (Kwok and Tsang 2004)."""
+""" "mds": pre-images from distances to reference rows, without iteration (Kwok and Tsang 2004)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,42 @@ from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
 
-_LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are told
-_LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours: what is below it is noise
+_LEAST_RATIO = 1e-12  # of k(x, y) to k(x, x), from which distances are computed
+_LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise
 _TILE_ROWS = 1024
-_PIECE_VALUES = 2**20  # of a tile's values against all reference rows
+_PIECE_VALUES = 2**20  # kernel values held at a time
 
 
 @dataclass(frozen=True)
 class Distances:
-    """The row whose distances to the nearest of the reference rows come closest to those that φ^ asks for.
+    """The row whose distances to the nearest reference rows come closest to those of φ^.
 
-    Kernel values tell distances where the kernel is a decreasing function of |x - y|; `neighbours` of at most `rows`
-    sampled rows, which the model keeps. No pass, no iteration.
+    For kernels that are decreasing functions of |x - y|, so that kernel values determine distances.
+
+    Parameters
+    ----------
+    neighbours : int
+        Reference rows used for each pre-image, at least 2.
+    rows : int
+        The largest number of reference rows, sampled from the data; the model keeps them.
+
+    Raises
+    ------
+    SpecError
+        Where an option is out of range; from `check`, where the kernel or the method does not fit.
+
+    Notes
+    -----
+    No pass, no iteration.
+
+    References
+    ----------
+    Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> Distances(neighbours=10)
+    Distances(neighbours=10, rows=10000)
     """
 
     name: ClassVar[str] = "mds"
@@ -76,7 +100,10 @@ def _inner_products(features: FeatureMap, given: Expansion, rows: Array) -> tupl
 
 @dataclass(frozen=True)
 class DistancesDecoder(Decoder):
-    """Reference rows (m, d), shifted, with <φ^, φ(row)> = origin + map y of each, and |φ^|² as an expansion has it."""
+    """Decoder of `Distances`: reference rows (m, d), shifted, with <φ^, φ(row)> = origin + map y of each.
+
+    linear, constant and quadratic give |φ^|², as in `Expansion`.
+    """
 
     name: ClassVar[str] = "mds"
     rows: Array
@@ -99,7 +126,7 @@ class DistancesDecoder(Decoder):
         def of_piece(Y: Array) -> Array:
             inner = given.weights(Y)
             near = np.argpartition(-inner, q - 1, axis=1)[:, :q]
-            # The kernel value at which a row would be as far from φ(x) as φ^ is.
+            # The kernel value of a row that is as far from the reference row as φ^ is.
             ratios = (1 + (2 * np.take_along_axis(inner, near, axis=1) - given.squares(Y)[:, None]) / level) / 2
             return _placed(self.rows[near].astype(np.float64), squares_of(np.clip(ratios, _LEAST_RATIO, 1)))
 
@@ -113,9 +140,9 @@ class DistancesDecoder(Decoder):
 
 
 def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array]:
-    """|x - y|² of values k(x, y) / k(x, x) in (0, 1]: by linear interpolation of -log k, which is exact for Gaussians.
+    """|x - y|² as a function of k(x, y) / k(x, x) in (0, 1]: linear interpolation in -log k, exact for Gaussians.
 
-    `spread` is a typical distance; the table holds those from 1e-4 to 100 times as long.
+    `spread` is a typical distance; the table covers 1e-4 to 100 times that.
     """
     distances = np.concatenate([[0], spread * np.geomspace(1e-4, 1e2, 8192)])
     values = kernel(distances[:, None], np.zeros((1, 1)))[:, 0]
@@ -125,10 +152,10 @@ def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array
 
 
 def _placed(N: Array, squares: Array) -> Array:
-    """The rows (b, d) in the affine span of neighbours N (b, q, d) whose distances to them fit `squares` (b, q) best.
+    """The rows (b, d) in the span of neighbours N (b, q, d) whose squared distances to them fit `squares` (b, q) best.
 
-    About the centroid N = U L^(1/2) Q' up to transposition, and x = centroid + N' Q L⁻¹ Q' (d0² - d²) / 2 with d0 the
-    distances of the neighbours to their centroid.
+    With N centred, N N' = Q L Q', x = centroid + N'Q L⁻¹ Q'(d0² - d²) / 2, d0 the distances of the neighbours to their
+    centroid.
     """
     centroid = N.mean(axis=1, keepdims=True)
     N = N - centroid

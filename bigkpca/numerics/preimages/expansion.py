@@ -1,4 +1,4 @@
-"""What scores stand for in feature space: φ^ as a combination of landmarks, the mean of the data included."""
+"""The point φ^ of feature space that scores describe, as a combination of landmarks, the mean of the data included."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bigkpca.numerics.solvers import Span
 
 @dataclass(frozen=True)
 class Expansion:
-    """The reconstruction of scores y, φ^ = Σ gamma_i φ(s_i) with gamma = origin + map y.
+    """The reconstruction of scores y: φ^ = Σ gamma_i φ(s_i) with gamma = origin + map y.
 
-    For random features gamma is z^ itself, so that for every method <φ^, φ(x)> = v(x)'gamma. |φ^|² is
-    constant + 2 linear'y + y'quadratic y; quadratic is None where it is the identity, as for all methods whose
-    components are orthonormal in feature space. All float64. Source: `docs/numerics.md`, section 18.
+    For random features gamma is z^ itself, so that <φ^, φ(x)> = v(x)'gamma for every method. |φ^|² is
+    constant + 2 linear'y + y'quadratic y; quadratic is None for the identity, i.e. where components are orthonormal in
+    feature space. All float64. Source: `docs/numerics.md`, section 18.
     """
 
     origin: Array  # (D,)
@@ -41,22 +41,25 @@ class Expansion:
         return self.constant + 2 * Y @ self.linear + np.einsum("ij,ij->i", own, Y)
 
     def without_mean(self) -> Expansion:
-        """Weights gamma - (Σ gamma) origin of map y alone: what the thesis iterates with, which drops the mean of the
-        data and subtracts it once more. For replication; its |φ^|² is left as it was."""
+        """The thesis's form, for replication: weights gamma - (Σ gamma) origin, gamma = map y.
+
+        It drops the mean of the data and then subtracts it once more. |φ^|² is not changed.
+        """
         dropped = self.map - np.outer(self.origin, self.map.sum(axis=0))
         return replace(self, origin=np.zeros_like(self.origin), map=dropped)
 
 
 def expansion(fitted: Fitted) -> Expansion:
-    """The expansion that belongs to a model.
+    """The expansion of a fitted model.
 
         orthogonalised Nyström:    gamma = W⁺ mean + A y,
         other landmark methods:    gamma = W⁺ m + G (y - A'(m - mean)),  G = W⁺ M A (A'M A)⁺,
         all rows as landmarks:     gamma = 1 / n + A y,
         random features:           z^ = mean + A y,
 
-    A the components, m and M mean and scatter of the moments; without the first terms, and with M about zero, where
-    scores are not centred. The second is least squares over the fitted rows, and is the first for Nyström.
+    with A the components, m and M mean and scatter of the moments. Where scores are not centred, the first terms vanish
+    and M is taken about zero. The second line is least squares over the fitted rows, which for Nyström equals the
+    first.
     """
     features, solution = fitted.features, fitted.solution
     if not isinstance(features, KernelRows):
@@ -72,12 +75,13 @@ def expansion(fitted: Fitted) -> Expansion:
 
 
 def _with_components(solution: Solution, origin: Array) -> Expansion:
-    """Of orthonormal components, whose inner products with the mean of the data are A'mean."""
+    """The expansion for orthonormal components, whose inner products with the mean of the data are A'mean."""
     A, mean = solution.components, solution.mean
     return Expansion(origin, A, float(mean @ origin), A.T @ mean)
 
 
 def _least_squares(solution: Solution, span: Span, centred: bool) -> tuple[Array, Array]:
+    """Origin and map of the methods whose components are not orthonormal."""
     A, moments = solution.components, span.moments
     second, _ = solvers.about_the_mean(moments, centred)
     MA = second @ A
@@ -88,9 +92,9 @@ def _least_squares(solution: Solution, span: Span, centred: bool) -> tuple[Array
 
 
 def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:
-    """|φ(x) - φ^(x)|² of rows with features V (b, D) and k(x, x) = diagonal (b,): what their scores leave out, (b,).
+    """|φ(x) - φ^(x)|² of rows with features V (b, D) and k(x, x) = diagonal (b,): their novelty, (b,).
 
-    Small for rows like those of the fit, up to k(x, x) for others: novelty. Never negative.
+    Small for rows like those of the fit, up to k(x, x) for others; never negative.
     """
     V = V.astype(np.float64, copy=False)
     Y = solution.projection()(V)

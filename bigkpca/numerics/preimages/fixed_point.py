@@ -1,4 +1,4 @@
-"""The fixed point of Mika et al. (1999), with the mean of the data and with guarded steps."""
+""" "fixed-point": the fixed-point iteration of Mika et al. (1999), with the mean of the data and with guarded steps."""
 
 from __future__ import annotations
 
@@ -24,13 +24,41 @@ from bigkpca.numerics.preimages.objective import Objective, objective
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """z = Σ gamma_i p(z, s_i) s_i / Σ gamma_i p(z, s_i), iterated: for kernels with a pull p, the row whose φ(z) is
-    nearest to φ^.
+    """z = Σ gamma_i p(z, s_i) s_i / Σ gamma_i p(z, s_i), iterated: the row whose φ(z) is nearest to φ^.
 
-    It starts at the row itself where that is known (denoising), else at the answer of the linear map. Every step is
-    shortened until the distance |φ(z) - φ^| does not grow. `anchor` > 0 holds rows near their start (Abrahamsen and
-    Hansen 2011): z = (Σ gamma_i k(z, s_i) s_i + anchor x) / (Σ gamma_i k(z, s_i) + anchor) for the Gaussian.
-    mean_term=False is the thesis's update, which drops the mean in feature space and has no guards; for replication.
+    For kernels with a gradient weight p. The iteration starts at the row itself where that is known (denoising),
+    otherwise at the pre-image of the linear map. Steps are shortened so that |φ(z) - φ^| never grows.
+
+    Parameters
+    ----------
+    mean_term : bool
+        False: the thesis's update, which drops the mean in feature space and has no guards; for replication.
+    anchor : float
+        Holds rows near their start x: for the Gaussian,
+        z = (Σ gamma_i k(z, s_i) s_i + anchor x) / (Σ gamma_i k(z, s_i) + anchor). Not negative.
+    iterations : int
+        The largest number of steps.
+    tol : float
+        Length of the step at which to stop, in lengths of the kernel.
+
+    Raises
+    ------
+    SpecError
+        Where an option is out of range; from `check`, where the kernel or the method does not fit.
+
+    Notes
+    -----
+    No pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; 4 to 8 steps on USPS.
+
+    References
+    ----------
+    Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`,
+    section 18.
+
+    Examples
+    --------
+    >>> FixedPoint(anchor=0.1).iterations
+    100
     """
 
     name: ClassVar[str] = "fixed-point"
@@ -39,7 +67,7 @@ class FixedPoint:
     mean_term: bool = True
     anchor: float = 0.0
     iterations: int = 100
-    tol: float = 1e-4  # of a step, in lengths of the kernel
+    tol: float = 1e-4
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.anchor) and self.anchor >= 0):
@@ -86,7 +114,10 @@ class FixedPoint:
 
 @dataclass(frozen=True)
 class FixedPointDecoder(Decoder):
-    """The expansion of φ^ (map is None where it is the model's components), and the linear map to start from."""
+    """Decoder of `FixedPoint`: the expansion of φ^, and the linear map to start from.
+
+    map is None where it is the components of the model.
+    """
 
     name: ClassVar[str] = "fixed-point"
     origin: Array  # (D,)
@@ -110,7 +141,7 @@ class FixedPointDecoder(Decoder):
         given = Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
         start_of = LinearDecoder(self.mean_score, self.mean_row, self.weights)
         candidates = candidates_of(features)
-        # One factor for all rows makes features blind to what lies off the axes: only the linear map knows it.
+        # With one factor for all rows, features do not depend on what lies off the axes; only the linear map does.
         blind = isinstance(features, PrincipalFourierRows) and features.factor is not None
 
         def decode(Y: Array, start: Array | None) -> Preimages:
@@ -128,7 +159,7 @@ class FixedPointDecoder(Decoder):
         return decode
 
     def _as_in_the_thesis(self, goal: Objective, Z: Array, gamma: Array) -> Preimages:
-        """Steps to image / weight whatever comes of them; a row that leaves the numbers is the mean, and far."""
+        """Steps to image / weight without guards; a row that becomes NaN or infinite is the mean, and far."""
         with np.errstate(all="ignore"):
             for _ in range(self.iterations):
                 at, before = goal.at(Z, gamma), Z
@@ -140,7 +171,7 @@ class FixedPointDecoder(Decoder):
 
 
 def _beside(found: Preimages, mean_row: Array, far: Array) -> Preimages:
-    """What was found of the rows that are not far, beside the mean for those that are."""
+    """The pre-images of all rows: those found, and the mean for rows that are far."""
     b = len(far)
     rows, converged, iterations = np.tile(mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
     rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations

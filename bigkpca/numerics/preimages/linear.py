@@ -1,4 +1,4 @@
-"""A linear map from scores to rows: least squares from the landmarks' own scores, without a pass."""
+""" "linear": a linear map from scores to rows, by least squares, without a pass."""
 
 from __future__ import annotations
 
@@ -41,15 +41,30 @@ class LinearDecoder(Decoder):
 
 @dataclass(frozen=True)
 class Linear:
-    """Least squares from the scores of the landmarks to the landmarks; from those of sampled rows where there are no
-    landmarks. No pass, no iteration."""
+    """Linear least squares, with intercept, from scores to rows.
+
+    Fitted to the landmarks and their scores; to sampled rows where there are no landmarks.
+
+    Notes
+    -----
+    No pass, no iteration.
+
+    References
+    ----------
+    `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> Linear().trained
+    False
+    """
 
     name: ClassVar[str] = "linear"
     trained: ClassVar[bool] = False
     needs_rows: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, method: Method) -> None:
-        """Every kernel and every method will do."""
+        """Accept every kernel and method."""
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> LinearDecoder:
         return linear_decoder(fitted, rows)

@@ -1,4 +1,4 @@
-"""Normal noise for rows, made on the fly: a function of a key and of the number of the row alone."""
+"""Normal noise for rows, generated on the fly from a key and the number of the row alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bigkpca.errors import Array
 def row_noise(key: Array, first_row: int, rows: int, columns: int, copy: int = 0) -> Array:
     """Standard normal numbers for rows first_row, first_row + 1, ... of a table, (rows, columns), float32.
 
-    Those of a row depend on its number, on `copy` and on the key (2,), uint64, alone, whatever rows are asked for with
-    it: the counter of Philox starts anew with each row. Pairs of normals by Box and Muller, from 24 bits each.
+    Those of a row depend on its number, `copy` and the key (2,), uint64, alone, whatever other rows are asked for: the
+    counter of Philox starts anew with each row. Pairs of normals by Box and Muller, from 24 bits each.
     """
-    words = -(-columns // 2)  # of 64 bits: a pair each
-    steps = -(-words // 4)  # of the counter: four words each
+    words = -(-columns // 2)  # of 64 bits, each a pair of normals
+    steps = -(-words // 4)  # of the counter, each four words
     counter = np.array([first_row * steps, 0, 0, copy], np.uint64)
     raw = np.random.Philox(key=key, counter=counter).random_raw(rows * steps * 4).reshape(rows, steps * 4)[:, :words]
     radius = ((raw >> np.uint64(40)) + np.uint64(1)).astype(np.float32)
@@ -34,12 +34,15 @@ def row_noise(key: Array, first_row: int, rows: int, columns: int, copy: int = 0
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a standard deviation in the units of the data, independent in every column, on `copies` of each row."""
+    """Normal noise, independent in every column, on several copies of each row.
+
+    deviation is in the units of the data.
+    """
 
     deviation: float
     key: Array  # (2,), uint64
     copies: int
 
     def added(self, X: Array, first_row: int, copy: int) -> Array:
-        """Rows X (b, d), the first of them number `first_row` of all, with the noise of a copy."""
+        """Rows X (b, d), the first of them number `first_row` of all, plus the noise of a copy."""
         return X + np.float32(self.deviation) * row_noise(self.key, first_row, X.shape[0], X.shape[1], copy)

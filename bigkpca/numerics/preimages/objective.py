@@ -1,7 +1,8 @@
-"""How well rows z explain φ^, and where they are pulled: F(z) = <φ(z), φ^> - k(z, z) / 2 and its gradient, in batches.
+"""The objective of pre-images, F(z) = <φ(z), φ^> - k(z, z) / 2, and its gradient, in batches.
 
-|φ(z) - φ^|² = |φ^|² - 2 F(z), so that a pre-image is a maximum of F. For every kernel with a pull the gradient has the
-form image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`, section 18.
+|φ(z) - φ^|² = |φ^|² - 2 F(z), so that a pre-image is a maximum of F. For every kernel with a gradient weight, the
+gradient of F is image - weight z, whose zero is the fixed point z = image / weight. Source: `docs/numerics.md`,
+section 18.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _LEAST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True)
-class Pulls:
-    """At rows z: F (b,), the part of it <φ(z), φ^> (b,), and the gradient of F, image (b, d) - weight (b,) z.
+class Gradient:
+    """F and its gradient at rows z: F (b,), <φ(z), φ^> (b,), and the gradient image (b, d) - weight (b,) z.
 
-    total (b,) is what weight would be if nothing cancelled: a weight far below it has no direction to trust.
+    total (b,) is the weight if nothing cancelled: a weight far below it is noise, and gives no direction.
     """
 
     value: Array
@@ -34,15 +35,14 @@ class Pulls:
 
 @dataclass(frozen=True)
 class Objective:
-    """F for gamma over landmarks or over random waves.
+    """F for weights gamma over landmarks, or over random features.
 
-    at(Z (b, d), gamma (b, D)) -> Pulls, in float64; it owns its work space, and makes two matrix products.
-    length is that of the kernel, in the units of z; own the pull of a row at itself (its average over landmarks).
-    least is the share weight / total that is told from noise. reach · Σ|gamma| is the largest total there can be, 0
-    where it has no bound.
+    at(Z (b, d), gamma (b, D)) -> Gradient, in float64, by two matrix products; it owns its work space. length is that
+    of the kernel, in the units of z. own is the gradient weight p(z, z) (its mean over landmarks). Below the share
+    `least` of total, weight is noise. reach · Σ|gamma| is the largest total there can be, 0 where it is not bounded.
     """
 
-    at: Callable[[Array, Array], Pulls]
+    at: Callable[[Array, Array], Gradient]
     length: float
     own: float
     reach: float
@@ -53,28 +53,29 @@ def objective(features: FeatureMap, most_rows: int) -> Objective:
     """F for tiles of at most `most_rows` rows."""
     if isinstance(features, KernelRows):
         return _over_landmarks(features.kernel, features.landmarks.astype(np.float64), most_rows)
-    assert isinstance(features, FourierRows | PrincipalFourierRows)  # `check` lets no other pass
+    assert isinstance(features, FourierRows | PrincipalFourierRows)  # `check` refuses all others
     return _over_waves(features)
 
 
 def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
+    """F over landmarks S (l, d)."""
     evaluate = kernel.pulling(S, most_rows)
     values, slopes = np.empty((2, most_rows, len(S)))
 
-    def pulled(Z: Array, gamma: Array) -> tuple[Array, Array]:
+    def weighted(Z: Array, gamma: Array) -> tuple[Array, Array]:
         K, A = values[: len(Z)], slopes[: len(Z)]
         evaluate(Z, K, A)
         A *= gamma
         return np.einsum("ij,ij->i", gamma, K), A
 
-    def of_difference(Z: Array, gamma: Array) -> Pulls:
-        value, A = pulled(Z, gamma)
+    def of_difference(Z: Array, gamma: Array) -> Gradient:
+        value, A = weighted(Z, gamma)
         image = A @ S
-        return Pulls(value, value, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
+        return Gradient(value, value, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
 
-    def of_product(Z: Array, gamma: Array) -> Pulls:
-        value, A = pulled(Z, gamma)
-        return Pulls(value - kernel.diagonal(Z) / 2, value, kernel.own_pull(Z), np.full(len(Z), own), A @ S)
+    def of_product(Z: Array, gamma: Array) -> Gradient:
+        value, A = weighted(Z, gamma)
+        return Gradient(value - kernel.diagonal(Z) / 2, value, kernel.own_pull(Z), np.full(len(Z), own), A @ S)
 
     own, level = float(kernel.own_pull(S).mean()), float(kernel.diagonal(S).mean())
     length = float(np.sqrt(level / own))
@@ -84,6 +85,7 @@ def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
 
 
 def _over_waves(features: FourierRows | PrincipalFourierRows) -> Objective:
+    """F over random Fourier features."""
     kernel, frequencies = features.kernel, features.frequencies.astype(np.float64)
     zero = np.zeros((1, features.columns))
     own, level = float(kernel.own_pull(zero)[0]), float(kernel.diagonal(zero)[0])
@@ -100,21 +102,21 @@ def _over_waves(features: FourierRows | PrincipalFourierRows) -> Objective:
         cosines -= sines
         return amplitude * value, amplitude * (cosines @ frequencies)
 
-    def at(Z: Array, gamma: Array) -> Pulls:
+    def at(Z: Array, gamma: Array) -> Gradient:
         value, gradient = waves(Z, gamma) if isinstance(features, FourierRows) else _on_axes(features, Z, gamma, waves)
-        weight = own * value  # the step that is right for the kernel itself
+        weight = own * value  # that of the kernel which the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
-        return Pulls(value, value, weight, total, gradient + weight[:, None] * Z)
+        return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)
 
-    # Of a row far from all data, value / (√k(0) |z^|) is the product of two unit vectors in R^D that have nothing in
-    # common: about 1 / √D.
+    # For a row far from all data, value / (√k(0) |z^|) is the inner product of two independent unit vectors in R^D:
+    # about 1 / √D.
     return Objective(at, float(np.sqrt(level / own)), own, 0.0, 3 / float(np.sqrt(features.size)))
 
 
 def _on_axes(
     features: PrincipalFourierRows, Z: Array, gamma: Array, waves: Callable[[Array, Array], tuple[Array, Array]]
 ) -> tuple[Array, Array]:
-    """a(z) waves(p) of projections p, and its gradient; off the axes a(z) alone pulls, where it depends on z."""
+    """a(z) waves(p) for the projection p of z, and its gradient; off the axes only a(z) contributes."""
     axes = features.axes.astype(np.float64)
     P = Z @ axes
     value, gradient = waves(P, gamma)

@@ -1,4 +1,4 @@
-"""Least squares from one streamed pass: sums that add up, and the ridge solution they allow."""
+"""Least squares from one streamed pass: sums that add up over blocks, and the ridge solution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Regression:
     cross: Array
 
     def __add__(self, other: Regression) -> Regression:
-        """Of both sets of pairs together (Chan, Golub and LeVeque 1983)."""
+        """Sums of both sets of pairs together (Chan, Golub and LeVeque 1983)."""
         if not self.count or not other.count:
             return self if self.count else other
         count = self.count + other.count
@@ -42,9 +42,9 @@ class Regression:
         )
 
     def weights(self, penalty: Array, tolerance: float) -> Array:
-        """w (q, d) that minimises Σ |x_i - mean_rows - w'(f_i - mean)|² + tr(w' penalty w), penalty (q, q).
+        """w (q, d) that minimises Σ |x_i - mean_rows - w'(f_i - mean)|² + tr(w'penalty w), penalty (q, q).
 
-        Features are brought to unit length first, where `tolerance` is what rounding can make of equal ones.
+        Features are scaled to unit length first; then `tolerance` bounds the rounding of equal features.
         """
         regularised = self.scatter + penalty
         diagonal = np.diag(regularised)
@@ -57,10 +57,10 @@ class Regression:
 
 
 def block_regression(pairs: Iterable[tuple[Array, Array]], shift: Array, row_shift: Array) -> Regression:
-    """The sums of one block, one tile (features (b, q), rows (b, d)) at a time.
+    """The sums of one block, one tile (features (b, q), rows (b, d)) at a time. Tiles are overwritten.
 
-    The shifts (q,) and (d,) are fixed vectors near both means: as for moments, they keep float32 products from
-    cancellation. Tiles are multiplied in their own dtype and added up in float64; they are overwritten.
+    The shifts (q,) and (d,) are fixed vectors near the means, which keep float32 products from cancellation, as for
+    moments. Products have the dtype of the tiles; they are added up in float64.
     """
     q, d = len(shift), len(row_shift)
     count, total, total_rows = 0, np.zeros(q), np.zeros(d)
@@ -81,5 +81,5 @@ def block_regression(pairs: Iterable[tuple[Array, Array]], shift: Array, row_shi
     mean, mean_rows = total / count, total_rows / count
     products -= np.outer(total, mean)
     cross -= np.outer(total, mean_rows)
-    # What was subtracted are the rounded vectors.
+    # The rounded vectors were subtracted.
     return Regression(count, near + mean, near_rows + mean_rows, products, cross)

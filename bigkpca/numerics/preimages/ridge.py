@@ -1,4 +1,4 @@
-"""Kernel ridge regression from scores to rows, with an intercept, from one streamed pass."""
+""" "ridge": kernel ridge regression from scores to rows, with an intercept, from one streamed pass."""
 
 from __future__ import annotations
 
@@ -51,11 +51,35 @@ class KernelDecoder(Decoder):
 
 @dataclass(frozen=True)
 class Ridge:
-    """Kernel ridge regression of rows on scores (Bakir, Weston and Schölkopf 2004), with an intercept.
+    """Kernel ridge regression of rows on scores, with an intercept.
 
-    A Gaussian kernel on scores, whose length makes the median pair have k = exp(-1), and the scores of `size` sampled
-    rows as its landmarks. `ridge` is the penalty on the squared norm of the map, as scikit-learn's alpha: a variance of
-    noise relative to that of the rows. Noisy rows want 1 or more, clean ones less. One pass.
+    The kernel on scores is Gaussian; its length gives the median pair k = exp(-1).
+
+    Parameters
+    ----------
+    ridge : float
+        Penalty on the squared norm of the map, like alpha of scikit-learn: the variance of the noise relative to that
+        of the rows. Noisy rows need 1 or more, clean rows less.
+    size : int
+        Number of sampled rows whose scores are the landmarks of the kernel on scores, at least 2.
+
+    Raises
+    ------
+    SpecError
+        Where an option is out of range.
+
+    Notes
+    -----
+    One pass, which adds up size x (size + d) numbers.
+
+    References
+    ----------
+    Bakir, Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
+
+    Examples
+    --------
+    >>> Ridge(ridge=1.0)
+    Ridge(ridge=1.0, size=1000)
     """
 
     name: ClassVar[str] = "ridge"
@@ -69,7 +93,7 @@ class Ridge:
             raise SpecError(f"{self}: ridge is a number that is not negative, size at least 2")
 
     def check(self, kernel: Kernel, method: Method) -> None:
-        """Every kernel and every method will do."""
+        """Accept every kernel and method."""
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
         return kernel_training(fitted, None, rows, self.size, self.ridge, seed)
@@ -78,7 +102,7 @@ class Ridge:
 def kernel_training(
     fitted: Fitted, noise: Noise | None, rows: Array, size: int, ridge: float, seed: np.random.SeedSequence
 ) -> KernelTraining:
-    """What a pass needs, with the scores of at most `size` of the sampled rows (m, d), noised or not, as landmarks."""
+    """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with noise or not."""
     scored = Scored(fitted.features, fitted.solution, noise)
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(len(rows), min(size, len(rows)), replace=False))
@@ -92,6 +116,7 @@ def kernel_training(
 
 
 def _too_alike(noise: Noise | None) -> str:
+    """The message for scores that do not determine rows."""
     what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
     return (
         f"scores {what} are too much alike to learn rows from: most have no kernel value with any landmark, as the "
@@ -101,7 +126,7 @@ def _too_alike(noise: Noise | None) -> str:
 
 @dataclass(frozen=True)
 class KernelTraining:
-    """What a pass needs to know, and the decoder of its sums."""
+    """What the training pass needs; it makes the decoder from the sums."""
 
     scored: Scored
     landmarks: Array  # (p, r)
@@ -111,11 +136,12 @@ class KernelTraining:
     ridge: float
 
     def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
-        """Sums of one block whose first row has the number `first_row` in all the data, one tile X (b, d) at a time."""
+        """Sums of one block, one tile X (b, d) at a time; `first_row` is the number of its first row in the data."""
         pairs = self.scored.pairs(X_tiles, first_row, most_rows)
         return block_regression(self._kernels(pairs, most_rows), self.shift, self.row_shift)
 
     def _kernels(self, pairs: Iterable[tuple[Array, Array]], most_rows: int) -> Iterator[tuple[Array, Array]]:
+        """Turn (scores, rows) into (kernels with T, rows), float64."""
         evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
         # float64, since features of a smooth kernel are nearly dependent
         kernels = np.empty((most_rows, len(self.landmarks)))
@@ -125,6 +151,7 @@ class KernelTraining:
             yield K, X.astype(np.float64)
 
     def decoder(self, sums: Regression) -> KernelDecoder:
+        """Solve the regression for the decoder."""
         penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
         try:
             weights = sums.weights(penalty, _TOLERANCE)

@@ -1,4 +1,4 @@
-"""Scores of rows, or of noised copies of them, beside the rows: what decoders are trained on."""
+"""Training pairs for decoders: scores of rows, or of noisy copies of them, with the rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from bigkpca.numerics.preimages.noise import Noise
 
 @dataclass(frozen=True)
 class Scored:
-    """Pairs (scores of x, or of x + noise, and x) for tiles of rows."""
+    """Pairs of the scores of x, or of x + noise, and x, for tiles of rows."""
 
     features: FeatureMap
     solution: Solution
     noise: Noise | None = None
 
     def pairs(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """(scores (b, r), shifted rows (b, d)), both to be overwritten, of tiles X (b, d) in the units of the data.
+        """Pairs (scores (b, r), shifted rows (b, d)) of tiles X (b, d) in the units of the data.
 
-        `first_row` is the number of the first row among all. Each tile comes once, or once for each noised copy.
+        The caller may overwrite both. `first_row` is the number of the first row in the data. Each tile comes once, or
+        once for each noisy copy.
         """
         fill, dtype = self.features.filling(most_rows), self.features.dtype
         values = np.empty((most_rows, self.features.size), dtype)
@@ -38,11 +39,12 @@ class Scored:
             first_row += len(tile)
 
     def _copies(self, tile: Array, first_row: int) -> Iterator[Array]:
+        """The tile itself, or its noisy copies."""
         if self.noise is None:
             yield tile
         else:
             yield from (self.noise.added(tile, first_row, copy) for copy in range(self.noise.copies))
 
     def sample(self, fitted: Fitted, rows: Array) -> Array:
-        """Scores (m, r) of sampled rows, with noise of their own: that of a copy which no pass makes."""
+        """Scores (m, r) of sampled rows, with the noise of a copy that no pass makes."""
         return fitted.scores(rows if self.noise is None else self.noise.added(rows, 0, self.noise.copies))
