@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,20 @@ VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions"
 """Fields by which approximations of one problem differ; the others say what the problem is."""
 
 
+def _parameters(kernel: str) -> set[str]:
+    """The parameters of a kernel by its name; options of these names are theirs, others keep their default."""
+    return {field.name for field in fields(kernels.kernel_class(kernel))}
+
+
+def _either(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
+
+
+def _preimages(*, trained: bool) -> list[str]:
+    return [name for name, kind in preimages.PREIMAGES.items() if kind.trained == trained]
+
+
 class FitSpec(BaseModel):
     """What to fit. Every field is an option of `bigkpca fit`; its description is that option's help."""
 
@@ -34,7 +48,7 @@ class FitSpec(BaseModel):
     )
     kernel: str | Kernel = Field(
         "gaussian",
-        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine; or "
+        description=f"{_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
         "precomputed, with method exact: the data are the matrix of kernels",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
@@ -55,9 +69,7 @@ class FitSpec(BaseModel):
         description="with size auto: grow until the relative trace error (of random features, the estimated error of "
         "the kernel) is below it",
     )
-    landmarks: str | Any = Field(
-        "auto", description="kmeans, uniform, rpcholesky, leverage, basic-patterns, or a .npy file of rows"
-    )
+    landmarks: str | Any = Field("auto", description=f"{', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
     standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, one more pass")
@@ -75,8 +87,9 @@ class FitSpec(BaseModel):
     )
     preimage: str | Any = Field(
         "fixed-point",
-        description="way back from scores to rows: fixed-point, mds or linear; or ridge or denoising, which one more "
-        "pass trains; options follow, e.g. ridge:ridge=0.01,size=500",
+        description=f"how rows are found from scores: {_either(_preimages(trained=False))}; or "
+        f"{_either(_preimages(trained=True))}, which one more pass trains; options follow, e.g. "
+        "ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
@@ -128,7 +141,7 @@ class FitSpec(BaseModel):
             raise SpecError(f"the {self.kernel} kernel has no length sigma")
         elif self.kernel == "polynomial" and not self.coef0 >= 0:
             raise SpecError(f"coef0={self.coef0}: a negative constant makes the polynomial kernel indefinite")
-        elif self.gamma is not None and self.kernel in ("linear", "cosine", "precomputed"):
+        elif self.gamma is not None and not {"sigma", "gamma"} & _parameters(self.kernel):
             raise SpecError(f"the {self.kernel} kernel has no gamma")
         return self
 
@@ -234,14 +247,11 @@ class FitSpec(BaseModel):
         """The kernel for rows of `columns` columns, `median` being the length that the sample gave."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        cls = kernels.kernel_class(self.kernel)
-        if cls is kernels.Polynomial:
-            return kernels.Polynomial(self.gamma or 1 / columns, self.degree, self.coef0)
-        if cls is kernels.Sigmoid:
-            return kernels.Sigmoid(self.gamma or 1 / columns, self.coef0)
-        if cls.distance is None:
-            return cls()
-        return kernels.from_dict({"name": cls.name, "sigma": self._length(cls.distance, median)})
+        cls, wanted = kernels.kernel_class(self.kernel), _parameters(self.kernel)
+        given: dict[str, Any] = {"gamma": self.gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
+        if cls.distance is not None:
+            given["sigma"] = self._length(cls.distance, median)
+        return cls(**{name: value for name, value in given.items() if name in wanted})
 
     def _length(self, distance: Distance, median: float | None) -> float:
         if self.gamma is not None:
@@ -282,16 +292,16 @@ class FitSpec(BaseModel):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array) -> FitSpec:
         """The spec that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
-        fields = dict(values)
-        if isinstance(fields["kernel"], dict):
-            fields["kernel"] = kernels.from_dict(fields["kernel"])
-        if isinstance(fields["landmarks"], dict):
-            fields["landmarks"] = landmarks.from_dict(fields["landmarks"], own)
-        if isinstance(fields["method"], dict):
-            fields["method"] = methods.from_dict(fields["method"])
-        if isinstance(fields["preimage"], dict):
-            fields["preimage"] = preimages.from_dict(fields["preimage"])
-        return cls.checked(**fields)
+        given = dict(values)
+        if isinstance(given["kernel"], dict):
+            given["kernel"] = kernels.from_dict(given["kernel"])
+        if isinstance(given["landmarks"], dict):
+            given["landmarks"] = landmarks.from_dict(given["landmarks"], own)
+        if isinstance(given["method"], dict):
+            given["method"] = methods.from_dict(given["method"])
+        if isinstance(given["preimage"], dict):
+            given["preimage"] = preimages.from_dict(given["preimage"])
+        return cls.checked(**given)
 
     @classmethod
     def of(cls, model: Model) -> FitSpec:
