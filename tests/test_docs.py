@@ -94,7 +94,7 @@ STAND_INS: dict[str, Callable[[Path, np.ndarray[Any, Any]], None]] = {
     "mnist.zarr": lambda path, digits: write_dataset(path, images(digits)),
     "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
     "noisy.zarr": write_noisy,
-    "similarities.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
+    "gram.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
 }
 
 
