@@ -41,8 +41,8 @@ class Example:
         text = PAGE.read_text(encoding="utf-8")
         section = re.split(r"^## ", text.split(f"\n## {title}\n", 1)[1], maxsplit=1, flags=re.M)[0]
         source, *use = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
-        (new,) = re.findall(r"New file `(\S+)`", section)
-        (changed,) = re.findall(r"Changed file `(\S+)`", section)
+        (new,) = re.findall(r"New file\s+`(\S+)`", section)
+        (changed,) = re.findall(r"Changed file\s+`(\S+)`", section)
         (change,) = re.findall(r"^```diff\n(.*?)^```$", section, re.M | re.S)
         commands = re.findall(r"^\$ (bigkpca .*)$", section, re.M)
         (tests,) = re.findall(r"^```python\n(.*?)^```$", text.split("\n## Testing a new kind\n")[1], re.M | re.S)
