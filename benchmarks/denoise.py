@@ -118,7 +118,7 @@ def denoising(train: Rows, clean: Rows, size: int, repeats: int) -> dict[str, Se
     lines.append(
         ["least squares on pixels", "", "", "", f"{error(least_squares(train, noisy, NOISE), clean):.4f}", "", ""]
     )
-    header = ["way", "sigma", "components", "ridge", "mean squared error", "seconds", "times as fast"]
+    header = ["pre-image", "sigma", "components", "ridge", "mean squared error", "seconds", "times as fast"]
     table(
         f"Noise {NOISE} removed from {len(clean)} digits; {len(train)} training rows, {size} landmarks", header, lines
     )
@@ -179,7 +179,7 @@ def labels_kept(train: Rows, test: Rows, size: int) -> None:
         lines.append([way, kept(fit.inverse_transform(fit.transform(test)))])
     pca = PCA(26, svd_solver="full").fit(train)
     lines.append(["PCA", kept(pca.inverse_transform(pca.transform(test)))])
-    table(f"Labels kept, 26 components, sigma 10, {len(test)} clean test digits", ["way", "kept"], lines)
+    table(f"Labels kept, 26 components, sigma 10, {len(test)} clean test digits", ["pre-image", "kept"], lines)
 
 
 def throughput(folder: Any, rows: int, size: int) -> None:
@@ -197,7 +197,9 @@ def throughput(folder: Any, rows: int, size: int) -> None:
         seconds = json.loads(printed)
         lines.append([way, rows, round(seconds, 1), round(rows / seconds), round(peak)])
     table(
-        f"Denoising MNIST from disk to disk, {size} landmarks", ["way", "rows", "seconds", "rows/s", "peak MB"], lines
+        f"Denoising MNIST from disk to disk, {size} landmarks",
+        ["pre-image", "rows", "seconds", "rows/s", "peak MB"],
+        lines,
     )
 
 

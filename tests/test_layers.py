@@ -1,4 +1,7 @@
-"""The table of contents: a file imports only from files above it, and a foreign library only through its door."""
+"""The table of contents: a file imports only from files above it, and a foreign library only through its door.
+
+A new file takes a line in LAYERS, but not a new kind in a package of KINDS: it stands just above its package.
+"""
 
 import ast
 import sys
@@ -215,6 +218,9 @@ LAYERS = [
     "__init__",
 ]
 
+# Packages with one file for each kind: a file that LAYERS leaves out stands just above its package, beside others.
+KINDS = {"numerics.kernels", "numerics.landmarks", "numerics.preimages", "ingesting.formats"}
+
 EVERYWHERE = {"numpy", "scipy"}
 
 # Which files may import another library.
@@ -289,6 +295,19 @@ PURE = {
 }
 
 
+def place(name):
+    """Where a file stands, counted from the top; None where it has no place."""
+    if name in LAYERS:
+        return LAYERS.index(name)
+    package = name.rpartition(".")[0]
+    return LAYERS.index(package) - 0.5 if package in KINDS and name in FILES else None
+
+
+def known(name):
+    """Whether it is a file of ours."""
+    return name in LAYERS or name in FILES
+
+
 def imports(tree):
     """(module, line) of every import below a node; our own files as they are called in LAYERS."""
     for node in ast.walk(tree):
@@ -298,7 +317,7 @@ def imports(tree):
             found = ["." * node.level + (node.module or "")]
         elif isinstance(node, ast.ImportFrom):
             parts = [f"{node.module}.{alias.name}" for alias in node.names]
-            found = [part if part.removeprefix("bigkpca.") in LAYERS else node.module for part in parts]
+            found = [part if known(part.removeprefix("bigkpca.")) else node.module for part in parts]
         else:
             continue
         for module in found:
@@ -317,9 +336,9 @@ def complaints(source, name):
         if module.startswith("."):
             wrong.append(where + "a relative import")
         elif root == "bigkpca":
-            if own not in LAYERS:
+            if (above := place(own)) is None:
                 wrong.append(where + f"{own} is not in the list of layers")
-            elif LAYERS.index(own) >= LAYERS.index(name):
+            elif above >= place(name):
                 wrong.append(where + f"{own} is not above {name}")
             if line in hidden and not name.startswith("cli."):  # a command imports its module: help stays quick
                 wrong.append(where + f"the import of {own} hides in a function")
@@ -339,8 +358,22 @@ def name_of(path):
 FILES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def test_the_list_names_every_file_once():
-    assert sorted(LAYERS) == sorted(FILES)
+def test_the_list_names_every_file_once_and_kinds_need_no_line():
+    assert len(set(LAYERS)) == len(LAYERS)
+    assert set(LAYERS) <= set(FILES)
+    assert [name for name in FILES if place(name) is None] == []
+
+
+def test_a_kind_without_a_line_stands_beside_the_others_just_above_its_package(monkeypatch):
+    for kind in ("tanimoto", "other"):
+        monkeypatch.setitem(FILES, f"numerics.kernels.{kind}", PACKAGE)
+    for listed in ("from bigkpca.numerics.kernels.base import Evaluate", "from bigkpca.numerics.kernels import base"):
+        assert complaints(listed, "numerics.kernels.tanimoto") == []
+    assert complaints("from bigkpca.numerics.kernels.tanimoto import Tanimoto", "numerics.kernels") == []
+    (complaint,) = complaints("from bigkpca.numerics.kernels import other", "numerics.kernels.tanimoto")
+    assert "numerics.kernels.other is not above numerics.kernels.tanimoto" in complaint
+    (complaint,) = complaints("from bigkpca.numerics.kernels import KERNELS", "numerics.kernels.tanimoto")
+    assert "numerics.kernels is not above numerics.kernels.tanimoto" in complaint
 
 
 @pytest.mark.parametrize("name", FILES)

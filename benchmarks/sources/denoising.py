@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # the sigma of the source
         found = answers(train, noisy)
-    header = ["noise", "way", "components", "mean squared error", "recognised", "fives"]
+    header = ["noise", "pre-image", "components", "mean squared error", "recognised", "fives"]
     title = f"{len(train)} training rows, {len(clean)} test rows, {given.repeats} draws of the noise"
     save_table(title, header, lines_of(noisy, found, clean, labels), given.folder, "denoising")
     draw(clean, noisy, found, first_of_each(labels, 1), given.folder)

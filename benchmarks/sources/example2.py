@@ -3,7 +3,7 @@
 The thesis takes scores and eigenvectors that a method approximates, expands them over all 7291 rows, and follows them
 back with the exact kernel. Its measure is the distance |x^ - x^_exact|_1 to the pre-image of exact kernel PCA. So it is
 here, with the mean in feature space; starts are the thesis's random ones, the same for all methods. Lines that say
-"own way" are pre-images by `inverse_transform` of the method as it is by default: k-means landmarks, pairs of sines and
+"own pre-image" are by `inverse_transform` of the method as it is by default: k-means landmarks, pairs of sines and
 cosines with orthogonal frequencies, the pointwise correction.
 
 Part one: l = 2 % of the rows, rank 100, 50 components, 10 rows of every digit. Part two: RFF against RFF-PCA with
@@ -116,7 +116,8 @@ def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) ->
         for name, options in METHODS.items()
     }
     found |= {
-        f"{name}, own way": [own_way(options, seed) for seed in range(repeats)] for name, options in OWN_WAY.items()
+        f"{name}, own pre-image": [own_way(options, seed) for seed in range(repeats)]
+        for name, options in OWN_WAY.items()
     }
     lines = []
     for name, all_seeds in {"exact kernel PCA": [exact], **found}.items():

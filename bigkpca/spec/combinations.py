@@ -29,7 +29,7 @@ def _lengths(spec: Any) -> None:
         raise SpecError(f"the {spec.kernel} kernel has no length sigma")
     elif spec.kernel == "polynomial" and not spec.coef0 >= 0:
         raise SpecError(f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite")
-    elif spec.gamma is not None and spec.kernel in ("linear", "cosine", "precomputed"):
+    elif spec.gamma is not None and not {"sigma", "gamma"} & spec.kernel_parameters:
         raise SpecError(f"the {spec.kernel} kernel has no gamma")
 
 

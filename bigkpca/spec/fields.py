@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods, preimages
-from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
@@ -20,6 +19,15 @@ from bigkpca.spec import checks, combinations
 
 VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
 """Fields by which approximations of one problem differ; the others say what the problem is."""
+
+
+def _either(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
+
+
+def _preimages(*, trained: bool) -> list[str]:
+    return [name for name, kind in preimages.PREIMAGES.items() if kind.trained == trained]
 
 
 class FitSpec(BaseModel):
@@ -34,7 +42,7 @@ class FitSpec(BaseModel):
     )
     kernel: str | Kernel = Field(
         "gaussian",
-        description="gaussian, laplacian, matern, rational-quadratic, polynomial, linear, sigmoid or cosine; or "
+        description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
         "precomputed, with method exact: the data are the kernel matrix",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
@@ -45,7 +53,7 @@ class FitSpec(BaseModel):
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
     method: str | Any = Field(
         "nystroem",
-        description="nystroem, columns, rff (random features), rff-pca, or exact",
+        description="one of nystroem, columns, rff (random features), rff-pca or exact",
     )
     size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
     tol: float | None = Field(
@@ -55,9 +63,7 @@ class FitSpec(BaseModel):
         description="with size auto: grow until the relative trace error (for random features, the estimated error of "
         "the kernel) is below this",
     )
-    landmarks: str | Any = Field(
-        "auto", description="kmeans, uniform, rpcholesky, leverage, basic-patterns, or a .npy file of rows"
-    )
+    landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
     standardize: bool = Field(False, description="bring columns to mean 0 and deviation 1 first, in one more pass")
@@ -75,8 +81,8 @@ class FitSpec(BaseModel):
     )
     preimage: str | Any = Field(
         "fixed-point",
-        description="how scores become rows again: fixed-point, mds or linear; or ridge or denoising, trained in one "
-        "more pass; with options, e.g. ridge:ridge=0.01,size=500",
+        description=f"how scores become rows again: {_either(_preimages(trained=False))}; or "
+        f"{_either(_preimages(trained=True))}, trained in one more pass; with options, e.g. ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
@@ -170,18 +176,20 @@ class FitSpec(BaseModel):
         named = isinstance(self.kernel, str)
         return named and self.stationary and self.sigma == "median" and self.gamma is None
 
+    @property
+    def kernel_parameters(self) -> set[str]:
+        """Names of the parameters of a kernel that is given by name; options of these names set them."""
+        return {field.name for field in fields(kernels.kernel_class(str(self.kernel)))}
+
     def kernel_value(self, columns: int, median: float | None) -> Kernel:
         """The kernel for rows of `columns` columns, `median` being the length that the sample gave."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        cls = kernels.kernel_class(self.kernel)
-        if cls is kernels.Polynomial:
-            return kernels.Polynomial(self.gamma or 1 / columns, self.degree, self.coef0)
-        if cls is kernels.Sigmoid:
-            return kernels.Sigmoid(self.gamma or 1 / columns, self.coef0)
-        if cls.distance is None:
-            return cls()
-        return kernels.from_dict({"name": cls.name, "sigma": self._length(cls.distance, median)})
+        cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
+        given: dict[str, Any] = {"gamma": self.gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
+        if cls.distance is not None:
+            given["sigma"] = self._length(cls.distance, median)
+        return cls(**{name: value for name, value in given.items() if name in wanted})
 
     def _length(self, distance: Distance, median: float | None) -> float:
         if self.gamma is not None:
@@ -221,24 +229,24 @@ class FitSpec(BaseModel):
         return self.model_copy(update={"size": size, "tol": None})
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], own: Array) -> FitSpec:
+    def from_dict(cls, values: Mapping[str, Any], own: Array | None) -> FitSpec:
         """The spec that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
-        fields = dict(values)
-        if isinstance(fields["kernel"], dict):
-            fields["kernel"] = kernels.from_dict(fields["kernel"])
-        if isinstance(fields["landmarks"], dict):
-            fields["landmarks"] = landmarks.from_dict(fields["landmarks"], own)
-        if isinstance(fields["method"], dict):
-            fields["method"] = methods.from_dict(fields["method"])
-        if isinstance(fields["preimage"], dict):
-            fields["preimage"] = preimages.from_dict(fields["preimage"])
-        return cls.checked(**fields)
+        given = dict(values)
+        if isinstance(given["kernel"], dict):
+            given["kernel"] = kernels.from_dict(given["kernel"])
+        if isinstance(given["landmarks"], dict):
+            given["landmarks"] = landmarks.from_dict(given["landmarks"], own)
+        if isinstance(given["method"], dict):
+            given["method"] = methods.from_dict(given["method"])
+        if isinstance(given["preimage"], dict):
+            given["preimage"] = preimages.from_dict(given["preimage"])
+        return cls.checked(**given)
 
     @classmethod
     def of(cls, model: Model) -> FitSpec:
         """The spec that a model was fitted with."""
         features = model.features
-        own = features.landmarks_in_user_units() if isinstance(features, KernelRows) else np.empty((0, 0))
+        own = features.landmarks_in_user_units()
         values = dict(model.provenance["spec"])
         if not features.kernel.savable:
             values["kernel"] = features.kernel

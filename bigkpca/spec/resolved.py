@@ -12,6 +12,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks, spectral
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec.fields import FitSpec
@@ -135,7 +136,8 @@ def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:
         return landmarks.Uniform(), "the method's formulas hold for rows drawn uniformly"
     if spec.stationary:
         return landmarks.KMeans(), "the kernel depends on x - y, so that means of rows stand for rows"
-    if spec.kernel_value(1, 1.0).name == "sigmoid":
+    kernel = spec.kernel_value(1, 1.0)
+    if isinstance(kernel, Leaf) and not kernel.positive:
         return landmarks.Uniform(), "the kernel is not positive semidefinite, which other rules need"
     return landmarks.RPCholesky(), "the kernel has no length, so rows stand for rows: those not yet explained"
 

@@ -10,8 +10,8 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.numerics import kernels, landmarks, methods
-from bigkpca.spec import FitSpec
+from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.spec import FitSpec, resolve
 
 
 def test_defaults():
@@ -42,6 +42,12 @@ def test_defaults():
 
 def test_every_field_has_a_description_for_the_command_line():
     assert [name for name, field in FitSpec.model_fields.items() if not field.description] == []
+
+
+def test_help_lists_every_kernel_landmark_rule_and_preimage():
+    lists = {"kernel": kernels.KERNELS, "landmarks": landmarks.RULES, "preimage": preimages.PREIMAGES}
+    for field, names in lists.items():
+        assert [name for name in names if name not in str(FitSpec.model_fields[field].description)] == []
 
 
 @pytest.mark.parametrize(

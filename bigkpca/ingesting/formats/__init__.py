@@ -6,44 +6,25 @@ A reader looks at the header of a file and returns a Table, whose batches open t
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric
 from bigkpca.ingesting.formats import binary, columnar, text
-from bigkpca.ingesting.formats.table import TEXT, Column, Table, decoding
+from bigkpca.ingesting.formats.table import TEXT, Column, Format, Table, decoding
 
-__all__ = ["TEXT", "Column", "Table", "open_column", "open_table"]
+__all__ = ["FORMATS", "TEXT", "Column", "Format", "Table", "open_column", "open_table"]
 
-_SIGNATURES = {
-    b"\x93NUMPY": "npy",
-    b"PK\x03\x04": "npz",
-    b"PAR1": "parquet",
-    b"\x89HDF\r\n\x1a\n": "hdf5",
-}
-_SUFFIXES = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-}
-_TABLES: dict[str, Callable[[Path, str | None, str | None], Table]] = {
-    "npy": binary.npy,
-    "npz": binary.npz,
-    "idx": binary.idx,
-    "csv": text.csv_table,
-    "parquet": columnar.parquet,
-    "hdf5": columnar.hdf5,
-}
-_COLUMNS: dict[str, Callable[[Path], Column]] = {
-    "npy": binary.npy_column,
-    "idx": binary.idx_column,
-    "csv": text.csv_column,
-}
+_IDX = Format(binary.idx, column=binary.idx_column)
+_PARQUET = Format(columnar.parquet, (".parquet",), signature=b"PAR1")
+
+FORMATS: tuple[Format, ...] = (
+    Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
+    Format(binary.npz, (".npz",), signature=b"PK\x03\x04"),
+    Format(text.csv_table, (".csv", ".csv.gz", ".tsv"), column=text.csv_column),
+    _IDX,
+    _PARQUET,
+    Format(columnar.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
+)
 
 
 def open_table(path: Path, member: str | None, labels: str | None) -> Table:
@@ -52,7 +33,7 @@ def open_table(path: Path, member: str | None, labels: str | None) -> Table:
     Raises SpecError for an unknown format or name, DataError for values that cannot be rows, CorruptionError for bytes
     that do not decode; reading the batches raises the last two.
     """
-    table = _TABLES[_format(path)](path, member, labels)
+    table = _format(path).table(path, member, labels)
     check_numeric(table.dtype, table.where)
     return table
 
@@ -62,28 +43,26 @@ def open_column(path: Path) -> Column:
 
     The first line of such a .csv is its header unless it is a number. Raises like `open_table`.
     """
-    kind = _format(path)
-    if kind not in _COLUMNS:
+    column = _format(path).column
+    if column is None:
         raise SpecError(f"{path}: labels in a file of their own come as .npy, IDX or one-column .csv")
-    return _COLUMNS[kind](path)
+    return column(path)
 
 
-def _format(path: Path) -> str:
-    """The format of a file: by its signature where it has one, else by its suffix."""
+def _format(path: Path) -> Format:
+    """The format, by content where that has a signature, else by suffix."""
     with path.open("rb") as file:
         head = file.read(8)
-    signed = next((kind for signature, kind in _SIGNATURES.items() if head.startswith(signature)), None)
-    suffixed = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
-    if signed == "parquet" and suffixed and not columnar.ends_as_parquet(path):  # text may begin with PAR1 as well
+    signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
+    suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
+    if signed is _PARQUET and suffixed and not columnar.ends_as_parquet(path):  # text may begin with PAR1, too
         return suffixed
-    if signed or suffixed:
-        return str(signed or suffixed)
+    if found := signed or suffixed:
+        return found
     if head.startswith(binary.GZIP):
         with decoding(path), gzip.open(path) as file:
             head = file.read(4)
     if binary.is_idx(head):
-        return "idx"
-    raise SpecError(
-        f"{path} is in no format that can be ingested: those are .npy, .npz, .csv, .csv.gz, IDX and IDX.gz "
-        "(as MNIST comes), .parquet and .h5"
-    )
+        return _IDX
+    known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (as MNIST comes)"]
+    raise SpecError(f"{path} is in no format that can be ingested: those are {', '.join(known)}")

@@ -6,7 +6,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,19 @@ class Column:
     dtype: np.dtype[Any]
     rows: int | None
     batches: Iterator[Array]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format by how it is known and read: `table` opens (path, member, labels), `column` a file of labels.
+
+    A `signature`, the first bytes of a file, counts for more than its suffix. A format with neither is known by other
+    means."""
+
+    table: Callable[[Path, str | None, str | None], Table]
+    suffixes: tuple[str, ...] = ()
+    signature: bytes | None = None
+    column: Callable[[Path], Column] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,257 @@
+"""The examples of docs/extending.md work as they stand there: two files of a copy of the package change, no third.
+
+Each section of the page shows a new file, a change to a list, and their use. A test takes them from the text, applies
+them to a copy, and starts a process that finds the copy first. It runs what the page runs, and what CHECKS holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import bigkpca
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
+PACKAGE = Path(bigkpca.__file__).parent
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a section of the page shows."""
+
+    new: str  # path of the new file
+    source: str
+    changed: str  # path of the list
+    change: str
+    use: tuple[str, ...]
+    commands: tuple[str, ...]
+    tests: str
+
+    @classmethod
+    def of(cls, title: str) -> Example:
+        text = PAGE.read_text(encoding="utf-8")
+        section = re.split(r"^## ", text.split(f"\n## {title}\n", 1)[1], maxsplit=1, flags=re.M)[0]
+        source, *use = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+        (new,) = re.findall(r"New file\s+`(\S+)`", section)
+        (changed,) = re.findall(r"Changed file\s+`(\S+)`", section)
+        (change,) = re.findall(r"^```diff\n(.*?)^```$", section, re.M | re.S)
+        commands = re.findall(r"^\$ (bigkpca .*)$", section, re.M)
+        (tests,) = re.findall(r"^```python\n(.*?)^```$", text.split("\n## Testing a new kind\n")[1], re.M | re.S)
+        return cls(new, source, changed, change, tuple(use), tuple(commands), tests)
+
+
+def patched(text: str, change: str) -> str:
+    """The text with a change that is shown as a diff, its parts divided by @@."""
+    for part in change.split("@@\n"):
+        lines = part.splitlines(keepends=True)
+        old, new = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+        assert text.count(old) == 1, f"the page shows what is not there:\n{old}"
+        text = text.replace(old, new)
+    return text
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root.parent)): path.read_bytes() for path in root.rglob("*.py")}
+
+
+# Use of the new kind once more, against computations that are as plain as can be.
+CHECKS = {
+    "A kernel": """
+        X, named = np.load("fingerprints.npy"), {"kernel": "tanimoto", "random_state": 0}
+        K = np.array([[(x & y).sum() / max((x | y).sum(), 1) for y in X[:150]] for x in X[:150]])
+        H = np.eye(150) - 1 / 150
+        exact = KernelPCA(5, method="exact", **named).fit(X[:150])
+        assert_allclose(exact.eigenvalues_, np.linalg.eigvalsh(H @ K @ H)[::-1][:5], rtol=1e-4)
+
+        assert json.loads(run("info", "tanimoto.zarr", "--json"))["kernel"] == {"name": "tanimoto"}
+        loaded = KernelPCA.load("tanimoto.zarr")
+        assert loaded.kernel == "tanimoto"
+        assert_array_equal(loaded.transform(X), kpca.transform(X))
+        run("transform", "tanimoto.zarr", "fingerprints.npy", "scores.zarr")
+        assert_array_equal(rows_at("scores.zarr"), kpca.transform(X))
+        linear = KernelPCA(10, size=200, preimage="linear", **named).fit(X)
+        assert np.mean((linear.inverse_transform(linear.transform(X)) - X) ** 2) < X.var()
+
+        plan = ("plan", "fingerprints.npy", "--kernel")
+        assert "did you mean 'tanimoto'" in run(*plan, "tanimotto", code=2)
+        assert "the tanimoto kernel has no gamma" in run(*plan, "tanimoto", "--gamma", "1", code=2)
+        assert "the tanimoto kernel has no spectral density" in run(*plan, "tanimoto", "--method", "rff", code=2)
+        assert "tanimoto" in run("fit", "--help")
+        contract("tanimoto", "test_a_kernel", "test_the_gradient")
+        exec(TESTS, names)
+        names["test_tanimoto_is_common_bits_by_all_bits"]()
+    """,
+    "A landmark rule": """
+        from bigkpca.comparing.grid import ways
+        from bigkpca.numerics.kernels import Gaussian
+        sample, kernel, rule = digits[:200], Gaussian(20.0), landmarks.named("farthest-point")
+        chosen = rule.choose(sample, kernel, 12, np.random.default_rng(5))
+        naive, K = [int(np.random.default_rng(5).integers(200))], kernel(sample, sample)
+        for _ in range(11):
+            naive.append(int(np.argmax([min(2 - 2 * K[i, j] for j in naive) for i in range(200)])))
+        assert_array_equal(chosen, sample[naive])
+        assert len(rule.choose(np.repeat(digits[:4], 5, axis=0), kernel, 9, np.random.default_rng(0))) == 4
+
+        assert "nystroem farthest-point" in map(str, ways())
+        loaded = KernelPCA.load("farthest.zarr")
+        assert loaded.landmarks == "farthest-point"
+        assert_array_equal(loaded.transform(digits), kpca.transform(digits))
+        assert all((np.abs(digits - landmark).max(axis=1) < 1e-9).any() for landmark in loaded.landmarks_)
+        kpca.save("saved.zarr")
+        assert_array_equal(KernelPCA.load("saved.zarr").transform(digits), kpca.transform(digits))
+        run("transform", "farthest.zarr", "digits.npy", "scores.zarr")
+        assert_array_equal(rows_at("scores.zarr"), kpca.transform(digits))
+        assert "peak bytes" in run("plan", "digits.npy", "--landmarks", "Farthest_Point")
+        assert "farthest-point" in run("fit", "--help")
+        contract("farthest-point", "test_a_rule")
+    """,
+    "A pre-image": """
+        scores, of_landmarks = kpca.transform(digits), kpca.transform(kpca.landmarks_)
+        naive = []
+        for squares in ((scores[:50, None] - of_landmarks) ** 2).sum(axis=2):
+            near = np.argsort(squares)[:5]
+            naive.append(np.average(kpca.landmarks_[near], axis=0, weights=1 / np.maximum(squares[near], 1e-200)))
+        assert_allclose(rows[:50], naive, rtol=1e-3, atol=1e-3)
+
+        kpca.save("saved.zarr")
+        loaded = KernelPCA.load("saved.zarr")
+        assert loaded.preimage == preimages.NearestLandmarks(5)
+        assert_array_equal(loaded.inverse_transform(scores), rows)
+        assert_array_equal(rows_at("scores.zarr"), scores)
+        assert_array_equal(rows_at("rows.zarr"), rows)
+        more = KernelPCA(5, size=50, preimage="nearest-landmarks").fit(digits[:800]).partial_fit(digits[800:])
+        assert np.isfinite(more.inverse_transform(more.transform(digits[:9]))).all()
+        fit = ("fit", "digits.npy", "other.zarr", "--preimage")
+        assert "need landmarks" in run(*fit, "nearest-landmarks", "--method", "rff", code=2)
+        assert "neighbours must be at least 1" in run(*fit, "nearest-landmarks:neighbours=0", code=2)
+        assert "nearest-landmarks" in run("fit", "--help")
+        contract("nearest-landmarks", "test_a_preimage")
+    """,
+    "A file format": """
+        for path in ("sift.zarr", "from_python.zarr"):
+            assert_array_equal(rows_at(path), vectors)
+        assert KernelPCA(3, size=20).fit("sift.zarr").transform(vectors).shape == (1000, 3)
+        Path("again.fvecs").write_bytes(whole := Path("sift.fvecs").read_bytes())
+        run("ingest", "again.fvecs", "sift.zarr", "--append")
+        assert_array_equal(rows_at("sift.zarr"), np.concatenate([vectors, vectors]))
+        for spoiled, said in (
+            (whole[:-5], "is truncated: its last row lacks 5 bytes"),
+            (whole[:2], "does not decode"),
+            (whole[:52] + bytes([11]) + whole[53:], "row 1 (counted from 0) says 11 columns"),
+            (bytes(4) + whole[4:], "its first row has 0 columns"),
+        ):
+            Path("bad.fvecs").write_bytes(spoiled)
+            assert said in run("ingest", "bad.fvecs", "bad.zarr", code=7).replace("\\n", " ")
+        assert "no members" in run("ingest", "sift.fvecs", "other.zarr", "--member", "x", code=2)
+        Path("words.txt").write_text("words")
+        assert ".fvecs" in run("ingest", "words.txt", "other.zarr", code=2)
+        test_kinds.test_no_two_formats_are_known_by_the_same()
+    """,
+}
+
+PROGRAM = """
+import inspect
+import json
+import tempfile
+import warnings
+from pathlib import Path
+
+import bigkpca
+import numpy as np
+import pytest
+from bigkpca import KernelPCA
+from bigkpca.cli import main
+from bigkpca.data.opening import open_rows
+from click.testing import CliRunner
+from numpy.testing import assert_allclose, assert_array_equal
+import test_kinds
+import test_layers
+
+assert Path(bigkpca.__file__).parent == Path({package!r}), bigkpca.__file__
+warnings.simplefilter("error")
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == code, (arguments, done.output)
+    return done.output
+
+def rows_at(path):
+    rows = open_rows(path)
+    return rows.block(0, rows.shape[0])
+
+def contract(kind, *beginnings):
+    tests = [test for name, test in vars(test_kinds).items() if name.startswith(beginnings)]
+    assert tests
+    for test in tests:
+        needs = inspect.signature(test).parameters
+        given = dict(name=kind, tmp_path=Path(tempfile.mkdtemp(dir=".")))
+        try:
+            test(**{{name: value for name, value in given.items() if name in needs}})
+        except pytest.skip.Exception:
+            pass
+
+names = {{}}
+for code in {use!r}:
+    exec(code, names)
+for arguments in {commands!r}:
+    run(*arguments)
+TESTS = {tests!r}
+globals().update(names)
+{check}
+test_layers.test_the_list_names_every_file_once_and_kinds_need_no_line()
+assert test_layers.complaints({source!r}, {layer!r}) == []
+print("done")
+"""
+
+
+@pytest.mark.parametrize("title", CHECKS)
+def test_an_example_works_and_changes_two_files(title: str, tmp_path: Path) -> None:
+    example, copy = Example.of(title), tmp_path / "copy" / "bigkpca"
+    shutil.copytree(PACKAGE, copy)  # what Python has compiled comes along
+    before, root, here = files(copy), copy.parent, tmp_path / "here"
+    assert not (root / example.new).exists()
+    (root / example.new).write_text(example.source, encoding="utf-8")
+    listed = root / example.changed
+    listed.write_text(patched(listed.read_text(encoding="utf-8"), example.change), encoding="utf-8")
+
+    here.mkdir()
+    program = PROGRAM.format(
+        package=str(copy),
+        use=example.use,
+        commands=[shlex.split(command)[1:] for command in example.commands],
+        tests=example.tests,
+        source=example.source,
+        layer=example.new.removeprefix("bigkpca/").removesuffix(".py").replace("/", "."),
+        check=textwrap.dedent(CHECKS[title]),
+    )
+    found = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    assert done.stdout.endswith("done\n")
+    after = files(copy)
+    assert {name for name in after if after[name] != before.get(name)} == {example.new, example.changed}
+    assert before.keys() <= after.keys()
+
+
+def test_a_change_that_no_longer_fits_is_told() -> None:
+    assert patched("a\nb\nc\n", " a\n-b\n+B\n") == "a\nB\nc\n"
+    assert patched("a\nb\nc\n", " a\n+x\n@@\n c\n+y\n") == "a\nx\nb\nc\ny\n"
+    with pytest.raises(AssertionError, match="the page shows what is not there"):
+        patched("a\nb\n", " z\n+y\n")
