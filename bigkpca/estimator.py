@@ -27,7 +27,7 @@ from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.units import parse_bytes
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory import check_fits
-from bigkpca.fitting.more_rows import check_takes_more_rows, extend
+from bigkpca.fitting.partial_fit import check_supports_partial_fit, extend
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
@@ -91,7 +91,7 @@ def _takes_more_rows(estimator: Any) -> bool:
     """Whether rows can be added after the fit: where not, the SpecError says why."""
     spec = _known(estimator)
     if spec is not None:
-        check_takes_more_rows(spec)
+        check_supports_partial_fit(spec)
     return True
 
 

@@ -18,7 +18,7 @@ from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 
 OPTIONS: dict[str, Any] = {"components": 5, "size": 80, "seed": 3}

@@ -24,10 +24,10 @@ import bigkpca
 from bigkpca import KernelPCA, comparing, measures
 from bigkpca.cli import main
 from bigkpca.comparing import Comparison, figure, grid, process, reference, summary
-from bigkpca.comparing.grid import Candidate, Way, ways_named
-from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
-from bigkpca.comparing.summary import Line, Spread, advice
-from bigkpca.comparing.trial import Trial, tried
+from bigkpca.comparing.grid import Candidate, MethodVariant, parse_variants
+from bigkpca.comparing.process import ProcessDiedError, ProcessRunner, peak_mb
+from bigkpca.comparing.summary import Spread, TrialGroup, advice
+from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -140,8 +140,8 @@ def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.
     for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
         X = digits[:200, 20:26] * units
         rows, given = ArrayRows(X), FitSpec(components=3, standardize=True, sigma=3.0, preimage="linear")
-        candidate = Candidate(Way("nystroem", "uniform"), 30, 0)
-        found = tried(rows, candidate.way.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
+        candidate = Candidate(MethodVariant("nystroem", "uniform"), 30, 0)
+        found = run_trial(rows, candidate.variant.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
         errors.append(found.preimage_error)
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
 
@@ -219,7 +219,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: Comparison
 ) -> None:
     monkeypatch.setattr(reference, "EXACT_MOST_ROWS", 100)
-    monkeypatch.setattr(reference, "_MOST_WORK", 0)
+    monkeypatch.setattr(reference, "_MAX_WORK", 0)
     notes = Notes()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, components=COMPONENTS,
                             methods=["nystroem/uniform"], sizes=[30, 90], seeds=2)  # fmt: skip
@@ -238,7 +238,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
 def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
     path, notes = tmp_path / "all.npy", Notes()
     np.save(path, digits)
-    rows, (kmeans, rff) = open_rows(str(path)), ways_named(FEW["methods"])
+    rows, (kmeans, rff) = open_rows(str(path)), parse_variants(FEW["methods"])
     limit = _planned(rows, kmeans, 600) - 1
     assert max(_planned(rows, kmeans, 30), _planned(rows, rff, 600)) < limit
     found = bigkpca.compare(path, tmp_path / "out", memory=limit, progress=notes, **(FEW | {"sizes": [30, 600]}))
@@ -251,7 +251,7 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any
         bigkpca.compare(path, tmp_path / "none", memory="10 MB", **FEW)
 
 
-def _planned(rows: Rows, way: Way, size: int) -> int:
+def _planned(rows: Rows, way: MethodVariant, size: int) -> int:
     return plan_fit(rows, way.spec(FitSpec(components=COMPONENTS), size, 0), Engine().threads).peak_bytes
 
 
@@ -348,7 +348,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.alone
 @pytest.mark.usefixtures("importable")
 def test_each_process_has_its_own_peak_and_ends_alone() -> None:
-    with OwnProcesses() as own:
+    with ProcessRunner() as own:
         small, large, again = own.run(hold, 1), own.run(hold, 300), own.run(hold, 1)
         assert 250 < large - small < 350
         assert abs(again - small) < 30
@@ -362,7 +362,7 @@ def test_each_process_has_its_own_peak_and_ends_alone() -> None:
 
 @pytest.mark.usefixtures("importable")
 def test_processes_end_with_the_run_that_started_them() -> None:
-    with OwnProcesses() as own:
+    with ProcessRunner() as own:
         server = own.run(os.getppid)
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
@@ -387,7 +387,7 @@ comparing.process.serve(*map(int, sys.argv[1:]))
 def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
     monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
-    with OwnProcesses() as own, pytest.raises(ProcessDiedError):
+    with ProcessRunner() as own, pytest.raises(ProcessDiedError):
         own.run(time.sleep, 5)
     assert ended(int((tmp_path / "child").read_text()), seconds=1)
 
@@ -400,8 +400,8 @@ def nap(path: str) -> None:
 _ASKS = """
 import sys
 import test_comparing
-from bigkpca.comparing.process import OwnProcesses
-with OwnProcesses() as own:
+from bigkpca.comparing.process import ProcessRunner
+with ProcessRunner() as own:
     own.run(test_comparing.nap, sys.argv[1])
 """
 
@@ -441,15 +441,15 @@ def _status(pid: int) -> str:
 
 def test_processes_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
-    with OwnProcesses() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
+    with ProcessRunner() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
         own.run(os.getpid)
 
 
-def line(way: str, size: int, seconds: float, error: float | None) -> Line:
+def line(way: str, size: int, seconds: float, error: float | None) -> TrialGroup:
     spreads: dict[str, Spread | None] = {"seconds": Spread(seconds, seconds, seconds), "peak_mb": Spread(200, 200, 200)}
     for measure in ("score_error", "eigenvalue_error"):
         spreads[measure] = None if error is None else Spread(error, error, error)
-    return Line(Way(*way.split("/")), size, 1, spreads)
+    return TrialGroup(MethodVariant(*way.split("/")), size, 1, spreads)
 
 
 @pytest.mark.parametrize(
@@ -464,14 +464,14 @@ def line(way: str, size: int, seconds: float, error: float | None) -> Line:
         ([line("rff", 9, 1, 0.2)], "nothing came within 5%, larger sizes may"),
     ],
 )
-def test_advice_names_what_to_take_and_why(lines: list[Line], said: str) -> None:
+def test_advice_names_what_to_take_and_why(lines: list[TrialGroup], said: str) -> None:
     assert said in advice(lines)
 
 
 def test_medians_and_spreads_over_seeds() -> None:
-    trials = [Trial("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in
+    trials = [TrialResult("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in
               [(0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6)]]  # fmt: skip
-    (found,) = summary.lines(trials)
+    (found,) = summary.group_trials(trials)
     assert found.spreads["seconds"] == Spread(2.0, 1.0, 3.0)
     assert found.spreads["eigenvalue_error"] == Spread(0.2, 0.1, 0.6)
     assert found.spreads["score_error"] is None
@@ -501,7 +501,7 @@ def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
 
 
 def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "tried", _dying)
+    monkeypatch.setattr(comparing, "run_trial", _dying)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     notes = Notes()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, **FEW)

@@ -20,7 +20,7 @@ from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.methods import METHODS
 from bigkpca.numerics.model import Model

@@ -38,7 +38,7 @@ from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconst
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model

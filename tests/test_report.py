@@ -27,9 +27,9 @@ from bigkpca.cli import main
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.reporting import figures, looked, pictures, sections, words
+from bigkpca.reporting import figures, pictures, report_data, sections, text
 from bigkpca.reporting.drawing import Drawing
-from bigkpca.reporting.looked import Labels, spread
+from bigkpca.reporting.report_data import Labels, spread_row_numbers
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
@@ -148,7 +148,7 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(
     bigkpca.report(model, out)
     assert out.stat().st_mtime_ns == first.st_mtime_ns
     with monkeypatch.context() as nothing_is_drawn:  # to find out that something is in the way
-        nothing_is_drawn.setattr(reporting, "look", None)
+        nothing_is_drawn.setattr(reporting, "collect_report_data", None)
         bigkpca.report(model, out)
         for asked in ({"model": other}, {"model": model, "image_shape": (8, 8)}, {"model": model, "scores": Y}):
             with pytest.raises(SpecError, match="is in the way: it is another report"):
@@ -249,9 +249,9 @@ def test_rows_in_memory_and_kernels_without_a_way_back(tmp_path: Path) -> None:
 def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
     model = bigkpca.load(str(place / "m.zarr"))
     for labels in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
-        found = looked.look(model, None, labels, None, None, Silent())
+        found = report_data.collect_report_data(model, None, labels, None, None, Silent())
         assert found.labels is not None
-        np.testing.assert_array_equal(found.labels.words, load_digits().target[found.numbers].astype(str))
+        np.testing.assert_array_equal(found.labels.values, load_digits().target[found.numbers].astype(str))
 
 
 @pytest.mark.usefixtures("sketched")
@@ -289,12 +289,12 @@ def test_labels_with_names_many_kinds_or_numbers(tmp_path: Path) -> None:
     bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
     text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
     assert re.search("with (low at the low end and high|high at the low end and low) at the high one", text)
-    many = looked._named(np.repeat(np.arange(12), np.arange(1, 13)), "")
+    many = report_data._as_labels(np.repeat(np.arange(12), np.arange(1, 13)), "")
     assert many.names == ("3", "4", "5", "6", "7", "8", "9", "10", "11", "other")
-    assert np.count_nonzero(many.words == "other") == 1 + 2 + 3
-    numbers = looked._named(np.linspace(0, 1, 100), "")
+    assert np.count_nonzero(many.values == "other") == 1 + 2 + 3
+    numbers = report_data._as_labels(np.linspace(0, 1, 100), "")
     assert numbers.names == ("0 to 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1")
-    assert [np.count_nonzero(numbers.words == name) for name in numbers.names] == [20] * 5
+    assert [np.count_nonzero(numbers.values == name) for name in numbers.names] == [20] * 5
 
 
 @pytest.mark.parametrize(
@@ -338,24 +338,24 @@ def test_what_is_missing_can_be_installed(place: Path, tmp_path: Path, monkeypat
 
 
 def test_few_rows_are_read_of_many() -> None:
-    assert spread(5, 10).tolist() == [0, 1, 2, 3, 4]
+    assert spread_row_numbers(5, 10).tolist() == [0, 1, 2, 3, 4]
     for n in (65_537, 10_000_000):
-        numbers = spread(n, 65_536)
+        numbers = spread_row_numbers(n, 65_536)
         assert 65_536 * 0.9 < len(numbers) <= 65_536
         assert numbers[0] == 0
         assert numbers[-1] == n - 1
         assert (np.diff(numbers) > 0).all()
         assert np.count_nonzero(np.diff(numbers) > 1) < 64
-    assert len(spread(1000, 10)) <= 64
+    assert len(spread_row_numbers(1000, 10)) <= 64
 
 
 @pytest.mark.usefixtures("sketched")
 def test_a_sample_is_said_to_be_one(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looked, "_MOST_SCORES", 640)
+    monkeypatch.setattr(report_data, "_MAX_SCORES", 640)
     text = drawn(place / "m.zarr", tmp_path / "r.html", scores=place / "s.zarr")
     assert "Scores of 640 of 1,797 rows, in 64 stretches spread evenly over them." in text
     scores, labels = np.asarray(zarr.open(place / "s.zarr")["scores"][:]), np.load(place / "labels.npy")
-    numbers = spread(1797, 640)
+    numbers = spread_row_numbers(1797, 640)
     lowest = numbers[np.argsort(scores[numbers, 1], kind="stable")[:6]]
     assert "Lowest scores: rows " + ", ".join(f"{row:,} ({labels[row]})" for row in lowest) in text
 
@@ -383,8 +383,8 @@ def test_pictures_show_rows() -> None:
 def test_labels_explain_what_they_explain() -> None:
     labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
-    np.testing.assert_allclose(words.explained_by_labels(scores, labels), [1, 0, 0])
-    assert words.ends(scores[:, 0], labels) == "with b at the low end and a at the high one"
+    np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
+    assert text.extreme_labels(scores[:, 0], labels) == "with b at the low end and a at the high one"
 
 
 SOUND, SHAKY = "solid", "doubtful"
@@ -410,7 +410,7 @@ SOUND, SHAKY = "solid", "doubtful"
     ],
 )  # fmt: skip
 def test_the_verdict_weighs_components_by_what_they_hold(trust: list[str], shares: list[float], says: str) -> None:
-    assert words.judged(tuple(trust), np.array(shares), "a larger size") == says
+    assert text.components_verdict(tuple(trust), np.array(shares), "a larger size") == says
 
 
 def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() -> None:
@@ -419,7 +419,7 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() ->
                         rng.gamma(1, 100, 1500)], axis=1)  # fmt: skip
     model = bigkpca.KernelPCA(40, size=300, random_state=0).fit(amounts).model_
     assert "doubtful" in (model.certificate.trust or ())
-    said = words.verdict(model)
+    said = text.verdict(model)
     assert re.match(
         r"Good: \d+ of 40 components can be trusted, and those hold 9\d\.\d% of what all do\. Trust: ", said
     )
@@ -432,28 +432,26 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() ->
 
 def test_trustworthy_components_that_hold_little_are_called_incomplete(digits: np.ndarray[Any, Any]) -> None:
     few = bigkpca.KernelPCA(4, size=600, random_state=0).fit(digits).model_
-    said = words.verdict(few)
+    said = text.verdict(few)
     assert said.startswith("Sound but incomplete: all 4 components can be trusted, but most of the variance lies outsi")
     assert re.search(r"Further components would hold about \d\d\.\d%\.", said)
     assert "To hold more, keep more components or take a longer sigma." in said
     narrow = bigkpca.KernelPCA(4, size=100, sigma=18.0, random_state=0).fit(digits).model_
-    assert "To hold more, fit with a larger size or take a longer sigma." in words.verdict(narrow)
+    assert "To hold more, fit with a larger size or take a longer sigma." in text.verdict(narrow)
 
 
 def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any, Any]) -> None:
     landmarks = bigkpca.KernelPCA(9, kernel="linear", size=80, dtype="float64", random_state=0).fit(digits[:300]).model_
     rounded = replace(landmarks, certificate=replace(landmarks.certificate, trace_error=0.0, relative_trace_error=0.0))
     for model in (landmarks, rounded):
-        said = words.verdict(model)
+        said = text.verdict(model)
         assert said.startswith("Good: all 9 components can be trusted.")
         assert "Less than 0.1% of the variance is out of reach of its" in said
         assert "Exact" not in said
         assert figures.trust(model) is not None
     exact = bigkpca.KernelPCA(3, method="exact", random_state=0).fit(digits[:300]).model_
-    assert words.verdict(exact).startswith(
-        "Exact: the whole Gram matrix was solved, there is no error of approximation"
-    )
-    assert "landmarks" not in words.verdict(exact)
+    assert text.verdict(exact).startswith("Exact: the whole Gram matrix was solved, there is no error of approximation")
+    assert "landmarks" not in text.verdict(exact)
     assert figures.trust(exact) is None
 
 
@@ -468,8 +466,8 @@ def test_the_last_point_of_the_learning_curve_is_the_bound(digits: np.ndarray[An
 def test_what_other_components_hold_is_not_said_of_these(digits: np.ndarray[Any, Any]) -> None:
     own = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits[:300]).model_
     columns = bigkpca.KernelPCA(4, size=100, method="columns", random_state=0).fit(digits[:300]).model_
-    assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", words.verdict(own))
-    assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", words.verdict(columns))
+    assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", text.verdict(own))
+    assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", text.verdict(columns))
 
 
 def test_bounds_in_the_table_are_no_nearer_than_they_are(digits: np.ndarray[Any, Any]) -> None:

@@ -22,11 +22,11 @@ import numpy as np
 
 from bigkpca.comparing import figure
 from bigkpca.comparing.folder import FIGURE, Folder
-from bigkpca.comparing.grid import Candidate, Way, candidates, default_sizes, ways, ways_named
-from bigkpca.comparing.process import OwnProcesses, ProcessDiedError
-from bigkpca.comparing.reference import Reference, exact_fits, exact_reference, sampled_reference, sampled_size
-from bigkpca.comparing.summary import Line, advice, lines
-from bigkpca.comparing.trial import Trial, tried
+from bigkpca.comparing.grid import Candidate, MethodVariant, all_variants, candidates, default_sizes, parse_variants
+from bigkpca.comparing.process import ProcessDiedError, ProcessRunner
+from bigkpca.comparing.reference import Reference, exact_reference, sampled_reference, sampled_size, why_not_exact
+from bigkpca.comparing.summary import TrialGroup, advice, group_trials
+from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError, SpecError
@@ -47,8 +47,8 @@ class Comparison(Told):
     measured against. `missing` trials were left for the next time, when the time was over."""
 
     path: str
-    trials: tuple[Trial, ...]
-    lines: tuple[Line, ...]
+    trials: tuple[TrialResult, ...]
+    groups: tuple[TrialGroup, ...]
     advice: str
     reference: str
     missing: int
@@ -92,24 +92,24 @@ def compare(
     spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, array)
-    chosen = ways() if methods is None else ways_named(methods)
+    chosen = all_variants() if methods is None else parse_variants(methods)
     sizes = _checked(sizes, seeds) or default_sizes(spec, rows)
     limit = None if memory is None else parse_bytes(memory)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
     out = paths.output_path(out, record["input"]["path"])
     folder = Folder(File(out))
     grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
-    with locks.lock(out), durable.room_on_disk(out), OwnProcesses() as processes:
+    with locks.lock(out), durable.room_on_disk(out), ProcessRunner() as processes:
         folder.claim(record, overwrite=overwrite)
-        if not figure.drawable():
+        if not figure.can_draw():
             progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")
-        work = _Work(rows, spec, folder, processes, progress)
+        work = _ComparisonRun(rows, spec, folder, processes, progress)
         reference = work.reference(max(sizes), limit)
         trials, missing = work.trials(reference, grid, deadline)
-        found = lines(trials)
-        if figure.drawable():
-            folder.write_figure(figure.drawn(found, os.path.basename(rows.where), reference.about))
-    return Comparison(out, tuple(trials), found, advice(found), reference.about, missing)
+        groups = group_trials(trials)
+        if figure.can_draw():
+            folder.write_figure(figure.comparison_svg(groups, os.path.basename(rows.where), reference.about))
+    return Comparison(out, tuple(trials), groups, advice(groups), reference.about, missing)
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:
@@ -146,37 +146,39 @@ def _allowed(
     Raises SpecError where a way that does not suit was asked for by name.
     """
     found: list[tuple[Candidate, FitSpec]] = []
-    told: set[tuple[Way, int]] = set()
+    told: set[tuple[MethodVariant, int]] = set()
     for candidate in grid:
         try:
-            own = candidate.way.spec(spec, candidate.size, candidate.seed)
-            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.way} is left out at {candidate.size:,}")
+            own = candidate.variant.spec(spec, candidate.size, candidate.seed)
+            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
             found.append((candidate, own))
         except MemoryLimitError as error:
-            _tell(told, candidate.way, candidate.size, str(error), progress)
+            _tell(told, candidate.variant, candidate.size, str(error), progress)
         except SpecError as error:
             if asked is not None:
                 raise
-            _tell(told, candidate.way, 0, f"{candidate.way} is left out: {error}", progress)
+            _tell(told, candidate.variant, 0, f"{candidate.variant} is left out: {error}", progress)
     if not found:
         raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
     return found
 
 
-def _tell(told: set[tuple[Way, int]], way: Way, size: int, message: str, progress: Progress) -> None:
-    if (way, size) not in told:
+def _tell(
+    told: set[tuple[MethodVariant, int]], variant: MethodVariant, size: int, message: str, progress: Progress
+) -> None:
+    if (variant, size) not in told:
         progress.note(message)
-    told.add((way, size))
+    told.add((variant, size))
 
 
 @dataclass(frozen=True)
-class _Work:
+class _ComparisonRun:
     """What all fits of a comparison share."""
 
     rows: Rows
     spec: FitSpec
     folder: Folder
-    processes: OwnProcesses
+    processes: ProcessRunner
     progress: Progress
 
     def reference(self, largest: int, limit: int | None) -> Reference:
@@ -184,7 +186,7 @@ class _Work:
         if there := self.folder.reference():
             return there
         threads = Engine().threads
-        reason = exact_fits(self.rows, self.spec, limit, threads)
+        reason = why_not_exact(self.rows, self.spec, limit, threads)
         found: Reference
         if reason is None:
             self.progress.note("fitting the exact reference")
@@ -198,10 +200,10 @@ class _Work:
 
     def trials(
         self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float
-    ) -> tuple[list[Trial], int]:
+    ) -> tuple[list[TrialResult], int]:
         """All trials of the folder once those that are missing have been run, and how many are missing still."""
         trials = self.folder.trials() or _of_reference(reference, self.rows.shape[0])
-        done = {Candidate(Way(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
+        done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
         missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
         if len(missing) < len(grid):
             self.progress.note(f"going on: {len(grid) - len(missing)} of {len(grid)} fits were made before")
@@ -213,23 +215,23 @@ class _Work:
                 self.progress.note(f"the time is over with {left} of {len(grid)} fits left: the same command goes on")
                 break
             try:
-                trial = self.processes.run(tried, self.rows, reference.shared(spec), candidate, reference)
+                trial = self.processes.run(run_trial, self.rows, reference.with_same_sigma(spec), candidate, reference)
             except ProcessDiedError as error:
-                self.progress.note(f"{candidate.way} with size {candidate.size:,} is left out: {error}")
+                self.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
                 left += 1
                 continue
             trials.append(trial)
             self.folder.write_trials(trials)
-            self.progress.note(_told(trial, len(grid) - len(missing) + number + 1, len(grid)))
+            self.progress.note(_progress_line(trial, len(grid) - len(missing) + number + 1, len(grid)))
         return trials, left
 
 
-def _of_reference(reference: Reference, n: int) -> list[Trial]:
+def _of_reference(reference: Reference, n: int) -> list[TrialResult]:
     if reference.seconds is None or reference.peak_mb is None:
         return []
-    return [Trial(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
+    return [TrialResult(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
 
 
-def _told(trial: Trial, number: int, count: int) -> str:
-    way = Way(trial.method, trial.landmarks)
-    return f"{number} of {count}: {way}, size {trial.size:,}, seed {trial.seed}: {trial.seconds:.2f} s"
+def _progress_line(trial: TrialResult, number: int, count: int) -> str:
+    variant = MethodVariant(trial.method, trial.landmarks)
+    return f"{number} of {count}: {variant}, size {trial.size:,}, seed {trial.seed}: {trial.seconds:.2f} s"

@@ -15,14 +15,14 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bigkpca.comparing.reference import Reference
-from bigkpca.comparing.trial import Trial
+from bigkpca.comparing.trial import TrialResult
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.storage import durable
 from bigkpca.storage.destination import difference
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
 _FORMAT = {"format": "comparison", "format_version": 1}
-_NUMBERS = [field.name for field in fields(Trial) if field.type in ("float", "float | None")]
+_NUMBERS = [field.name for field in fields(TrialResult) if field.type in ("float", "float | None")]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Folder:
             return None
         return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[TrialResult]:
         """The trials that were written, in order. Raises CorruptionError for a file that was changed by hand."""
         path = self.path / _TRIALS
         if not path.exists():
@@ -77,11 +77,11 @@ class Folder:
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptionError(f"{path} does not hold trials: move it away, and they are run again") from error
 
-    def write_trials(self, trials: Sequence[Trial]) -> None:
+    def write_trials(self, trials: Sequence[TrialResult]) -> None:
         """All trials so far, whole or not at all."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Trial)])
+        writer.writerow([field.name for field in fields(TrialResult)])
         writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
         durable.publish_text(self.path / _TRIALS, text.getvalue())
 
@@ -120,8 +120,8 @@ class Folder:
         durable.publish_text(self.path / FIGURE, svg)
 
 
-def _trial(line: Mapping[str, str]) -> Trial:
+def _trial(line: Mapping[str, str]) -> TrialResult:
     values: dict[str, Any] = dict(line)
     for name in _NUMBERS:
         values[name] = float(line[name]) if line[name] else None
-    return Trial(**values | {"size": int(line["size"]), "seed": int(line["seed"])})
+    return TrialResult(**values | {"size": int(line["size"]), "seed": int(line["seed"])})

@@ -15,7 +15,7 @@ _SHARES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class Way:
+class MethodVariant:
     """A method, with its landmark rule where there is a choice of them."""
 
     method: str
@@ -39,30 +39,36 @@ class Way:
 class Candidate:
     """One fit to be tried."""
 
-    way: Way
+    variant: MethodVariant
     size: int
     seed: int
 
 
-def ways() -> tuple[Way, ...]:
+def all_variants() -> tuple[MethodVariant, ...]:
     """All there are: Nyström with each landmark rule, and the other approximations."""
     approximate = [name for name in methods.METHODS if name not in (methods.Nystroem.name, methods.Exact.name)]
-    ruled = [Way(methods.Nystroem.name, rule) for rule in landmarks.RULES]
-    return (*ruled, *map(Way, approximate))
+    ruled = [MethodVariant(methods.Nystroem.name, rule) for rule in landmarks.RULES]
+    return (*ruled, *map(MethodVariant, approximate))
 
 
-def ways_named(names: Sequence[str]) -> tuple[Way, ...]:
+def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
     """The ways of these names: a method, as "rff" or "nystroem" with all its rules, or "nystroem/kmeans".
 
     Raises SpecError for names that are not known.
     """
-    found: dict[Way, None] = {}
+    found: dict[MethodVariant, None] = {}
     for name in names:
         method, slash, rule = name.strip().partition("/")
-        chosen = [way for way in ways() if way.method == methods.named(method).name and rule in ("", way.landmarks)]
+        chosen = [
+            variant
+            for variant in all_variants()
+            if variant.method == methods.named(method).name and rule in ("", variant.landmarks)
+        ]
         if not chosen or (slash and not rule):
             raise unknown_name(
-                "method to compare", name, [f"{way.method}/{way.landmarks}".rstrip("/") for way in ways()]
+                "method to compare",
+                name,
+                [f"{variant.method}/{variant.landmarks}".rstrip("/") for variant in all_variants()],
             )
         found |= dict.fromkeys(chosen)
     return tuple(found)
@@ -74,12 +80,12 @@ def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
     return tuple(sorted({max(most // share, 2) for share in _SHARES}))
 
 
-def candidates(chosen: Sequence[Way], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
+def candidates(chosen: Sequence[MethodVariant], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
     """Every fit to be tried: small sizes first, so that a comparison that is stopped has compared something."""
-    tried: dict[Candidate, None] = {}
+    grid: dict[Candidate, None] = {}
     for size in sorted(sizes):
         for seed in range(seeds):
-            for way in chosen:
-                fits = min(size, n) if methods.named(way.method).landmarks else way.even(size)
-                tried[Candidate(way, fits, seed)] = None
-    return iter(tried)
+            for variant in chosen:
+                fits = min(size, n) if methods.named(variant.method).landmarks else variant.even(size)
+                grid[Candidate(variant, fits, seed)] = None
+    return iter(grid)

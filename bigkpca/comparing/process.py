@@ -29,14 +29,14 @@ class ProcessDiedError(IncompleteError):
     """A process ended before it had an answer, most often because memory ran out."""
 
 
-class OwnProcesses:
+class ProcessRunner:
     """Runs functions of the package, each in a process of its own, and waits for them; all end with the context."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
 
-    def __enter__(self) -> OwnProcesses:
+    def __enter__(self) -> ProcessRunner:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

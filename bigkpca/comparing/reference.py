@@ -25,11 +25,11 @@ from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 COMPARED_ROWS = 4096
 """Rows at which scores are compared, fewer where they are very wide: sampling them moves an error by a hundredth."""
 
-_MOST_WORK = 4e12
+_MAX_WORK = 4e12
 """n² d up to which products with the Gram matrix are made: about a minute on two cores."""
 
 _EVALUATED_ROWS = 500
-_MOST_LANDMARKS = 4000
+_MAX_LANDMARKS = 4000
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Reference:
     seconds: float | None
     peak_mb: float | None
 
-    def shared(self, spec: FitSpec) -> FitSpec:
+    def with_same_sigma(self, spec: FitSpec) -> FitSpec:
         """The spec with this length, so that all seeds have the same kernel."""
         return _with(spec, self.sigma)
 
 
-def exact_fits(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
+def why_not_exact(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> str | None:
     """None where an exact fit is within reach, else why it is not."""
     (n, d), exact = rows.shape, spec.model_copy(update={"method": "exact"})
-    if n > EXACT_MOST_ROWS and n * n * d > _MOST_WORK:
+    if n > EXACT_MOST_ROWS and n * n * d > _MAX_WORK:
         return f"products with the Gram matrix of {n:,} rows would take hours"
     needed = plan_fit(rows, exact, threads).peak_bytes
     if limit is not None and needed > limit:
@@ -64,7 +64,7 @@ def exact_fits(rows: Rows, spec: FitSpec, limit: int | None, threads: int) -> st
     return None
 
 
-def compared_numbers(rows: Rows) -> Array:
+def compared_row_numbers(rows: Rows) -> Array:
     """Numbers (m,) of the rows at which scores are compared, the same for all."""
     n, d = rows.shape
     m = min(COMPARED_ROWS, sample_rows(n, d, 0))
@@ -79,7 +79,7 @@ def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
     seconds, peak = perf_counter() - started, peak_mb()
     residuals = model.certificate.residuals
     how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
-    numbers, eigenvalues = compared_numbers(rows), model.solution.eigenvalues
+    numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels, nor memory for them.
     scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, engine, Silent())
     about = f"exact kernel PCA of {rows.shape[0]:,} rows ({how})"
@@ -88,7 +88,7 @@ def exact_reference(rows: Rows, spec: FitSpec) -> Reference:
 
 def sampled_size(rows: Rows, spec: FitSpec, largest: int, limit: int | None, threads: int) -> int:
     """Landmarks of a sampled reference: twice as many as any that is tried, or as many as memory allows."""
-    size = min(2 * largest, _MOST_LANDMARKS, rows.shape[0])
+    size = min(2 * largest, _MAX_LANDMARKS, rows.shape[0])
     if limit is None or plan_fit(rows, spec.at(size), threads).peak_bytes <= limit:
         return size
     return largest_size_that_fits(rows, resolve(spec, rows), threads, limit) or largest
@@ -99,13 +99,13 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int) -> Reference:
     engine, n, sigma = Engine(), rows.shape[0], _median(rows, spec)
     model = fit_rows(rows, _with(spec, sigma).at(size), engine, Silent())
     found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, n), 0, engine, Silent())
-    X = read_rows(rows, compared_numbers(rows), engine, Silent())
+    X = read_rows(rows, compared_row_numbers(rows), engine, Silent())
     about = (
         f"a sampled reference, since no exact one fits: Nyström with {size:,} landmarks, its eigenvalues corrected by "
         f"{found.sampled} exact rows; its own components have residuals of {np.median(found.residuals):.2g} (median) "
         f"to {found.residuals.max():.2g}, and errors below those tell nothing"
     )
-    return Reference(found.eigenvalues, scores_of(model, X), X, about, sigma, None, None)
+    return Reference(found.eigenvalues, scores_in_memory(model, X), X, about, sigma, None, None)
 
 
 def _with(spec: FitSpec, sigma: float | None) -> FitSpec:
@@ -117,7 +117,7 @@ def _median(rows: Rows, spec: FitSpec) -> float | None:
     return sample_lengths(rows, spec, Engine(), Silent())["median"].sigma if spec.needs_median else None
 
 
-def scores_of(model: Model, X: Array) -> Array:
+def scores_in_memory(model: Model, X: Array) -> Array:
     """Scores (m, r) of rows in memory, float64."""
     step = min(len(X), tile_rows(model.columns, model.features.size, model.features.dtype.itemsize))
     tiles = (X[start : start + step] for start in range(0, len(X), step))

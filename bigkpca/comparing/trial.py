@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.comparing.grid import Candidate
 from bigkpca.comparing.process import peak_mb
-from bigkpca.comparing.reference import Reference, scores_of
+from bigkpca.comparing.reference import Reference, scores_in_memory
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
@@ -25,7 +25,7 @@ _RECONSTRUCTED_ROWS = 256
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialResult:
     """One line of compare.csv. Errors are None where nothing says them, and for the exact reference itself.
 
     seconds, peak_mb: of the fit, in a process of its own that had imported the package.
@@ -50,7 +50,7 @@ class Trial:
     preimage_error: float | None = None
 
 
-def tried(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference) -> Trial:
+def run_trial(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference) -> TrialResult:
     """Fit a candidate and compare it with the reference. Passes: those of the fit."""
     started = perf_counter()
     with warnings.catch_warnings():
@@ -58,10 +58,10 @@ def tried(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference)
         model = fit_rows(rows, spec, Engine(), Silent())
     seconds, peak = perf_counter() - started, peak_mb()
     with single_threaded_blas:
-        Y = scores_of(model, reference.rows)
-        return Trial(
-            method=candidate.way.method,
-            landmarks=candidate.way.landmarks,
+        Y = scores_in_memory(model, reference.rows)
+        return TrialResult(
+            method=candidate.variant.method,
+            landmarks=candidate.variant.landmarks,
             size=candidate.size,
             seed=candidate.seed,
             seconds=seconds,

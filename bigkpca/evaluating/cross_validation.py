@@ -19,7 +19,7 @@ from bigkpca.execution.engine import Engine, Task, shared
 from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.preimage import learned, with_decoder
+from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
@@ -27,8 +27,8 @@ from bigkpca.numerics.moments import column_moments
 from bigkpca.numerics.random_streams import FOLDS, random_stream
 from bigkpca.spec import FitSpec, resolve
 
-MOST_ROWS = 6000
-MOST_SCORED = 500  # of a fold: enough for a standard error of a percent, and iterations take their time
+MAX_ROWS = 6000
+MAX_SCORED_ROWS = 500  # of a fold: enough for a standard error of a percent, and iterations take their time
 LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # in median lengths
 COMPONENTS = (10, 25, 50, 100, 200, 400)
 RIDGES = (0.01, 0.1, 1.0, 10.0)
@@ -73,7 +73,7 @@ class CrossValidation(Told):
         return min(self.settings, key=lambda setting: setting.error)
 
     @property
-    def edges(self) -> tuple[str, ...]:
+    def edge_notes(self) -> tuple[str, ...]:
         """What is to be said where the best value is the first or the last that was tried, of several."""
         found, best = [], self.best
         for name, less, more, value in (
@@ -125,18 +125,18 @@ def cross_validate(
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
     X = draw_sample(rows, resolve(spec, rows), engine, progress).sample
     rng = random_stream(spec.seed, FOLDS)
-    X = X[rng.permutation(len(X))[:MOST_ROWS]]
+    X = X[rng.permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
     parts = split(len(X), -(-len(X) // folds))
     smallest = X[len(parts[0]) :]  # of the rows of a fit
-    wanted = _numbers(components, resolve(asked, ArrayRows(smallest)).size, len(smallest))
+    wanted = _component_counts(components, resolve(asked, ArrayRows(smallest)).size, len(smallest))
     given, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
     fits = list(product(sigmas, parts))
     done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()  # every fit is a part of the work
     tasks = [
         Task(
-            _errors,
+            _fold_errors,
             (
                 given,
                 part,
@@ -162,7 +162,7 @@ def cross_validate(
     return CrossValidation(tuple(settings), len(X), folds, size, spec.standardize)
 
 
-def _numbers(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
+def _component_counts(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
     """The numbers of components to try, none above `most`; SpecError for such a one that was asked for."""
     if components is None:
         return [r for r in COMPONENTS if r <= most] or [most]
@@ -177,7 +177,7 @@ def _numbers(components: Sequence[int] | None, most: int, rows: int) -> list[int
 def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     """The peak of a process: the sample, and in each thread a fit with its way back at work on tiles of rows."""
     d = rows.shape[1]
-    m = min(MOST_ROWS, sample_rows(*rows.shape, 0))
+    m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
     tile = tile_rows(d, fit.size, 8) * 8 * (4 * fit.size + 8 * d) + 16 * fit.size * d
@@ -186,7 +186,7 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     return sample_bytes(rows, resolve(spec, rows), threads) + threads * one
 
 
-def _errors(
+def _fold_errors(
     X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
 ) -> dict[tuple[int, float | None], float]:
     """The error of each number of components and ridge, fitted outside a part and scored inside.
@@ -196,25 +196,27 @@ def _errors(
     """
     here = Engine(threads=1)
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
-    held_out = ArrayRows(X[part.start : part.stop][:MOST_SCORED])
+    held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here, Silent())
     errors: dict[tuple[int, float | None], float] = {}
     for r in components:
         try:
-            for ridge, model_r in _with_ways_back(model.leading(r), train, spec, here):
+            for ridge, model_r in _models_with_preimages(model.leading(r), train, spec, here):
                 errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent(), units)
         except DataError:
             errors |= {(r, ridge): np.inf for ridge in RIDGES}
     return errors
 
 
-def _with_ways_back(model: Model, train: Rows, spec: FitSpec, engine: Engine) -> Iterator[tuple[float | None, Model]]:
+def _models_with_preimages(
+    model: Model, train: Rows, spec: FitSpec, engine: Engine
+) -> Iterator[tuple[float | None, Model]]:
     assert isinstance(train, ArrayRows)
     if not spec.preimage_value.trained:
         yield None, with_decoder(model, train, train.values, spec, engine, Silent())
         return
-    training, sums = learned(model, train, train.values, spec, engine, Silent())
+    training, sums = train_preimage(model, train, train.values, spec, engine, Silent())
     for ridge in RIDGES:
         with single_threaded_blas:
             yield ridge, replace(model, decoder=replace(training, ridge=ridge).decoder(sums))

@@ -22,7 +22,7 @@ from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
-_POOLED = 8  # rows that are read, for each that is compared with all
+_POOL_FACTOR = 8  # rows that are read, for each that is compared with all
 
 
 def evaluate_rows(
@@ -50,7 +50,7 @@ def evaluate_rows(
             f"{features.size} rows; its certificate has the residual of every component"
         )
     rng, center = random_stream(seed, PROBES), FitSpec.of(model).center
-    pooled = min(_POOLED * sample, sample_rows(n, rows.shape[1], sample))
+    pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
     plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
     engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
     X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)

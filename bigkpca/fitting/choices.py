@@ -16,9 +16,9 @@ from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import mean_features
-from bigkpca.fitting.features import feature_maps
-from bigkpca.fitting.sample import Prepared, prepare
-from bigkpca.fitting.size_search import PAIRED_ROWS, Grown, Room, grow
+from bigkpca.fitting.features import feature_map_factory
+from bigkpca.fitting.sample import PreparedSample, prepare_sample
+from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size
 from bigkpca.numerics import growth, rounding, solvers
 from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
 from bigkpca.numerics.growth import Estimate
@@ -37,34 +37,36 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenFeatures:
     """What a fit goes on with from the sample."""
 
     features: FeatureMap
     near_mean: Array  # (D,), near the mean of v over all rows
     unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave, for kernels of x - y
     kernel_error: Estimate | None  # of random features
-    grown: Grown | None  # where the size was grown to a tolerance
+    grown: GrownSize | None  # where the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), where the way back from scores to rows needs it
     few: Array  # (q, d) of the sample, by which rounding is measured
     unseen: Array  # (m, d), which bound what landmarks miss
 
 
-def choose(rows: Rows, fit: ResolvedFit, room: Room, engine: Engine, progress: Progress) -> Chosen:
+def choose_features(
+    rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine, progress: Progress
+) -> ChosenFeatures:
     """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one
     pass each for `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
     """
-    prepared, spec = prepare(rows, fit, engine, progress), fit.spec
-    maps = feature_maps(prepared, fit, engine, progress)
-    grown = None if spec.tol is None else grow(prepared, maps, fit, room, engine, progress)
-    features = maps(fit) if grown is None else grown.features
+    prepared, spec = prepare_sample(rows, fit, engine, progress), fit.spec
+    make_features = feature_map_factory(prepared, fit, engine, progress)
+    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine, progress)
+    features = make_features(fit) if grown is None else grown.features
     columns, few = prepared.columns, prepared.sampled.few[:PAIRED_ROWS]
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # what is subtracted from tiles is the rounded one
-    return Chosen(
+    return ChosenFeatures(
         features,
         near_mean,
         _unexplained(columns.kernel, columns.shifted(few)) if columns.kernel.stationary else None,
@@ -77,7 +79,9 @@ def choose(rows: Rows, fit: ResolvedFit, room: Room, engine: Engine, progress: P
     )
 
 
-def _choices(prepared: Prepared, fit: ResolvedFit, features: FeatureMap, grown: Grown | None) -> Iterator[Choice]:
+def _choices(
+    prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap, grown: GrownSize | None
+) -> Iterator[Choice]:
     """The options of the spec that were left open, as they were chosen."""
     spec = fit.spec
     if spec.needs_median:
@@ -98,7 +102,7 @@ def _choices(prepared: Prepared, fit: ResolvedFit, features: FeatureMap, grown: 
         yield Choice("n_directions", features.axes.shape[1], reason)
 
 
-def _reason(grown: Grown, spec: FitSpec) -> str:
+def _reason(grown: GrownSize, spec: FitSpec) -> str:
     error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
     if grown.stopped:
         return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"

@@ -8,15 +8,17 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.landmarks import choose_landmarks
 from bigkpca.fitting.random_features import principal_axes, principal_features, random_features
-from bigkpca.fitting.sample import Prepared
+from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.spec import ResolvedFit
 
-FeatureMaps = Callable[[ResolvedFit], FeatureMap]  # of fits that differ in their size alone
+FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # of fits that differ in their size alone
 
 
-def feature_maps(prepared: Prepared, fit: ResolvedFit, engine: Engine, progress: Progress) -> FeatureMaps:
+def feature_map_factory(
+    prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress
+) -> FeatureMapFactory:
     """From a size to a feature map. Makes one pass for the principal axes of rff-pca; the maps themselves need none,
     but for those that RPCholesky over all rows asks for."""
     method, columns = fit.spec.method_value, prepared.columns

@@ -13,11 +13,11 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
-from bigkpca.fitting.choices import Choice, choices_info, choose
-from bigkpca.fitting.memory import check_fits, room_for
-from bigkpca.fitting.outcome import outcome_of
+from bigkpca.fitting.choices import Choice, choices_info, choose_features
+from bigkpca.fitting.memory import check_fits, find_size_limits
+from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import with_decoder
-from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
@@ -48,8 +48,8 @@ def fit_within(
     """
     fit = resolve(spec, rows)
     if spec.tol is not None:
-        room = replace(room_for(rows, fit, engine, limit), deadline=deadline)
-        return fit_rows(rows, spec, engine, progress, identity, room)
+        size_limits = replace(find_size_limits(rows, fit, engine, limit), deadline=deadline)
+        return fit_rows(rows, spec, engine, progress, identity, size_limits)
     check_fits(rows, fit, engine, limit)
     return fit_rows(rows, spec, engine, progress, identity)
 
@@ -60,7 +60,7 @@ def fit_rows(
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None = None,
-    room: Room | None = None,
+    size_limits: SizeLimits | None = None,
 ) -> Model:
     """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem; and the way back.
 
@@ -72,46 +72,46 @@ def fit_rows(
     the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the
     identity, ToleranceWarning when memory or time ended the growth.
     """
-    model, sample = _without_decoder(rows, resolve(spec, rows), engine, progress, identity, room)
+    model, sample = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
     return with_decoder(model, rows, sample, spec, engine, progress)
 
 
-def _without_decoder(
+def _fit_without_decoder(
     rows: Rows,
     fit: ResolvedFit,
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
-    room: Room | None,
+    size_limits: SizeLimits | None,
 ) -> tuple[Model, Array | None]:
     """The model, and sampled rows where its way back needs them."""
     spec = fit.spec
     if spec.precomputed:
         note_lowered(fit, progress)
-        model = refine.of_similarities(rows, fit, engine, progress)
+        model = refine.fit_precomputed(rows, fit, engine, progress)
         warn_if_indefinite(model.solution)
         return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}), None
     if fit.matrix_free:
-        start, _ = _without_decoder(rows, fit.start(), engine, progress, identity, room)
-        return refine.by_products(rows, start, spec, engine, progress), None
+        start, _ = _fit_without_decoder(rows, fit.start(), engine, progress, identity, size_limits)
+        return refine.refine_by_products(rows, start, spec, engine, progress), None
     note_lowered(fit, progress)
-    room = room or Room(fit.size)
+    size_limits = size_limits or SizeLimits(fit.size)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose(rows, fit, room, engine, progress)
+        chosen = choose_features(rows, fit, size_limits, engine, progress)
         single = spec.dtype is None and chosen.features.dtype != np.float64
         try:
-            found = outcome_of(rows, chosen, fit, engine, progress)
+            found = fit_outcome(rows, chosen, fit, engine, progress)
         except RoundingError:
             if not single:
                 raise
-            return _in_double_precision(rows, fit, engine, progress, identity, room)
+            return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     if single and moved_by_rounding(found, _COARSE):
-        return _in_double_precision(rows, fit, engine, progress, identity, room)
+        return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
         progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
-        more = replace(room, bias=room.bias * reached / grown.error.value)
-        return _without_decoder(rows, fit, engine, progress, identity, more)
+        more = replace(size_limits, bias=size_limits.bias * reached / grown.error.value)
+        return _fit_without_decoder(rows, fit, engine, progress, identity, more)
     warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:
@@ -128,11 +128,11 @@ def _in_double_precision(
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
-    room: Room | None,
+    size_limits: SizeLimits | None,
 ) -> tuple[Model, Array | None]:
     """`_without_decoder` with block work in float64, and a choice that says why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
-    model, sample = _without_decoder(rows, fit.in_double_precision(), engine, progress, identity, room)
+    model, sample = _fit_without_decoder(rows, fit.in_double_precision(), engine, progress, identity, size_limits)
     reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
     choices = [*model.provenance["choices"], *choices_info((Choice("dtype", "float64", reason),))]
     return replace(model, provenance={**model.provenance, "spec": fit.spec.to_dict(), "choices": choices}), sample

@@ -11,7 +11,7 @@ from bigkpca.execution.by_block import fit_blocks
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import draws_by_residual
-from bigkpca.fitting.sample import Prepared
+from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, check_diagonal, grown
@@ -20,7 +20,7 @@ from bigkpca.numerics.random_streams import LANDMARKS, PROPOSALS, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 
 
-def choose_landmarks(prepared: Prepared, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
+def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
     """Landmarks (l, d), shifted and scaled as rows are before they are compared.
 
     Raises SpecError for landmarks of the caller's that do not fit the rows, DataError where none can be chosen.

@@ -12,7 +12,7 @@ from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import action_of, moments_of
-from bigkpca.fitting.choices import Choice, Chosen
+from bigkpca.fitting.choices import Choice, ChosenFeatures
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.certificate import Certificate
@@ -26,7 +26,7 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FitOutcome:
     """What the passes of a fit and its eigenproblem leave."""
 
     solution: Solution
@@ -36,7 +36,7 @@ class Outcome:
     choices: tuple[Choice, ...]
 
 
-def outcome_of(rows: Rows, chosen: Chosen, fit: ResolvedFit, engine: Engine, progress: Progress) -> Outcome:
+def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
     """The passes of the fit, and its eigenproblem."""
     features, moments, spec = chosen.features, None, fit.spec
     choices: tuple[Choice, ...] = ()
@@ -54,7 +54,7 @@ def outcome_of(rows: Rows, chosen: Chosen, fit: ResolvedFit, engine: Engine, pro
             solution, certified, choices = solve(moments, features, fit, checks, in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return Outcome(solution, certified, moments, digest, choices)
+    return FitOutcome(solution, certified, moments, digest, choices)
 
 
 def _solve_by_sketch(

@@ -16,13 +16,13 @@ from bigkpca.fitting.precomputed_checks import (
     BAND,
     check_diagonal,
     check_symmetry,
-    joined,
-    noticed,
-    precision,
-    rounding,
-    sizes,
+    combined_digest,
+    entry_dtype,
+    entry_scales,
+    read_part,
+    rounding_noise,
+    share_above_noise,
     tasks_by_part,
-    values_of,
 )
 from bigkpca.numerics import gram_solver
 from bigkpca.numerics.eigenpairs import Solution
@@ -37,17 +37,17 @@ def whole(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> t
     CorruptionError where such entries stand in a chunk that is not stored.
     """
     dtype, cut = fit.dtype, parts(rows, fit.spec.block_rows, upper=False)
-    found = engine.each("reading the matrix", tasks_by_part(values_of, rows, cut, dtype), progress)
+    found = engine.each("reading the matrix", tasks_by_part(read_part, rows, cut, dtype), progress)
     K = np.empty(rows.shape)
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values
-    tolerance, found_sizes = ASYMMETRY[precision(fit).itemsize], sizes_of(K)
+    tolerance, found_sizes = ASYMMETRY[entry_dtype(fit).itemsize], entry_scales_of(K)
     check_diagonal(rows, K.diagonal(), K, float(K.min()), float(K.max()))
     for start in range(0, len(K), BAND):
         numbers = np.arange(start, min(start + BAND, len(K)))
         check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, found_sizes, tolerance)
     _make_symmetric(K)
-    return K, joined([digest for _, digest in found])
+    return K, combined_digest([digest for _, digest in found])
 
 
 def _make_symmetric(K: Array) -> None:
@@ -58,17 +58,17 @@ def _make_symmetric(K: Array) -> None:
         K[own, start:], K[start:, own] = mean, mean.T
 
 
-def sizes_of(K: Array) -> Array:
+def entry_scales_of(K: Array) -> Array:
     """`sizes` of a matrix that is held, (n,)."""
-    return sizes(K.diagonal(), np.maximum(K.max(axis=1), -K.min(axis=1)))
+    return entry_scales(K.diagonal(), np.maximum(K.max(axis=1), -K.min(axis=1)))
 
 
-def solved(fit: ResolvedFit, K: Array, components: int | float | None, in_order: Map) -> Solution:
+def solve_matrix(fit: ResolvedFit, K: Array, components: int | float | None, in_order: Map) -> Solution:
     """The exact solution of the matrix of these rows, which is overwritten."""
-    noise = rounding(float(sizes_of(K).sum()), len(K), precision(fit))
+    noise = rounding_noise(float(entry_scales_of(K).sum()), len(K), entry_dtype(fit))
     tolerance = rank_tolerance(fit.dtype)
     found = gram_solver.gram(
         K, components, center=fit.spec.center, tolerance=tolerance, positive=False, noise=noise, in_order=in_order
     )
     largest = found.eigenvalues[0]
-    return replace(found, negative=noticed(found.negative * largest, largest, noise))
+    return replace(found, negative=share_above_noise(found.negative * largest, largest, noise))

@@ -32,7 +32,7 @@ def tasks_by_part(function: Any, rows: Rows, cut: list[Part], *given: Any) -> li
     ]
 
 
-def values_of(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
+def read_part(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
     values, digest = np.empty(part.shape, dtype), hashlib.sha256()
     with np.errstate(over="ignore"):
         for at, K in pieces(rows, part, digest=digest):
@@ -41,30 +41,30 @@ def values_of(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]
     return values, digest.hexdigest()
 
 
-def joined(digests: list[str]) -> str:
+def combined_digest(digests: list[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def sizes(diagonal: Array, largest: Array) -> Array:
+def entry_scales(diagonal: Array, largest: Array) -> Array:
     """s (n,) with |K_ij| <= sqrt(s_i s_j), beside which rounding is small: K_ii as in a matrix of kernels, where it can
     be one; else the `largest` |K_ij| of each row, as in one of squared distances, -D² / 2, whose diagonal is zero."""
     may_be = diagonal.min() >= 0 and (largest**2 <= NEARLY * diagonal * diagonal.max()).all()
     return diagonal if may_be else largest
 
 
-def precision(fit: ResolvedFit) -> np.dtype[Any]:
+def entry_dtype(fit: ResolvedFit) -> np.dtype[Any]:
     """The dtype to which entries are rounded: the one of block work, or as stored where that is coarser."""
     stored = fit.stored
     return min(stored, fit.dtype, key=lambda dtype: dtype.itemsize) if stored.kind == "f" else fit.dtype
 
 
-def rounding(total: float, n: int, dtype: np.dtype[Any]) -> float:
+def rounding_noise(total: float, n: int, dtype: np.dtype[Any]) -> float:
     """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n) whose `sizes` add up to
     `total`: at most a few eps sqrt(n) times their mean, the norm of a matrix of random errors."""
     return 16 * float(np.finfo(dtype).eps) * total / float(np.sqrt(n))
 
 
-def noticed(lowest: float, largest: float, noise: float) -> float:
+def share_above_noise(lowest: float, largest: float, noise: float) -> float:
     """A negative eigenvalue as a share of the largest, 0 where it is noise."""
     return lowest / largest if lowest < -noise else 0.0
 
@@ -76,7 +76,7 @@ def check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, large
     flat = np.abs(diagonal).max() <= FLAT * max(largest, -least)
     zero = np.flatnonzero((diagonal == 0) & seen.any(axis=1)).tolist()
     for i in zero:
-        if (hole := missing_chunk(rows, (i, i))) and not (flat and _alike(rows, seen, i)):
+        if (hole := missing_chunk(rows, (i, i))) and not (flat and _chunk_rows_equal(rows, seen, i)):
             raise hole
     if flat and largest > 0 and least >= -FLAT * largest:
         raise DataError(
@@ -90,7 +90,7 @@ def check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, large
         )
 
 
-def _alike(rows: Rows, seen: Array, i: int) -> bool:
+def _chunk_rows_equal(rows: Rows, seen: Array, i: int) -> bool:
     """Whether all rows of the chunk that holds entry (i, i) are the same, which are at no distance from each other: a
     chunk of zeros, which need not be stored."""
     assert isinstance(rows, ZarrRows)

@@ -33,27 +33,27 @@ def with_decoder(
     """
     if not spec.reconstructs:
         return model
-    way: Any = spec.preimage_value
-    if sample is None and way.needs_rows:
+    preimage: Any = spec.preimage_value
+    if sample is None and preimage.needs_rows:
         sample = _kept_rows(model, spec.seed)
     with single_threaded_blas:
-        if not way.trained:
-            return replace(model, decoder=way.decoder(model.fitted, sample))
-        training, sums = learned(model, rows, sample, spec, engine, progress)
+        if not preimage.trained:
+            return replace(model, decoder=preimage.decoder(model.fitted, sample))
+        training, sums = train_preimage(model, rows, sample, spec, engine, progress)
         return replace(model, decoder=training.decoder(sums))
 
 
-def learned(
+def train_preimage(
     model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Any, Regression]:
     """What a way back that is learned has learned: its training, and the sums of one pass."""
-    way: Any = spec.preimage_value
+    preimage: Any = spec.preimage_value
     seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
-    training = way.training(model.fitted, sample, rows.shape[0], seed)
+    training = preimage.training(model.fitted, sample, rows.shape[0], seed)
     return training, sums_for(rows, training, model, spec.block_rows, engine, progress)
 
 
-def extended(model: Model, before: Model, spec: FitSpec) -> Model:
+def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
     """The way back of a model to which rows were added, from the one it had before: no row is read for it.
 
     Reference rows stay. Random features, which have no landmarks, keep the linear map from scores to rows.
@@ -61,15 +61,15 @@ def extended(model: Model, before: Model, spec: FitSpec) -> Model:
     had: Any = before.decoder
     if had is None:
         return model
-    way: Any = spec.preimage_value
+    preimage: Any = spec.preimage_value
     with single_threaded_blas:
         if isinstance(had, DistancesDecoder):
-            return replace(model, decoder=way.decoder(model.fitted, _in_user_units(had.rows, model.features)))
+            return replace(model, decoder=preimage.decoder(model.fitted, _in_user_units(had.rows, model.features)))
         if isinstance(model.features, KernelRows):
-            return replace(model, decoder=way.decoder(model.fitted))
+            return replace(model, decoder=preimage.decoder(model.fitted))
         start = _carried_over(had, before.solution, expansion(model.fitted))
         # What is learned from one row, in place of a sample, is replaced.
-        decoder = way.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
+        decoder = preimage.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
         return replace(model, decoder=replace(decoder, **start))
 
 

@@ -12,7 +12,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import action_of, moments_of
-from bigkpca.fitting.sample import Prepared, rounded
+from bigkpca.fitting.sample import PreparedSample, rounded
 from bigkpca.numerics.features import Columns, FeatureMap, FourierRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.features.frequencies import Coupling, draw_frequencies
 from bigkpca.numerics.features.principal_axes import PrincipalAxes, axes_of_covariance
@@ -23,7 +23,7 @@ from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_b
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
 _ALPHA_ROWS = 101  # the thesis's sample for its alpha
-_MOST_SKETCHED_AXES = 512
+_MAX_SKETCHED_AXES = 512
 
 
 def _frequencies(
@@ -37,7 +37,7 @@ def _frequencies(
     return found.astype(dtype), phases
 
 
-def random_features(prepared: Prepared, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
+def random_features(prepared: PreparedSample, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
     """Fourier features, or a tensor sketch where the kernel is a polynomial. Raises SpecError where d is too large."""
     columns, d = prepared.columns, prepared.columns.columns
     kernel, count, seed = columns.kernel, fit.size, fit.spec.seed
@@ -59,7 +59,7 @@ def random_features(prepared: Prepared, method: RandomFeatures, fit: ResolvedFit
 
 
 def principal_features(
-    prepared: Prepared, principal: PrincipalAxes, method: PrincipalFeatures, fit: ResolvedFit
+    prepared: PreparedSample, principal: PrincipalAxes, method: PrincipalFeatures, fit: ResolvedFit
 ) -> PrincipalFourierRows:
     """Fourier features on the leading principal axes of all rows."""
     columns, kernel = prepared.columns, prepared.columns.kernel
@@ -84,7 +84,7 @@ def _directions(principal: PrincipalAxes, kernel: Gaussian, spec: FitSpec, count
     return principal.directions(kernel.sigma, components, count // 2)
 
 
-def principal_axes(prepared: Prepared, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
+def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
     """Principal axes of all rows: one pass, or a sketch's passes above 8192 columns.
 
     Raises SpecError where more axes are asked for than there are columns.
@@ -96,7 +96,7 @@ def principal_axes(prepared: Prepared, spec: FitSpec, engine: Engine, progress: 
     if d <= DENSE_MOST_FEATURES:
         moments, _ = moments_of(rows, columns, shift, spec.block_rows, engine, progress, title)
         return axes_of_covariance(moments.mean, moments.scatter, moments.count)
-    count = min(d, _MOST_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
+    count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []
 
     def apply(Q: Array) -> Array:

@@ -34,12 +34,12 @@ from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.spec import FitSpec, ResolvedFit
 
-_MOST_PRODUCTS = 20
+_MAX_PRODUCTS = 20
 _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
 _OF_SUMS = 32  # eps
 
 
-def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
     """Exact eigenpairs by products with the Gram matrix, of n² / 2 kernels, from an approximate model's scores."""
     columns = start.features.as_columns()
     X = gather(rows, columns, engine, progress)
@@ -86,7 +86,7 @@ def _error_of_kernels(
     return max(off, _OF_SUMS * eps * size) * n / len(X)
 
 
-def of_similarities(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Model:
+def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Model:
     """The exact model of a given Gram matrix: held up to 8192 rows, above read for each product."""
     check_square(rows)
     n, dtype, spec = fit.n, fit.dtype, fit.spec
@@ -94,24 +94,24 @@ def of_similarities(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
     if not fit.matrix_free:
         K, digest = precomputed.whole(rows, fit, engine, progress)
         with engine.small_work() as in_order:
-            solution, certified, choices = chosen_components(spec, partial(_solved, fit, K, in_order))
+            solution, certified, choices = chosen_components(spec, partial(_solve_held_matrix, fit, K, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
-        start = precomputed_products.started(rows, fit, engine, progress)
+        start = precomputed_products.start_products(rows, fit, engine, progress)
     product = partial(precomputed_products.product, rows, fit, engine, progress)
-    noise = precomputed_checks.rounding(start.total, n, precomputed_checks.precision(fit))
+    noise = precomputed_checks.rounding_noise(start.total, n, precomputed_checks.entry_dtype(fit))
     solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
-    lowest = min(start.negative, precomputed_checks.noticed(found.lowest, found.values[0], noise))
+    lowest = min(start.negative, precomputed_checks.share_above_noise(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
     error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)
     return Model(features, replace(solution, negative=lowest), None, certified, provenance)
 
 
-def _solved(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
+def _solve_held_matrix(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
     held = K.copy() if fit.spec.components == "auto" else K  # which is solved twice
     largest = float(max(K.max(), -K.min()))
-    solution = precomputed.solved(fit, held, components, in_order)
+    solution = precomputed.solve_matrix(fit, held, components, in_order)
     narrowed = fit.dtype.itemsize < fit.stored.itemsize
     eps = float(np.finfo(fit.dtype).eps)
     error = eps * largest if narrowed else 0.0
@@ -157,7 +157,7 @@ def _eigenpairs(
         block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
     if spec.center:  # as eigenvectors are, so that all products are of what is centred already
         block = block - block.mean(axis=0)
-    most = spec.refine or _MOST_PRODUCTS
+    most = spec.refine or _MAX_PRODUCTS
     with single_threaded_blas:
         found = leading_eigenpairs(
             apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=told

@@ -24,7 +24,7 @@ _FLAT = 6.0  # beyond which tanh is within 1e-5 of 1 or -1
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledRows:
     """Rows that were read for their numbers, in the order and dtype of the data."""
 
     sample: Array  # (m, d), uniform without replacement: all that choices are made from
@@ -35,15 +35,15 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSample:
     """The sample of a fit; and what rows become before the kernel sees them, with the kernel."""
 
     rows: Rows
-    sampled: Sampled
+    sampled: SampledRows
     columns: Columns
 
 
-def prepare(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Prepared:
+def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> PreparedSample:
     """Sample, offset, scale and kernel: reads the sample, and makes one pass more for `standardize`.
 
     Raises DataError if all sampled rows are equal.
@@ -55,7 +55,7 @@ def prepare(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) ->
         columns = replace(columns, kernel=fit.kernel(median))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
-    return Prepared(rows, sampled, columns)
+    return PreparedSample(rows, sampled, columns)
 
 
 def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
@@ -72,13 +72,13 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
         )
 
 
-def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Sampled:
+def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> SampledRows:
     """The bounded sample, and what else is needed of single rows, all read at once."""
     n, m, spec = fit.n, fit.sample, fit.spec
     numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
     given = _given_numbers(rows, spec)
     held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
-    unseen = unseen_numbers(fit)
+    unseen = unseen_row_numbers(fit)
     wanted = np.unique(np.concatenate([numbers, given, held_out, unseen]))
     found = read_rows(rows, wanted, engine, progress)
     sample, own, rest, fresh = (
@@ -90,10 +90,10 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
     numbers = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    return Sampled(sample, sample[numbers], own, rest, fresh)
+    return SampledRows(sample, sample[numbers], own, rest, fresh)
 
 
-def unseen_numbers(fit: ResolvedFit) -> Array:
+def unseen_row_numbers(fit: ResolvedFit) -> Array:
     """Numbers of rows that bound what landmarks miss, in random order: drawn from all rows without replacement and
     independently of the sample, from which landmarks, sigma and sizes are chosen. Some may be in both."""
     return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)

@@ -28,7 +28,7 @@ from bigkpca.spec import FitSpec, ResolvedFit
 Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
 
 _FAR_ROWS = 64  # of an exact fit, by which rounding is measured
-_MOST_AUTOMATIC = 50  # components among which a gap is looked for
+_MAX_AUTOMATIC = 50  # components among which a gap is looked for
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     if spec.components != "auto":
         solution, certified = with_components(spec.components)
         return solution, certified, _share_reached(solution, spec)
-    solution, certified = with_components(_MOST_AUTOMATIC + 1)
+    solution, certified = with_components(_MAX_AUTOMATIC + 1)
     if certified.trust is None:
         raise SpecError(
             f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot tell here"

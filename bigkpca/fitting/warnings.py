@@ -14,7 +14,7 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.outcome import Outcome
+from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.numerics import spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
@@ -36,7 +36,7 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def warn_of(found: Outcome, features: FeatureMap) -> None:
+def warn_of(found: FitOutcome, features: FeatureMap) -> None:
     """Warn of what the eigenproblem left: negative eigenvalues, rounding that counts, a cluster without a landmark."""
     warn_if_indefinite(found.solution)
     _warn_if_rounded(found, features)
@@ -54,7 +54,7 @@ def warn_if_indefinite(solution: Solution) -> None:
         )
 
 
-def moved_by_rounding(found: Outcome, share: float) -> bool:
+def moved_by_rounding(found: FitOutcome, share: float) -> bool:
     """Whether rounding may move the trace error by more than `share` of the variance, or a component by more than
     that of its eigenvalue, of those that together hold 99.9 % of what all components do."""
     certified, values = found.certificate, found.solution.eigenvalues
@@ -67,7 +67,7 @@ def moved_by_rounding(found: Outcome, share: float) -> bool:
     return bool((certified.rounding[:leading] > share).any())
 
 
-def _warn_if_rounded(found: Outcome, features: FeatureMap) -> None:
+def _warn_if_rounded(found: FitOutcome, features: FeatureMap) -> None:
     if moved_by_rounding(found, _TOO_COARSE):
         worst = found.certificate.rounding
         eigenvalues = (
@@ -82,7 +82,7 @@ def _warn_if_rounded(found: Outcome, features: FeatureMap) -> None:
         )
 
 
-def _warn_of_cluster(found: Outcome, kernel: Kernel) -> None:
+def _warn_of_cluster(found: FitOutcome, kernel: Kernel) -> None:
     strata = found.certificate.strata
     if strata is None or not kernel.stationary:  # of others no value says that rows are far
         return

@@ -24,9 +24,9 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.numerics.model import Model
-from bigkpca.reporting import sections, words
-from bigkpca.reporting.looked import Looked, drawn_from, look
+from bigkpca.reporting import sections, text
 from bigkpca.reporting.page import MARK, render, request_mark
+from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
 from bigkpca.storage import durable, groups, locks, paths
 from bigkpca.storage.describe import model_info
@@ -63,7 +63,7 @@ def report(
     given = os.fspath(scores) if isinstance(scores, str | os.PathLike) else None
     out = paths.output_path(out, path, fitted.provenance["identity"]["path"], given)
     _check_place(out)
-    mark = request_mark(drawn_from(fitted, scores, labels, image_shape, array))
+    mark = request_mark(request_digest(fitted, scores, labels, image_shape, array))
     with locks.lock(out), durable.room_on_disk(out):
         if os.path.exists(out) and mark.encode() in _head(out):
             progress.note(f"{out} is there already, of the same model and rows: nothing to do")
@@ -73,8 +73,8 @@ def report(
                 f"{out} is in the way: it is another report; choose another output path, or replace it with "
                 "--overwrite (overwrite=True in Python)"
             )
-        looked = look(fitted, scores, labels, image_shape, array, progress)
-        durable.publish_text(Path(out), _page(fitted, path, looked, mark))
+        data = collect_report_data(fitted, scores, labels, image_shape, array, progress)
+        durable.publish_text(Path(out), _page(fitted, path, data, mark))
     return out
 
 
@@ -107,21 +107,21 @@ def _head(out: str) -> bytes:
         return file.read(2000)
 
 
-def _page(model: Model, path: str, looked: Looked, mark: str) -> str:
+def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
     facts = model_info(model, path)
     told = (sections.maps, sections.components, sections.preimages, sections.novelty)
-    found = [sections.quality(model), *(tell(model, looked) for tell in told)]
+    found = [sections.quality(model), *(tell(model, data) for tell in told)]
     source = model.provenance["identity"]["path"]
     written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))
-    plan = None if looked.rows is None else plan_fit(looked.rows, FitSpec.of(model), Engine().threads)
+    plan = None if data.rows is None else plan_fit(data.rows, FitSpec.of(model), Engine().threads)
     return render(
         request=mark,
         title="Kernel PCA of " + (os.path.basename(source) if source else "an array"),
-        verdict=words.verdict(model),
-        findings=words.findings(model, looked),
+        verdict=text.verdict(model),
+        findings=text.findings(model, data),
         sections=[section for section in found if section is not None],
-        provenance=words.provenance(model, facts, written_by, plan),
+        provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],
         spec=json.dumps(model.provenance["spec"], indent=1),
-        left_out=list(sections.left_out(model, looked)),
+        left_out=list(sections.left_out(model, data)),
     )

@@ -22,21 +22,21 @@ from bigkpca.reporting.drawing import (
     plain_ticks,
     whole_ticks,
 )
-from bigkpca.reporting.looked import Labels
+from bigkpca.reporting.report_data import Labels
 from bigkpca.storage.describe import whole_gram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
-MOST_POINTS = 2000  # above which a scatter becomes a density
-_MOST_COMPONENTS = 60
+MAX_POINTS = 2000  # above which a scatter becomes a density
+_MAX_COMPONENTS = 60
 
 
 def spectrum(model: Model) -> Drawing:
     """Share of variance of each component, with what is proven of it."""
     certificate = model.certificate
-    shares = 100 * model.solution.explained_variance_ratio[:_MOST_COMPONENTS]
+    shares = 100 * model.solution.explained_variance_ratio[:_MAX_COMPONENTS]
     x = np.arange(1, len(shares) + 1)
     low, high = certificate.explained_variance_ratio_lower, certificate.explained_variance_ratio_upper
     alt = f"Share of variance of {len(x)} components, from {shares[0]:.3g}% down to {shares[-1]:.3g}%."
@@ -142,9 +142,9 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
     name = f"scores-{first}-{second}"
     spans = [f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in ((first, x), (second, y))]
     alt = f"{len(x):,} rows: {', '.join(spans)}."
-    codes = None if labels is None else np.array([labels.names.index(word) for word in labels.words])
+    codes = None if labels is None else np.array([labels.names.index(word) for word in labels.values])
     with axes_of(4.3) as (figure, axes):
-        if len(x) > MOST_POINTS:
+        if len(x) > MAX_POINTS:
             _density(axes, x, y, codes)
         else:
             axes.scatter(x, y, s=10, color=ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
@@ -202,5 +202,5 @@ def histogram(values: Array, name: str, xlabel: str) -> Drawing:
             axes.axvline(value, color=INK, linewidth=0.8, linestyle="--")
             axes.annotate(word, (value, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points")
         axes.set(xlabel=xlabel, ylabel="rows")
-        spread = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
-        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread}.")
+        spread_row_numbers = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
+        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread_row_numbers}.")

@@ -12,8 +12,8 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 
-_MOST_SIDE = 96  # pixels of a picture: larger ones are thinned out, so that the page stays small
-_LEAST_SIDE = 24  # smaller ones are repeated, so that the gaps between them are narrow
+_MAX_SIDE = 96  # pixels of a picture: larger ones are thinned out, so that the page stays small
+_MIN_SIDE = 24  # smaller ones are repeated, so that the gaps between them are narrow
 _GAP = 1
 
 
@@ -37,7 +37,7 @@ class Frame:
         """(m, h, w, 3), uint8."""
         scaled = np.clip((rows.astype(np.float64) - self.black) / (self.white - self.black), 0, 1)
         side = max(self.shape[:2])
-        step, times = max(1, math.ceil(side / _MOST_SIDE)), max(1, _LEAST_SIDE // side)
+        step, times = max(1, math.ceil(side / _MAX_SIDE)), max(1, _MIN_SIDE // side)
         found = (scaled * 255).round().astype(np.uint8).reshape(len(rows), *self.shape[:2], -1)[:, ::step, ::step]
         found = found.repeat(times, axis=1).repeat(times, axis=2)
         return np.broadcast_to(found, (*found.shape[:3], 3))

@@ -13,7 +13,7 @@ from bigkpca.numerics.certificate import trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
-from bigkpca.reporting.looked import Labels, Looked
+from bigkpca.reporting.report_data import Labels, ReportData
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import whole_gram
 
@@ -34,11 +34,11 @@ def verdict(model: Model) -> str:
     else:
         known = "estimated" if certificate.residuals is None else "from residuals"
         more = "a larger size" if certificate.residuals is None else "more products with the Gram matrix"
-        parts = [judged(trust, shares, more), _counts(trust, known)]
+        parts = [components_verdict(trust, shares, more), _counts(trust, known)]
     return " ".join([*parts, *_held(model), *_rest(model)])
 
 
-def judged(trust: tuple[str, ...], shares: Array, more: str) -> str:
+def components_verdict(trust: tuple[str, ...], shares: Array, more: str) -> str:
     """The verdict on components with these shares (r,) of the variance; `more` is what would make them better.
 
     Doubtful ones count by what they hold, since small ones at the end of a spectrum cost a model little.
@@ -133,7 +133,7 @@ def _advice(model: Model, further: float, beyond: float) -> str:
     return f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
 
 
-def findings(model: Model, looked: Looked) -> str:
+def findings(model: Model, data: ReportData) -> str:
     """What the leading components hold, and what they have to do with the labels."""
     shares = model.solution.explained_variance_ratio
     half = int(np.searchsorted(np.cumsum(shares), shares.sum() / 2)) + 1
@@ -141,13 +141,13 @@ def findings(model: Model, looked: Looked) -> str:
         f"Component 1 holds {shares[0]:.1%} of the variance, and {half} of {len(shares)} components hold half of what "
         "all of them do."
     )
-    if looked.labels is None or looked.scores is None or len(looked.labels.names) < 2:
+    if data.labels is None or data.scores is None or len(data.labels.names) < 2:
         return text
-    explained = explained_by_labels(looked.scores, looked.labels)
+    explained = explained_by_labels(data.scores, data.labels)
     best = int(explained.argmax())
     return text + (
         f" Component {best + 1} tells the labels apart best: they explain {explained[best]:.0%} of it, "
-        f"{ends(looked.scores[:, best], looked.labels)}."
+        f"{extreme_labels(data.scores[:, best], data.labels)}."
     )
 
 
@@ -156,15 +156,15 @@ def explained_by_labels(scores: Array, labels: Labels) -> Array:
     between = np.zeros(scores.shape[1])
     centred = scores - scores.mean(axis=0)
     for name in labels.names:
-        here = labels.words == name
+        here = labels.values == name
         between += here.sum() * centred[here].mean(axis=0) ** 2
     total = np.einsum("ij,ij->j", centred, centred)
     return np.divide(between, total, out=np.zeros_like(between), where=total > 0)
 
 
-def ends(values: Array, labels: Labels) -> str:
+def extreme_labels(values: Array, labels: Labels) -> str:
     """Which labels have the smallest and the largest mean of values (m,)."""
-    means = [values[labels.words == name].mean() for name in labels.names]
+    means = [values[labels.values == name].mean() for name in labels.names]
     low, high = labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
     return f"with {low} at the low end and {high} at the high one"
 

@@ -26,10 +26,10 @@ from bigkpca.storage import block_arrays, groups
 from bigkpca.storage.models import model_digest
 from bigkpca.workflows.scores import feature_store, open_scores
 
-_MOST_SCORES = 65_536
-_MOST_PROJECTED = 20_000
-_MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, also for models that keep all their rows
-_MOST_BYTES = 64_000_000  # of scores in memory
+_MAX_SCORES = 65_536
+_MAX_PROJECTED = 20_000
+_MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, also for models that keep all their rows
+_MAX_BYTES = 64_000_000  # of scores in memory
 _STRETCHES = 64
 
 
@@ -37,12 +37,12 @@ _STRETCHES = 64
 class Labels:
     """One word for each row that was looked at, and the words in the order in which a legend names them."""
 
-    words: Array  # (m,), text
+    values: Array  # (m,), text
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Looked:
+class ReportData:
     """Rows that a report is drawn from; None where something is not there, with a note that says why.
 
     numbers: which of the `total` rows, ascending (m,). scores (m, r). rows: the input, to read a few rows of.
@@ -59,14 +59,14 @@ class Looked:
     notes: tuple[str, ...]
 
 
-def look(
+def collect_report_data(
     model: Model,
     scores: Any,
     labels: str | os.PathLike[str] | None,
     shape: Sequence[int] | None,
     array: str | None,
     progress: Progress,
-) -> Looked:
+) -> ReportData:
     """Gather what there is. Raises SpecError for scores, labels and shapes that do not fit."""
     shape = image_shape(shape, model.columns)
     opened = None if scores is None else open_scores(model, scores)
@@ -75,11 +75,11 @@ def look(
     if opened is None and rows is None:
         if labels is not None:
             raise SpecError("labels need rows to belong to, and there are none: " + notes[0] + "; give their scores")
-        return Looked(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
-    room = _MOST_BYTES // (8 * model.components)
+        return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
+    room = _MAX_BYTES // (8 * model.components)
     if opened is not None:
         total = opened.shape[0]
-        numbers = spread(total, min(_MOST_SCORES, room))
+        numbers = spread_row_numbers(total, min(_MAX_SCORES, room))
         found = take(opened, numbers).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
@@ -87,10 +87,10 @@ def look(
     else:
         assert rows is not None
         total = rows.shape[0]
-        affordable = int(_MOST_PRODUCTS / (model.features.size * model.columns))
-        numbers = spread(total, min(_MOST_PROJECTED, room, max(1000, affordable)))
+        affordable = int(_MAX_PRODUCTS / (model.features.size * model.columns))
+        numbers = spread_row_numbers(total, min(_MAX_PROJECTED, room, max(1000, affordable)))
         found = _projected(model, rows, numbers, progress)
-    return Looked(
+    return ReportData(
         total=total,
         numbers=numbers,
         scores=found,
@@ -102,7 +102,7 @@ def look(
     )
 
 
-def drawn_from(
+def request_digest(
     model: Model, scores: Any, labels: str | os.PathLike[str] | None, shape: Sequence[int] | None, array: str | None
 ) -> str:
     """A digest of all that a report depends on, by the stamps of files: no rows are read.
@@ -124,7 +124,7 @@ def drawn_from(
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def spread(n: int, most: int) -> Array:
+def spread_row_numbers(n: int, most: int) -> Array:
     """At most `most` of n row numbers, ascending: all of them, or 64 stretches at even distances, so that few chunks
     are read however many rows there are."""
     if n <= most:
@@ -206,12 +206,12 @@ def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int
         if source is None or _dataset(source) is None or not os.path.isdir(os.path.join(source, "y")):
             return None
         # Rows may have been added since: those of before keep their places.
-        return _named(_values(groups.open_values(source, "y"), numbers), source)
+        return _as_labels(_values(groups.open_values(source, "y"), numbers), source)
     values, where = _open_labels(os.fspath(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
-    return _named(_values(values, numbers), where)
+    return _as_labels(_values(values, numbers), where)
 
 
 def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> list[Any]:
@@ -244,14 +244,14 @@ def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
     return groups.open_values(source, given), source
 
 
-def _named(values: Array, where: str) -> Labels:
+def _as_labels(values: Array, where: str) -> Labels:
     """Labels as words: names of categories, numbers, or bands of numbers that hardly ever repeat."""
     categories = (_dataset(where) or {}).get("categories")
     if categories:
         values = np.array(categories)[values]
     distinct, counts = np.unique(values, return_counts=True)
     if values.dtype.kind == "f" and len(distinct) > 10:
-        return _bands(values)
+        return _binned_labels(values)
     words = values.astype(str)
     if len(distinct) > 10:
         common = np.sort(distinct[np.argsort(-counts, kind="stable")[:9]])
@@ -260,7 +260,7 @@ def _named(values: Array, where: str) -> Labels:
     return Labels(words, tuple(distinct.astype(str).tolist()))
 
 
-def _bands(values: Array) -> Labels:
+def _binned_labels(values: Array) -> Labels:
     edges = np.quantile(values, np.linspace(0, 1, 6))
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)

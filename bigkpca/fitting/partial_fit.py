@@ -14,9 +14,9 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
 from bigkpca.execution.reductions import moments_of, read_rows
 from bigkpca.fitting.choices import choices_info
-from bigkpca.fitting.outcome import Outcome
-from bigkpca.fitting.preimage import check_extensible, extended
-from bigkpca.fitting.sample import unseen_numbers
+from bigkpca.fitting.outcome import FitOutcome
+from bigkpca.fitting.preimage import check_extensible, extend_decoder
+from bigkpca.fitting.sample import unseen_row_numbers
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.fitting.warnings import warn_of
 from bigkpca.numerics import eigenpairs, rounding, spectral
@@ -34,7 +34,7 @@ _NO_MOMENTS = (
 )
 
 
-def check_takes_more_rows(spec: FitSpec) -> None:
+def check_supports_partial_fit(spec: FitSpec) -> None:
     """Raise SpecError where no rows can be added to any model of this spec."""
     sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and randomized(spec, spec.size))
     if spec.exact or spec.refine or sketched:
@@ -77,13 +77,13 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     more, content = moments_of(rows, features, model.moments.mean, model.block_rows, engine, progress)
     moments = model.moments + more
     fit = resolve(spec, rows)
-    checks = _checks_of_more(model, rows, fit, engine, progress)
+    checks = _checks_of_new_rows(model, rows, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         W = features.gram() if isinstance(features, KernelRows) else None
         with engine.small_work() as in_order:
             found, certified, choices = solve(moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found, model.solution, W)
-    warn_of(Outcome(solution, certified, moments, content, choices), features)
+    warn_of(FitOutcome(solution, certified, moments, content, choices), features)
     if spec.method_value.uniform:
         warnings.warn(
             f"{spec.method_value} takes the landmarks to be drawn uniformly from all rows, which they are not after "
@@ -96,14 +96,14 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     changed = {"spec": recorded, "added": added, "choices": kept + choices_info(choices)}
     larger = Model(features, solution, moments, certified, {**model.provenance, **changed})
-    return extended(larger, model, spec)
+    return extend_decoder(larger, model, spec)
 
 
-def _checks_of_more(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Checks:
+def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Checks:
     """Checks of the rows that are added; of those fitted before, landmarks take part in measuring the rounding."""
     features, moments = model.features, model.moments
     assert moments is not None
-    unseen = unseen_numbers(fit)
+    unseen = unseen_row_numbers(fit)
     strata = model.certificate.strata
     if isinstance(features, KernelRows) and strata is None:  # a model of before there were strata: nothing is known
         unseen = unseen[:0]
