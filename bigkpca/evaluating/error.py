@@ -15,7 +15,6 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.execution.reductions import read_rows, sums_with
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool
-from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
@@ -35,7 +34,8 @@ def evaluate_rows(
     before anything is read, where the plan needs more than `limit` bytes in a process, or than workers may use.
     """
     check_columns(rows, model)
-    if isinstance(model.features, GivenKernels):
+    spec = FitSpec.of(model)
+    if spec.precomputed:
         raise SpecError(
             f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
             "has the residual of every component"
@@ -44,12 +44,12 @@ def evaluate_rows(
     if not 1 < sample <= n:
         raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
     features = model.features
-    if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
+    if model.method.landmarks and features.size > EXACT_MOST_ROWS:
         raise SpecError(
             f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
             f"{features.size} rows; its certificate has the residual of every component"
         )
-    rng, center = random_stream(seed, PROBES), FitSpec.of(model).center
+    rng, center = random_stream(seed, PROBES), spec.center
     pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
     plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
     engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)

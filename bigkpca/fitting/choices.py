@@ -20,7 +20,7 @@ from bigkpca.fitting.features import feature_map_factory
 from bigkpca.fitting.sample import PreparedSample, prepare_sample
 from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size
 from bigkpca.numerics import growth, rounding, solvers
-from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
@@ -97,9 +97,9 @@ def _choices(
         yield Choice("size", grown.size, _reason(grown, spec))
     elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
         yield Choice("size", features.size, fit.size_reason)
-    if isinstance(features, PrincipalFourierRows) and spec.n_directions == "auto":
+    if features.directions is not None and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
-        yield Choice("n_directions", features.axes.shape[1], reason)
+        yield Choice("n_directions", features.directions, reason)
 
 
 def _reason(grown: GrownSize, spec: FitSpec) -> str:

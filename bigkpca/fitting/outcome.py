@@ -17,7 +17,7 @@ from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import SKETCH, random_stream
@@ -72,9 +72,7 @@ def _solve_by_sketch(
     start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     ((action, digest),) = actions
-    unexplained = 0.0
-    if isinstance(features, PrincipalFourierRows):
-        unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
     mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
     solution = eigenpairs.spectrum(

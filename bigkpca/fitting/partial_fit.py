@@ -20,7 +20,6 @@ from bigkpca.fitting.sample import unseen_row_numbers
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.fitting.warnings import warn_of
 from bigkpca.numerics import eigenpairs, rounding, spectral
-from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
@@ -79,10 +78,9 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     fit = resolve(spec, rows)
     checks = _checks_of_new_rows(model, rows, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        W = features.gram() if isinstance(features, KernelRows) else None
         with engine.small_work() as in_order:
             found, certified, choices = solve(moments, features, fit, checks, in_order)
-        solution = eigenpairs.aligned(found, model.solution, W)
+        solution = eigenpairs.aligned(found, model.solution, features.gram())
     warn_of(FitOutcome(solution, certified, moments, content, choices), features)
     if spec.method_value.uniform:
         warnings.warn(
@@ -105,16 +103,16 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
     assert moments is not None
     unseen = unseen_row_numbers(fit)
     strata = model.certificate.strata
-    if isinstance(features, KernelRows) and strata is None:  # a model of before there were strata: nothing is known
+    if model.method.landmarks and strata is None:  # an older model, without strata: nothing is known
         unseen = unseen[:0]
     n = fit.n
     few = random_stream(fit.spec.seed, PROBES).choice(n, min(n, rounding.MEASURED_ROWS), replace=False)
     wanted = np.unique(np.concatenate([few, unseen]))
     found = read_rows(rows, wanted, engine, progress)
     some = found[np.searchsorted(wanted, few)]
-    if isinstance(features, KernelRows):
-        landmarks = features.landmarks_in_user_units()[: rounding.MEASURED_ROWS].astype(np.float64)
-        some = np.concatenate([some.astype(np.float64), landmarks])
+    landmarks = features.landmarks_in_user_units()
+    if landmarks is not None:
+        some = np.concatenate([some.astype(np.float64), landmarks[: rounding.MEASURED_ROWS]])
     before = () if strata is None else spectral.from_array(strata)
     had, sample = model.certificate.sample, None
     if had is not None:  # each kind of rows with its share

@@ -18,7 +18,6 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
-from bigkpca.numerics.preimages.distances import DistancesDecoder
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
 from bigkpca.spec import FitSpec
 
@@ -63,9 +62,10 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
         return model
     preimage: Any = spec.preimage_value
     with single_threaded_blas:
-        if isinstance(had, DistancesDecoder):
-            return replace(model, decoder=preimage.decoder(model.fitted, _in_user_units(had.rows, model.features)))
-        if isinstance(model.features, KernelRows):
+        if had.reference_rows is not None:
+            reference = _in_user_units(had.reference_rows, model.features)
+            return replace(model, decoder=preimage.decoder(model.fitted, reference))
+        if model.method.landmarks:
             return replace(model, decoder=preimage.decoder(model.fitted))
         start = _carried_over(had, before.solution, expansion(model.fitted))
         # What is learned from one row, in place of a sample, is replaced.

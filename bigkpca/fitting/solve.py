@@ -61,11 +61,8 @@ def solve(
         return _solve_exactly(features, spec, checks, tolerance, in_order)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
-    kept, span = None, None
-    if isinstance(features, KernelRows):
-        most = min((each.directions for each in checks.before), default=None)
-        kept = measured.significant(solvers.span_of(features.gram(), moments, tolerance), most)
-        span = kept.span
+    kept = _significant_directions(moments, features, measured, checks, tolerance)
+    span = None if kept is None else kept.span
     evidence = replace(_evidence(moments, features, span, measured, fit, checks, in_order), kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
@@ -82,6 +79,17 @@ def solve(
 
     solution, found, choices = chosen_components(spec, with_components)
     return solution, found, (*choices, *_directions_left_out(kept))
+
+
+def _significant_directions(
+    moments: Moments, features: FeatureMap, measured: Rounding, checks: Checks, tolerance: float
+) -> Significant | None:
+    """The directions in the span of the landmarks that are more than rounding; None for random features."""
+    W = features.gram()
+    if W is None:
+        return None
+    most = min((each.directions for each in checks.before), default=None)
+    return measured.significant(solvers.span_of(W, moments, tolerance), most)
 
 
 def _directions_left_out(kept: Significant | None) -> tuple[Choice, ...]:
@@ -102,11 +110,10 @@ def _evidence(
 ) -> Evidence:
     uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
-    if isinstance(features, KernelRows) and features.kernel.positive:
+    if isinstance(features, KernelRows) and span is not None and features.kernel.positive:
         if not len(checks.unseen):
             return found
         rng = random_stream(fit.spec.seed, KRYLOV)
-        assert span is not None
         more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, measured.value, rng, in_order)
         return replace(found, strata=(*checks.before, more))
     if checks.sample is None:

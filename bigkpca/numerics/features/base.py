@@ -110,6 +110,23 @@ class FeatureMap(ABC):
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **plain}
 
+    def gram(self) -> Array | None:
+        """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks."""
+        return None
+
+    def landmarks_in_user_units(self) -> Array | None:
+        """The landmarks (l, d) in the units of the data, float64; None for features without landmarks."""
+        return None
+
+    def unexplained(self, squares: float, count: int) -> float:
+        """Mean diagonal of K - VV', which adds to every eigenvalue; from `squares`, Σ |v(x_i)|² over `count` rows."""
+        return 0.0
+
+    @property
+    def directions(self) -> int | None:
+        """d*, the number of principal axes that the features are of; None for features of all columns."""
+        return None
+
 
 class Itself(FeatureMap):
     """v(x) = x itself, shifted and scaled."""

@@ -104,6 +104,11 @@ class Decoder(ABC):
         given = {**parameters, **arrays}
         return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
 
+    @property
+    def reference_rows(self) -> Array | None:
+        """Rows (m, d) of the data that the decoder keeps, shifted and scaled; None where it keeps none."""
+        return None
+
 
 def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
     """`decoding` in the units of the data, for starts and pre-images alike; pre-images in the dtype of block work."""

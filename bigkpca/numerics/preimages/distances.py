@@ -111,6 +111,10 @@ class DistancesDecoder(Decoder):
 
         return decode
 
+    @property
+    def reference_rows(self) -> Array:
+        return self.rows
+
 
 def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array]:
     """|x - y|² of values k(x, y) / k(x, x) in (0, 1]: by linear interpolation of -log k, which is exact for Gaussians.
