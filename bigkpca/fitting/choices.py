@@ -1,6 +1,6 @@
-"""From a bounded sample of rows to a feature map: offset and scale, sigma, size, then landmarks or frequencies.
+"""Choose the feature map of a fit from a bounded sample: offset and scale, sigma, size, landmarks or frequencies.
 
-Every automatic choice is told with its reason.
+Every automatic choice is recorded with its reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for an option that was left open, and why; JSON-ready."""
+    """The value chosen for an option that was left open, with the reason; JSON-ready."""
 
     option: str
     value: Any
@@ -38,24 +38,26 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChosenFeatures:
-    """What a fit goes on with from the sample."""
+    """The feature map of a fit, with the statistics and rows of the sample that the later steps need."""
 
     features: FeatureMap
-    near_mean: Array  # (D,), near the mean of v over all rows
-    unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave, for kernels of x - y
-    kernel_error: Estimate | None  # of random features
-    grown: GrownSize | None  # where the size was grown to a tolerance
+    near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
+    unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave; None unless k is stationary
+    kernel_error: Estimate | None  # of random features only
+    grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
-    sample: Array | None  # (m, d), where the way back from scores to rows needs it
-    few: Array  # (q, d) of the sample, by which rounding is measured
-    unseen: Array  # (m, d), which bound what landmarks miss
+    sample: Array | None  # (m, d), if the pre-image needs it
+    few: Array  # (q, d) of the sample, on which rounding is measured
+    unseen: Array  # (m, d), from which the error of the landmarks is bounded
 
 
 def choose_features(
     rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine, progress: Progress
 ) -> ChosenFeatures:
-    """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one
-    pass each for `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
+    """Choose the feature map of a fit from a bounded sample.
+
+    Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
+    `standardize` and for the principal axes of rff-pca; and the passes of RPCholesky over all rows.
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
     """
@@ -65,7 +67,7 @@ def choose_features(
     features = make_features(fit) if grown is None else grown.features
     columns, few = prepared.columns, prepared.sampled.few[:PAIRED_ROWS]
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
-    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # what is subtracted from tiles is the rounded one
+    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as it is when subtracted from tiles
     return ChosenFeatures(
         features,
         near_mean,
@@ -74,7 +76,7 @@ def choose_features(
         grown,
         tuple(_choices(prepared, fit, features, grown)),
         prepared.sampled.sample if spec.keeps_sample else None,
-        few[: rounding.MEASURED_ROWS].copy(),  # not a view, which would keep the others
+        few[: rounding.MEASURED_ROWS].copy(),  # a view would keep all of them in memory
         prepared.sampled.unseen,
     )
 
@@ -82,7 +84,7 @@ def choose_features(
 def _choices(
     prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap, grown: GrownSize | None
 ) -> Iterator[Choice]:
-    """The options of the spec that were left open, as they were chosen."""
+    """The automatic choices of a fit, for options of the spec that were left open."""
     spec = fit.spec
     if spec.needs_median:
         sigma = getattr(prepared.columns.kernel, "sigma", None)
@@ -103,6 +105,7 @@ def _choices(
 
 
 def _reason(grown: GrownSize, spec: FitSpec) -> str:
+    """The reason for a size grown to a tolerance, with its estimated error."""
     error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
     if grown.stopped:
         return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
@@ -110,12 +113,12 @@ def _reason(grown: GrownSize, spec: FitSpec) -> str:
 
 
 def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:
-    """Choices as JSON-ready values."""
+    """The choices as JSON-ready dictionaries."""
     return [asdict(choice) for choice in choices]
 
 
 def _unexplained(kernel: Kernel, X: Array) -> float:
-    """The share of Σ k(x, x) that every other row of X, as a landmark, leaves of the others."""
+    """The share of Σ k(x, x) that Nyström with every other row of X (m, d) leaves unexplained on the others."""
     S, others = X[::2], X[1::2]
     P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
     explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))

@@ -1,4 +1,4 @@
-"""What a fit needs, and how far memory lets a size grow."""
+"""Memory that a fit needs, and the largest size that fits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bigkpca.spec import ResolvedFit
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
-    """Raise MemoryLimitError where a fit needs more than `limit` bytes in a process, or than workers may use.
+    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than workers may use.
 
-    With a tolerance the size grows as far as memory allows: a size of 10 is what must fit.
+    With a tolerance the size grows as far as memory allows, so only a size of 10 must fit.
     """
     if fit.spec.tol is not None:
         find_size_limits(rows, fit, engine, limit)
@@ -27,7 +27,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
 
 
 def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
-    """What to do where a fit needs more than `limit` bytes: the size that would fit, else how much the least needs."""
+    """Advice for a fit that needs more than `limit` bytes: the size that would fit, or the least memory needed."""
     spec = fit.spec
     if spec.own_landmarks is not None:
         return f"give fewer than {spec.own_landmarks} landmarks, or allow more"
@@ -38,7 +38,7 @@ def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
 
 
 def find_size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
-    """How far memory lets the size grow: this process's limit, and those of workers."""
+    """The largest size within the memory limits of this process and of the workers."""
     size_limits = SizeLimits(fit.size)
     memory_limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
     memory_limits += [

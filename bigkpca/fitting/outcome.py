@@ -1,4 +1,4 @@
-"""The passes of a fit, and what its eigenproblem leaves."""
+"""Run the passes of a fit and solve its eigenproblem."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What the passes of a fit and its eigenproblem leave."""
+    """Solution, certificate and moments of a fit, with the digest of its rows."""
 
     solution: Solution
     certificate: Certificate
     moments: Moments | None
-    digest: str  # of the rows
+    digest: str  # SHA-256 of the rows
     choices: tuple[Choice, ...]
 
 
 def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
-    """The passes of the fit, and its eigenproblem."""
+    """Run the passes of a fit and solve its eigenproblem."""
     features, moments, spec = chosen.features, None, fit.spec
     choices: tuple[Choice, ...] = ()
     if not spec.exact and fit.randomized(features.size):
@@ -46,7 +46,7 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
     else:
         if spec.exact:
             assert isinstance(features, KernelRows)
-            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
@@ -60,7 +60,7 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
 def _solve_by_sketch(
     rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Solution, str]:
-    """Leading eigenpairs of the features' scatter from `sketch.PASSES` passes, never holding D x D."""
+    """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""
     assert isinstance(spec.components, int)  # the spec checks
     actions: list[tuple[Action, str]] = []
 

@@ -1,4 +1,4 @@
-"""Rows that are added to a model."""
+"""Add rows to a fitted model (`partial_fit`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.spec.resolved import randomized
 
-_MAY_CHANGE = ("components", "noise")  # when rows are added
+_MAY_CHANGE = ("components", "noise")  # fields that may change when rows are added
 _NO_MOMENTS = (
     "a model of the exact method, of products with the Gram matrix, or of the randomized solver cannot take more rows: "
     "fit it again on all of them, or use nystroem"
@@ -34,7 +34,7 @@ _NO_MOMENTS = (
 
 
 def check_supports_partial_fit(spec: FitSpec) -> None:
-    """Raise SpecError where no rows can be added to any model of this spec."""
+    """Raise SpecError if no rows can be added to any model of this spec."""
     sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and randomized(spec, spec.size))
     if spec.exact or spec.refine or sketched:
         raise SpecError(_NO_MOMENTS)
@@ -42,9 +42,9 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
 
 
 def _check_same_problem(spec: FitSpec, before: FitSpec) -> None:
-    """Raise SpecError naming a field that more rows cannot change."""
+    """Raise SpecError, naming the field, if the spec changes a field that must stay the same when rows are added."""
     now, then = spec.to_dict(), before.to_dict()
-    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # of which no dictionary tells
+    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not tell functions apart
     changed = [key for key in now if now[key] != then[key] and key not in _MAY_CHANGE]
     if functions and spec.kernel != before.kernel:
         changed = ["kernel", *changed]
@@ -58,14 +58,14 @@ def _check_same_problem(spec: FitSpec, before: FitSpec) -> None:
 
 
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
-    """The model of the rows it was fitted on and these: a bounded sample of these and one pass, moments added, solved
-    again.
+    """Add rows to a model: a bounded sample of the new rows, one pass over them, moments added, solved again.
 
-    Kernel, landmarks, frequencies, offset and scale stay; signs follow the old model's. Of `spec`, components and noise
-    may be others than those of the fit, and the larger model records them. Raises SpecError for other fields that
-    differ, for models without moments, exact ones and those of the randomized solver, and for ways back that were
-    learned; RoundingError where the sums of the rows are no sums that rows can have. Warns IndefiniteKernelWarning,
-    RoundingWarning, UnseenClusterWarning as a fit does, and UniformLandmarksWarning.
+    Kernel, landmarks, frequencies, offset and scale stay; the signs of components follow the old model. `components`
+    and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
+
+    Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
+    and for pre-images that are trained; RoundingError if the sums are impossible for real rows. Warns
+    IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does, and UniformLandmarksWarning.
     """
     if model.moments is None:
         raise SpecError(_NO_MOMENTS)
@@ -98,7 +98,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
 
 
 def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Checks:
-    """Checks of the rows that are added; of those fitted before, landmarks take part in measuring the rounding."""
+    """Rows that measure the error of the extended model: of the new rows, with landmarks standing for the old ones."""
     features, moments = model.features, model.moments
     assert moments is not None
     unseen = unseen_row_numbers(fit)
@@ -115,7 +115,7 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
         some = np.concatenate([some.astype(np.float64), landmarks[: rounding.MEASURED_ROWS]])
     before = () if strata is None else spectral.from_array(strata)
     had, sample = model.certificate.sample, None
-    if had is not None:  # each kind of rows with its share
+    if had is not None:  # old and new rows in proportion to their numbers
         kept = rounding.MEASURED_ROWS * moments.count // (moments.count + n)
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
         sample = np.concatenate([had[:kept], fresh])
@@ -124,12 +124,12 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
 
 
 def _rounding_of(model: Model) -> tuple[float, float]:
-    """How far rounding may have moved tr(E), and an eigenvalue, of a model."""
+    """Bounds on how far rounding may have moved tr(E) and an eigenvalue of a model."""
     certified, solution = model.certificate, model.solution
     share, trace_error, low = certified.relative_trace_error, certified.trace_error, certified.eigenvalue_lower
     of_trace = 0.0
     if share is not None and trace_error is not None and low is not None:
-        # The share is of the larger of these two totals.
+        # The share is relative to the larger of these two totals.
         of_trace = share * max(solution.total_variance, float(low.sum()) / max(1 - share, 1e-12)) - trace_error
     of_values = 0.0 if certified.rounding is None else float(np.max(certified.rounding * solution.eigenvalues))
     return max(of_trace, 0.0), of_values

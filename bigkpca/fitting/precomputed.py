@@ -1,4 +1,4 @@
-"""Kernel PCA of a given matrix that is held."""
+"""Kernel PCA of a precomputed kernel matrix that fits in memory."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.spec import ResolvedFit
 
 
-def whole(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> tuple[Array, str]:
-    """The matrix (n, n), float64, and a digest of it: one pass.
+def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> tuple[Array, str]:
+    """Read the matrix (n, n), float64, with a digest of it: one pass.
 
-    Raises DataError for NaN and infinity, for entries that differ from their mirror image, and for distances;
-    CorruptionError where such entries stand in a chunk that is not stored.
+    Raises DataError for NaN and infinity, for a matrix that is not symmetric, and for distances in place of kernels;
+    CorruptionError if such entries lie in a chunk that is not stored.
     """
     dtype, cut = fit.dtype, parts(rows, fit.spec.block_rows, upper=False)
     found = engine.each("reading the matrix", tasks_by_part(read_part, rows, cut, dtype), progress)
@@ -51,7 +51,7 @@ def whole(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> t
 
 
 def _make_symmetric(K: Array) -> None:
-    """Replace K by (K + K') / 2, which leaves no rounding that solvers could take for another matrix."""
+    """Replace K by (K + K') / 2 in place, so that rounding does not make solvers see another matrix."""
     for start in range(0, len(K), BAND):
         own = slice(start, start + BAND)
         mean = (K[own, start:] + K[start:, own].T) / 2
@@ -59,12 +59,12 @@ def _make_symmetric(K: Array) -> None:
 
 
 def entry_scales_of(K: Array) -> Array:
-    """`sizes` of a matrix that is held, (n,)."""
+    """`entry_scales` (n,) of a matrix in memory."""
     return entry_scales(K.diagonal(), np.maximum(K.max(axis=1), -K.min(axis=1)))
 
 
 def solve_matrix(fit: ResolvedFit, K: Array, components: int | float | None, in_order: Map) -> Solution:
-    """The exact solution of the matrix of these rows, which is overwritten."""
+    """Exact solution of the matrix K (n, n), which is overwritten."""
     noise = rounding_noise(float(entry_scales_of(K).sum()), len(K), entry_dtype(fit))
     tolerance = rank_tolerance(fit.dtype)
     found = gram_solver.gram(

@@ -1,4 +1,4 @@
-"""A given matrix that is too large to hold: looked at once, then multiplied, piece by piece."""
+"""Products with a precomputed kernel matrix too large for memory: one checking pass, then tile by tile."""
 
 from __future__ import annotations
 
@@ -37,13 +37,16 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.spec import ResolvedFit
 
-_PROBES = 4  # random vectors p for which K p = K'p
+_PROBES = 4  # random vectors p for which K p = K'p is checked
 
 
 @dataclass(frozen=True)
 class ProductStart:
-    """What products start from: a block (n, b); and tr(K), the sum of the `sizes` of K, a digest of it, and the most
-    negative eigenvalue of sampled entries as a share of their largest."""
+    """Starting block (n, b) of the products, with statistics of K from the checking pass.
+
+    `trace` is tr(K), `total` the sum of `entry_scales` of K, `negative` the most negative eigenvalue of sampled entries
+    as a share of their largest.
+    """
 
     block: Array
     trace: float
@@ -53,7 +56,7 @@ class ProductStart:
 
 
 def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> ProductStart:
-    """Look at all of the matrix once, and check it: raises what `whole` raises.
+    """Check all of the matrix in one pass, and make the starting block; raises what `precomputed.read_matrix` raises.
 
     The block holds the scores of a Nyström model of randomly drawn columns.
     """
@@ -63,7 +66,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine, progress)
     check_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
     _check_probes(rows, found, ASYMMETRY[entry_dtype(fit).itemsize])
-    # The columns are in memory here, and stay.
+    # The columns are in memory, so this pass runs on local threads.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
     near_mean = found.columns[:BAND].mean(axis=0).astype(np.float64)
@@ -78,7 +81,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     except DataError:
         if found.entry_scales is found.diagonal:
             raise
-        block = np.empty((n, 0))  # of a matrix that is not positive, a part may have no positive eigenvalue
+        block = np.empty((n, 0))  # part of an indefinite matrix may have no positive eigenvalue
     else:
         block = score_rows(C, Model(features, solution, None), local, progress).astype(np.float64)
     noise = rounding_noise(float(found.entry_scales[S].sum()), len(W), entry_dtype(fit))
@@ -87,7 +90,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
 
 
 def _negative_share(W: Array, center: bool, noise: float) -> float:
-    """The most negative eigenvalue of W, centred if asked, as a share of its largest."""
+    """The most negative eigenvalue of W (l, l), centred if asked, as a share of its largest."""
     H = W - W.mean(axis=0) if center else W
     values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
     return share_above_noise(values[0], values[-1], noise)
@@ -95,9 +98,11 @@ def _negative_share(W: Array, center: bool, noise: float) -> float:
 
 @dataclass(frozen=True)
 class MatrixSurvey:
-    """What looking at K leaves, of a part of it or of all: diagonal, least and largest entry of each row, K P and K'P
-    for random P, columns C = K[:, S] for random S, in the dtype of block work, and a digest. What a part does not have
-    is zero."""
+    """Statistics of K (n, n), or of a part of it, from the checking pass.
+
+    Diagonal, least and largest entry of each row, images K P and mirrored images K'P for random P (n, p), columns C =
+    K[:, S] for random S in the dtype of block work, and a digest. Entries outside the part count as zero.
+    """
 
     diagonal: Array
     least: Array
@@ -109,13 +114,14 @@ class MatrixSurvey:
 
     @cached_property
     def entry_scales(self) -> Array:
-        """`sizes` of K, (n,)."""
+        """`entry_scales` of K, (n,)."""
         return entry_scales(self.diagonal, np.maximum(self.largest, -self.least))
 
 
 def _survey_matrix(
     rows: Rows, fit: ResolvedFit, S: Array, P: Array, engine: Engine, progress: Progress
 ) -> MatrixSurvey:
+    """The survey of all of K, from those of its parts: one pass."""
     n, dtype = fit.n, fit.dtype
     cut = parts(rows, fit.spec.block_rows, upper=False)
     tasks = tasks_by_part(_survey_part, rows, cut, shared(S), shared(P.astype(dtype)))
@@ -134,12 +140,13 @@ def _survey_matrix(
 
 
 def _columns_within(S: Array, columns: slice) -> slice:
-    """Which of the ascending numbers S are those of these columns."""
+    """The positions, in the ascending numbers S, of those among these columns."""
     first, last = np.searchsorted(S, [columns.start, columns.stop])
     return slice(int(first), int(last))
 
 
 def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
+    """The survey of one part, tile by tile."""
     (height, width), own, digest = part.shape, S[_columns_within(S, part.columns)], hashlib.sha256()
     diagonal, columns = np.zeros(height), np.empty((height, len(own)), P.dtype)
     images, mirrored = np.zeros((height, P.shape[1])), np.zeros((width, P.shape[1]))
@@ -162,7 +169,7 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
 
 
 def _check_probes(rows: Rows, found: MatrixSurvey, tolerance: float) -> None:
-    """Raise unless K P = K'P up to rounding; the row in which they differ most tells which entry is wrong."""
+    """Raise an error unless K P = K'P up to rounding; the row that differs most is read again to name the entry."""
     apart = np.linalg.norm(found.images - found.mirrored, axis=1)
     apart -= tolerance * np.sqrt(_PROBES * found.entry_scales * found.entry_scales.sum())
     i = int(apart.argmax())
@@ -173,7 +180,7 @@ def _check_probes(rows: Rows, found: MatrixSurvey, tolerance: float) -> None:
 
 
 def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B: Array) -> Array:
-    """K B (n, c), float64: one pass over K, over its upper half alone where its chunks allow that."""
+    """K B (n, c), float64: one pass over K, or over its upper half where its chunks allow that."""
     upper = halves(rows)
     cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
     tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
@@ -182,6 +189,7 @@ def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B:
 
 
 def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
+    """The contribution of one part to K B, (n, c)."""
     out = np.zeros(B.shape)
     for at, K in pieces(rows, part, upper=upper):
         add_tile(out, B, at.rows, at.columns, K.astype(B.dtype, copy=False), mirrored=upper)

@@ -1,4 +1,4 @@
-"""The way back from scores to rows: made from what a fit left, or learned in one more pass."""
+"""Make the decoder of a model, from scores back to rows: from the fit itself, or trained in one more pass."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from bigkpca.spec import FitSpec
 def with_decoder(
     model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
 ) -> Model:
-    """The model with its way back: one pass for ridge and denoising, none for the others.
+    """The model with its decoder: one pass for ridge and denoising, none for the other pre-images.
 
-    `sample` are sampled rows (m, d) in the units of the data, where `spec.keeps_sample`; refined and exact models take
-    theirs from the rows that they keep.
+    `sample` are sampled rows (m, d) in the units of the data, given if `spec.keeps_sample`; refined and exact models
+    sample the rows that they keep.
     """
     if not spec.reconstructs:
         return model
@@ -45,7 +45,7 @@ def with_decoder(
 def train_preimage(
     model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Any, Regression]:
-    """What a way back that is learned has learned: its training, and the sums of one pass."""
+    """Run the training pass of a pre-image: the training, and the sums of the regression."""
     preimage: Any = spec.preimage_value
     seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
     training = preimage.training(model.fitted, sample, rows.shape[0], seed)
@@ -53,7 +53,7 @@ def train_preimage(
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
-    """The way back of a model to which rows were added, from the one it had before: no row is read for it.
+    """The model to which rows were added, with a decoder made from the one it had; reads no rows.
 
     Reference rows stay. Random features, which have no landmarks, keep the linear map from scores to rows.
     """
@@ -68,14 +68,16 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
         if model.method.landmarks:
             return replace(model, decoder=preimage.decoder(model.fitted))
         start = _carried_over(had, before.solution, expansion(model.fitted))
-        # What is learned from one row, in place of a sample, is replaced.
+        # The decoder made from one row in place of a sample only gives the type; its arrays are replaced.
         decoder = preimage.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
         return replace(model, decoder=replace(decoder, **start))
 
 
 def _carried_over(had: Any, old: Solution, new: Expansion) -> dict[str, Array]:
-    """The linear map from scores to rows that a decoder had, for new scores: those stand for features (`new`), whose
-    old scores it takes."""
+    """The linear map from scores to rows of an old decoder, as a map of the new scores.
+
+    New scores stand for features (`new`), whose old scores the old map takes.
+    """
     to_old = new.map.T @ old.components
     weights = to_old @ had.weights
     mean_score = np.linalg.lstsq(to_old.T, had.mean_score - (new.origin - old.mean) @ old.components)[0]
@@ -84,12 +86,13 @@ def _carried_over(had: Any, old: Solution, new: Expansion) -> dict[str, Array]:
 
 
 def _in_user_units(rows: Array, features: FeatureMap) -> Array:
+    """Shifted and scaled rows (m, d) back in the units of the data."""
     scaled = rows.astype(np.float64) if features.scale is None else rows * features.scale
     return np.asarray((scaled + features.offset).astype(features.dtype))
 
 
 def check_extensible(spec: FitSpec) -> None:
-    """Raise SpecError where the way back is learned from all rows, old ones among them."""
+    """Raise SpecError if the pre-image is trained on all rows, which includes those fitted before."""
     if spec.preimage_value.trained:
         raise SpecError(
             f"partial_fit cannot add rows to what preimage={spec.preimage_value.name!r} learned from the rows before: "
@@ -98,7 +101,7 @@ def check_extensible(spec: FitSpec) -> None:
 
 
 def _kept_rows(model: Model, seed: int) -> Array:
-    """Some of the rows that the model keeps, (m, d), in the units of the data."""
+    """A sample (m, d) of the rows that the model keeps, in the units of the data."""
     features = model.features
     assert isinstance(features, KernelRows)
     n, d = features.landmarks.shape

@@ -1,4 +1,4 @@
-"""Automatic sizes: grown on the sample until the error that it foretells is below the tolerance. No pass."""
+"""Automatic sizes: grow the size until the error estimated on sampled rows is below the tolerance. No pass."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from bigkpca.numerics.landmarks import RPCholesky
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _START = 100
-PAIRED_ROWS = 1024  # of which all pairs are taken, for random features
+PAIRED_ROWS = 1024  # rows whose pairs estimate the kernel error of random features
 
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """How far a size may grow: to `most`, because of `bound` (None: more are never held); and as long as the pass,
-    whose time the trial of a size foretells, ends before `deadline`, a time of the monotonic clock.
+    """Limits on the growth of a size.
 
-    `bias` is how many times an earlier round's certified error was the foretold one.
+    `largest` is the largest size allowed, because of `limited_by` (None: no more are ever held). The pass, whose time
+    is estimated from the trial of a size, must end before `deadline`, a time of the monotonic clock. `bias` is the
+    ratio of certified to estimated error in an earlier round.
     """
 
     largest: int
@@ -37,8 +38,7 @@ class SizeLimits:
 
 @dataclass(frozen=True)
 class GrownSize:
-    """The size that was reached, its feature map, the error that it was foretold to have, and what stopped it above
-    the tolerance (None: nothing did)."""
+    """A size reached by growth, its feature map and estimated error, and what stopped it above the tolerance."""
 
     size: int
     features: FeatureMap
@@ -54,10 +54,10 @@ def grow_size(
     engine: Engine,
     progress: Progress,
 ) -> GrownSize:
-    """The smallest size, to a tenth, whose error on sampled rows, two standard errors added, is at most `spec.tol`.
+    """The smallest size, within a tenth, whose error on sampled rows plus two standard errors is at most `spec.tol`.
 
-    The error is the relative trace error, for random features that of the kernel. Raises SpecError when no size that
-    can be held reaches the tolerance.
+    The error is the relative trace error, or that of the kernel for random features. Raises SpecError if no size within
+    the limits reaches the tolerance.
     """
     spec = fit.spec
     assert spec.tol is not None
@@ -91,7 +91,7 @@ def grow_size(
 
 
 def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
-    """The fit of that size; without passes over all rows, which the last choice makes up for."""
+    """The fit of that size, with RPCholesky on the sample alone; the final choice of landmarks makes the passes."""
     sized = fit.at(size)
     if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
         return sized.with_rule(replace(fit.rule, over="sample"))
@@ -99,13 +99,13 @@ def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
 
 
 def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
-    """The error of a feature map on sampled rows, and how many these are."""
+    """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
     (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
     m = len(sampled.sample)
     if not spec.method_value.landmarks:
         few = sampled.few[:PAIRED_ROWS]
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
-    # Rows that landmarks may have been made from have smaller errors than others: each kind has its share.
+    # Rows that landmarks may be made from have smaller errors than others: two strata, weighted by size.
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
     strata = [Stratum(columns.shifted(seen), m), Stratum(columns.shifted(sampled.held_out), n - m)]
 
@@ -117,6 +117,7 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
 
 
 def _tolerance_out_of_reach(best: GrownSize, tried: list[Trial], spec: FitSpec) -> SpecError:
+    """The error for a tolerance that no size within the limits reaches."""
     what = "landmarks" if spec.method_value.landmarks else "random features"
     return SpecError(
         f"tol={spec.tol} is out of reach: {best.size} {what}, the most that are grown to, leave an error of "

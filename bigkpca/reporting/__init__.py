@@ -1,12 +1,12 @@
-"""One self-contained HTML page that answers "is this good, and what did it find".
+"""Draw a report of a model: one self-contained HTML page on how good it is and what it found.
 
-looked     what it is drawn from: scores, rows, labels of a bounded number of rows
-pictures   rows as pictures
-drawing    inline SVG in the colours of the page, with words that say what is seen
-figures    what is drawn of a model
-words      the sentences
-sections   what stands below which title
-page       the HTML around it
+report_data  scores, rows and labels of a bounded number of rows
+pictures     rows as pictures
+drawing      Matplotlib figures as inline SVG with text alternatives
+figures      the figures of a report
+text         the sentences
+sections     titles, cards and tables
+page         the HTML page
 """
 
 from __future__ import annotations
@@ -47,16 +47,50 @@ def report(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> str:
-    """Write a report of a model to the file `out`, and return its path.
+    """Write an HTML report of a model.
 
-    `scores` are those of any rows, in a feature store or an array; without them, a bounded sample of the fitted input
-    is projected, if it is still there. `labels` is a .npy file, a Zarr array, a dataset, or the name of an array beside
-    the rows, by default `y`. `image_shape` (H, W) shows rows as pictures, by default the shape that they had before
-    ingest. `array` names the array of the rows inside a Zarr group. Reads at most 65,536 rows, however many there are.
-    The same call on the same files does nothing; another report at `out` is replaced with `overwrite`, other files
-    never. What is in the way is found before anything is drawn.
+    The report says how far the components can be trusted and how much of the variance they hold, and shows scores,
+    pre-images along components and the rows with the largest residuals, as far as these are available.
 
-    Raises SpecError for what does not fit together, and where matplotlib or jinja2 is not installed.
+    Parameters
+    ----------
+    model : str, path, Model or KernelPCA
+        The model, or the path where it is saved.
+    out : str or path
+        The HTML file to write.
+    scores : str, path or array_like of shape (n, r), optional
+        Scores of any rows: a feature store written by `transform`, or an array. By default, a bounded sample of the
+        fitted rows is projected, if they still exist.
+    labels : str or path, optional
+        Labels of the rows, (n,): a .npy file, a Zarr array, a dataset, or the name of an array beside the rows. By
+        default the array `y` of the dataset, if there is one.
+    image_shape : sequence of int, optional
+        Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
+        records one.
+    array : str, optional
+        Name of the array of the rows inside a Zarr group.
+    overwrite : bool, default=False
+        Replace another report at `out`. Other files are never replaced.
+    progress : Progress, optional
+        Receives progress and notes.
+
+    Returns
+    -------
+    str
+        The path of the report.
+
+    Raises
+    ------
+    SpecError
+        If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or if
+        matplotlib or jinja2 is not installed. Raised before anything is drawn where possible.
+    LockedError
+        If another process is writing `out`.
+
+    Notes
+    -----
+    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, however many there are; makes no pass over
+    the data. Writes `out` only, whole or not at all. The same call on the same files does nothing.
     """
     check_installed()
     fitted, path = model_of(model), os.fspath(model) if isinstance(model, str | os.PathLike) else ""
@@ -79,18 +113,18 @@ def report(
 
 
 def installed() -> bool:
-    """Whether what a report is drawn with is there."""
+    """Whether the libraries that a report needs are installed."""
     return all(find_spec(name) for name in ("matplotlib", "jinja2"))
 
 
 def check_installed() -> None:
-    """Raise SpecError, with the line that installs them, unless matplotlib and jinja2 are there."""
+    """Raise SpecError, with the command that installs them, unless matplotlib and jinja2 are installed."""
     if not installed():
         raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
 
 
 def _check_place(out: str) -> None:
-    """Raise SpecError where no report can be written, before any work."""
+    """Raise SpecError, before any work, if no report can be written to `out`."""
     if not Path(out).absolute().parent.is_dir():
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if os.path.isdir(out):
@@ -103,11 +137,13 @@ def _check_place(out: str) -> None:
 
 
 def _head(out: str) -> bytes:
+    """The first 2000 bytes of a file, which hold the marks of a report."""
     with open(out, "rb") as file:
         return file.read(2000)
 
 
 def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
+    """The HTML of a report."""
     facts = model_info(model, path)
     told = (sections.maps, sections.components, sections.preimages, sections.novelty)
     found = [sections.quality(model), *(tell(model, data) for tell in told)]

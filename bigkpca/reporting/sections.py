@@ -1,4 +1,4 @@
-"""The sections of a report: each a title, some words, and cards that hold a figure, pictures or a table."""
+"""Sections of a report: a title, text, and cards with a figure, pictures or a table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.pictures import Frame
 from bigkpca.reporting.report_data import ReportData
 
-_COMPONENTS = 6  # whose rows and walks are shown
-_EXTREMES = 6  # rows at either end
+_COMPONENTS = 6  # components shown with pre-images and extreme rows
+_EXTREMES = 6  # rows shown at either end of a component
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
-_PAIRS = 8  # rows beside their pre-images
+_PAIRS = 8  # rows shown with their pre-images
 _WALKS = (
     "A walk is made of pre-images: the rows that stand nearest to points on the axis of a component, from 3 standard "
     "deviations below the mean to 3 above it."
@@ -28,7 +28,7 @@ _WALKS = (
 
 @dataclass(frozen=True)
 class Pictures:
-    """A strip of pictures as a data URI, what it shows in words, and a line below it."""
+    """A strip of pictures as a data URI, with its text alternative and caption."""
 
     uri: str
     alt: str
@@ -37,7 +37,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Numbers in rows below headings."""
+    """Column titles and rows of a table, as text."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -45,7 +45,7 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing to look at, with a line that says how to read it."""
+    """One figure, strip of pictures or table, with a title and a text on how to read it."""
 
     title: str
     text: str = ""
@@ -56,16 +56,16 @@ class Card:
 
 @dataclass(frozen=True)
 class Section:
-    """Cards below a title."""
+    """A titled group of cards."""
 
     title: str
     text: str
     cards: tuple[Card, ...]
-    table: ReportTable | None = None  # folded away below the cards
+    table: ReportTable | None = None  # collapsed, below the cards
 
 
 def quality(model: Model) -> Section:
-    """How good the fit is."""
+    """The section on how good the fit is."""
     certificate = model.certificate
     proven = certificate.explained_variance_ratio_upper is not None
     bars = "The exact share lies in the light bars, proven; dots are this model's."
@@ -87,6 +87,7 @@ def quality(model: Model) -> Section:
 
 
 def _spectrum_table(model: Model) -> ReportTable:
+    """Eigenvalues, shares of variance, bounds and trust of every component."""
     certificate, solution = model.certificate, model.solution
     columns: dict[str, list[str]] = {
         "component": [str(number + 1) for number in range(model.components)],
@@ -107,7 +108,7 @@ def _spectrum_table(model: Model) -> ReportTable:
 
 
 def maps(model: Model, data: ReportData) -> Section | None:
-    """Scores of the first components against each other."""
+    """The section with scatter plots of the scores of the first components."""
     Y = data.scores
     if Y is None:
         return None
@@ -128,7 +129,7 @@ def maps(model: Model, data: ReportData) -> Section | None:
 
 
 def components(model: Model, data: ReportData) -> Section | None:
-    """What each of the leading components means: its walk, and the rows at its ends."""
+    """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
     frame = _frame(data, model)
     walks = _walks(model, frame) if frame else {}
     if data.scores is None and not walks:
@@ -138,6 +139,7 @@ def components(model: Model, data: ReportData) -> Section | None:
 
 
 def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
+    """The card of component j."""
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
@@ -157,18 +159,21 @@ def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk
 
 
 def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:
+    """Pictures of the rows at these positions."""
     assert data.rows is not None
     named = "rows " + ", ".join(_row_names(data, at))
     return Pictures(frame.strip(_rows(data, at)), f"Pictures of {named}", f"{title}: {named}")
 
 
 def _row_table(data: ReportData, y: Array, extremes: dict[str, Array]) -> ReportTable:
+    """Scores and names of the rows at either end of a component, where rows cannot be shown as pictures."""
     head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
     parts = [part for at in extremes.values() for part in ([f"{value:.4g}" for value in y[at]], _row_names(data, at))]
     return ReportTable(head, tuple(zip(*parts, strict=True)))
 
 
 def _row_names(data: ReportData, at: Array) -> list[str]:
+    """Row numbers at these positions, with labels if there are any."""
     numbers = [f"{number:,}" for number in data.numbers[at]]
     if data.labels is None:
         return numbers
@@ -176,14 +181,14 @@ def _row_names(data: ReportData, at: Array) -> list[str]:
 
 
 def _rows(data: ReportData, at: Array) -> Array:
-    """The rows looked at that have these positions, in their order."""
+    """The rows (k, d) at these positions, in the order given."""
     assert data.rows is not None
     numbers, back = np.unique(data.numbers[at], return_inverse=True)
     return take(data.rows, numbers)[back]
 
 
 def _frame(data: ReportData, model: Model) -> Frame | None:
-    """How rows are shown: as the data are, or else as pre-images of the mean and of walks are."""
+    """The frame for pictures of rows, from the data, or else from pre-images along the first component."""
     if data.shape is None:
         return None
     if data.rows is not None:
@@ -194,7 +199,7 @@ def _frame(data: ReportData, model: Model) -> Frame | None:
 
 
 def _walk(model: Model, j: int) -> tuple[Array, Array]:
-    """Pre-images (k, d) along component j, and which of them are far from all data (k,)."""
+    """Pre-images (k, d) along component j, and whether each is far from all data (k,)."""
     n = model.moments.count if model.moments else model.provenance["identity"]["shape"][0]
     Y = np.zeros((len(_STEPS), model.components))
     Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
@@ -203,7 +208,7 @@ def _walk(model: Model, j: int) -> tuple[Array, Array]:
 
 
 def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
-    """The walk of each leading component; none where there is no way back."""
+    """Pictures of pre-images along each leading component; empty if the model has no pre-images."""
     if model.decoder is None:
         return {}
     found = {}
@@ -221,7 +226,7 @@ def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
 
 
 def preimages(model: Model, data: ReportData) -> Section | None:
-    """Some rows above the pre-images of their scores."""
+    """The section that compares some rows with the pre-images of their scores."""
     frame = _frame(data, model)
     if frame is None or data.rows is None or data.scores is None or model.decoder is None:
         return None
@@ -243,7 +248,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
 
 
 def novelty(model: Model, data: ReportData) -> Section | None:
-    """How much the scores leave out of rows, and of which the most."""
+    """The section on residuals, |φ(x) − φ^(x)|², and the rows with the largest."""
     if data.residual is None:
         return None
     values = data.residual
