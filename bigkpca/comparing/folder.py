@@ -1,4 +1,4 @@
-"""What lies in the folder of a comparison: what it is of, its trials, its reference."""
+"""Files of a comparison's output folder: the record of what is compared, trials, reference, figure."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _NUMBERS = [field.name for field in fields(TrialResult) if field.type in ("float
 
 @dataclass(frozen=True)
 class Folder:
-    """The output folder of a comparison; its record says what was compared."""
+    """The output folder of a comparison."""
 
     path: Path
 
     def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
-        """Make the folder, or find the same comparison in it, whose trials are kept.
+        """Create the folder, or reopen it if it holds the same comparison, whose trials are kept.
 
-        Raises SpecError for a folder with anything else in it, naming what differs; a comparison is replaced with
-        `overwrite`, other files never.
+        Raises SpecError, naming what differs, if the folder holds anything else. With `overwrite`, another comparison
+        is replaced; other files never are.
         """
         wanted = {**_FORMAT, **record}
         there = self._record()
@@ -50,16 +50,17 @@ class Folder:
                     f"{self.path} is in the way: {difference(there, wanted)}; choose another folder, or replace it "
                     "with --overwrite (overwrite=True in Python)"
                 )
-            for name in (_TRIALS, _REFERENCE, FIGURE):  # the record last: without it nobody would know the folder
+            for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
                 (self.path / name).unlink(missing_ok=True)
         self.path.mkdir(parents=True, exist_ok=True)
         durable.publish_json(self.path / _RECORD, wanted)
 
     def _is_empty(self) -> bool:
-        """Whether it holds nothing, or only a record that was never finished."""
+        """Whether the folder is empty, or holds only an unfinished record."""
         return self.path.is_dir() and all(entry.name == _RECORD + ".partial" for entry in self.path.iterdir())
 
     def _record(self) -> dict[str, Any] | None:
+        """The record of the comparison in the folder, if there is one."""
         try:
             found = json.loads((self.path / _RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -67,7 +68,7 @@ class Folder:
         return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
 
     def trials(self) -> list[TrialResult]:
-        """The trials that were written, in order. Raises CorruptionError for a file that was changed by hand."""
+        """The trials stored in the folder, in order. Raises CorruptionError for a file that was changed by hand."""
         path = self.path / _TRIALS
         if not path.exists():
             return []
@@ -78,7 +79,7 @@ class Folder:
             raise CorruptionError(f"{path} does not hold trials: move it away, and they are run again") from error
 
     def write_trials(self, trials: Sequence[TrialResult]) -> None:
-        """All trials so far, whole or not at all."""
+        """Store all trials so far, atomically."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(TrialResult)])
@@ -86,7 +87,7 @@ class Folder:
         durable.publish_text(self.path / _TRIALS, text.getvalue())
 
     def reference(self) -> Reference | None:
-        """The reference that was written, if it was."""
+        """The reference stored in the folder, if there is one. Raises CorruptionError if it cannot be read."""
         try:
             with (self.path / _REFERENCE).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 numbers = [None if np.isnan(value) else float(value) for value in held["numbers"]]
@@ -99,7 +100,7 @@ class Folder:
             ) from error
 
     def write_reference(self, reference: Reference) -> None:
-        """The reference, whole or not at all."""
+        """Store the reference, atomically."""
         numbers = reference.sigma, reference.seconds, reference.peak_mb
         partial = self.path / (_REFERENCE + ".partial")
         with partial.open("wb") as file:
@@ -108,7 +109,7 @@ class Folder:
                 eigenvalues=reference.eigenvalues,
                 scores=reference.scores,
                 rows=reference.rows,
-                about=np.array(reference.about),
+                about=np.array(reference.description),
                 numbers=np.array([np.nan if value is None else value for value in numbers]),
             )
             file.flush()
@@ -116,11 +117,12 @@ class Folder:
         partial.replace(self.path / _REFERENCE)
 
     def write_figure(self, svg: str) -> None:
-        """compare.svg."""
+        """Store compare.svg, atomically."""
         durable.publish_text(self.path / FIGURE, svg)
 
 
 def _trial(line: Mapping[str, str]) -> TrialResult:
+    """A trial from a row of compare.csv."""
     values: dict[str, Any] = dict(line)
     for name in _NUMBERS:
         values[name] = float(line[name]) if line[name] else None

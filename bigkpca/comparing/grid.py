@@ -1,4 +1,4 @@
-"""What is tried: methods with their landmark rules, sizes, seeds."""
+"""The grid of a comparison: method variants, sizes and seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHARES = (8, 4, 2, 1)
 
 @dataclass(frozen=True)
 class MethodVariant:
-    """A method, with its landmark rule where there is a choice of them."""
+    """A method, with its landmark rule if there is a choice of rules."""
 
     method: str
     landmarks: str = ""
@@ -25,19 +25,19 @@ class MethodVariant:
         return f"{self.method} {self.landmarks}".rstrip()
 
     def spec(self, base: FitSpec, size: int, seed: int) -> FitSpec:
-        """The fit of this way. Raises SpecError where kernel and method do not go together."""
+        """The spec of a fit of this variant. Raises SpecError if kernel and method do not go together."""
         rule = {"landmarks": self.landmarks} if self.landmarks else {}
         values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in VARIED}
         return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
 
     def even(self, size: int) -> int:
-        """The size, or the next even one for features that come in pairs."""
+        """The size, rounded up to an even number if features come in pairs."""
         return size + size % 2 if methods.named(self.method).pairs else size
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One fit to be tried."""
+    """One fit of the grid."""
 
     variant: MethodVariant
     size: int
@@ -45,16 +45,16 @@ class Candidate:
 
 
 def all_variants() -> tuple[MethodVariant, ...]:
-    """All there are: Nyström with each landmark rule, and the other approximations."""
+    """All variants: Nyström with each landmark rule, and the other approximate methods."""
     approximate = [name for name in methods.METHODS if name not in (methods.Nystroem.name, methods.Exact.name)]
     ruled = [MethodVariant(methods.Nystroem.name, rule) for rule in landmarks.RULES]
     return (*ruled, *map(MethodVariant, approximate))
 
 
 def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
-    """The ways of these names: a method, as "rff" or "nystroem" with all its rules, or "nystroem/kmeans".
+    """The variants of these names: "rff", "nystroem" (with all landmark rules), or "nystroem/kmeans".
 
-    Raises SpecError for names that are not known.
+    Raises SpecError for unknown names.
     """
     found: dict[MethodVariant, None] = {}
     for name in names:
@@ -75,13 +75,13 @@ def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
 
 
 def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
-    """An eighth, a quarter, half and all of the size that a fit would take by itself, no more than rows."""
+    """An eighth, a quarter, half and all of the default size of a fit, at most the number of rows."""
     most = resolve(FitSpec(components=spec.components), rows).size
     return tuple(sorted({max(most // share, 2) for share in _SHARES}))
 
 
 def candidates(chosen: Sequence[MethodVariant], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
-    """Every fit to be tried: small sizes first, so that a comparison that is stopped has compared something."""
+    """All fits of the grid, small sizes first, so that a comparison that is stopped early has results."""
     grid: dict[Candidate, None] = {}
     for size in sorted(sizes):
         for seed in range(seeds):

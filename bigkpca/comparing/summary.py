@@ -1,4 +1,4 @@
-"""Medians over seeds, and one sentence of advice with its numbers."""
+"""Summarise trials: medians over seeds, and a recommendation."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from bigkpca.comparing.trial import TrialResult
 from bigkpca.numerics.methods import Exact
 
 GOOD = 0.05
-"""Score error below which an approximation is called good: its scores miss 5 % of the exact ones' norm."""
+"""Score error below which an approximation is good: 5 % of the norm of the exact scores."""
 
-_LITTLE_LONGER = 1.5  # times, within which accuracy decides
+_LITTLE_LONGER = 1.5  # among fits within this factor of the fastest, the most accurate is recommended
 
 _MEASURES = [field.name for field in fields(TrialResult) if field.name not in ("method", "landmarks", "size", "seed")]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Median over seeds, with the least and the most."""
+    """Median, least and largest value over seeds."""
 
     median: float
     least: float
@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class TrialGroup:
-    """One way at one size: the spread of each measure over seeds, None where nothing says it."""
+    """Trials of one variant at one size: the spread of each measure over seeds, None if not known."""
 
     variant: MethodVariant
     size: int
@@ -38,7 +38,7 @@ class TrialGroup:
     spreads: dict[str, Spread | None]
 
     def median(self, measure: str) -> float:
-        """The median of a measure, NaN where nothing says it."""
+        """The median of a measure, NaN if not known."""
         spread = self.spreads[measure]
         return math.nan if spread is None else spread.median
 
@@ -47,12 +47,12 @@ class TrialGroup:
 
     @property
     def exact(self) -> bool:
-        """Whether it is the exact reference."""
+        """Whether this is the exact reference."""
         return self.variant.method == Exact.name
 
 
 def group_trials(trials: Iterable[TrialResult]) -> tuple[TrialGroup, ...]:
-    """One line for each way and size, in their order, the exact one last."""
+    """Trials grouped by variant and size, in the order of the grid, the exact reference last."""
     groups: dict[tuple[MethodVariant, int], list[TrialResult]] = {}
     order = {variant: number for number, variant in enumerate(all_variants())}
     for trial in trials:
@@ -66,13 +66,17 @@ def group_trials(trials: Iterable[TrialResult]) -> tuple[TrialGroup, ...]:
 
 
 def _spread(members: Sequence[TrialResult], measure: str) -> Spread | None:
+    """The spread of a measure over trials, None if it is not known."""
     values = [value for trial in members if (value := getattr(trial, measure)) is not None]
     return Spread(median(values), min(values), max(values)) if values else None
 
 
 def advice(groups: Sequence[TrialGroup]) -> str:
-    """What to take: the fastest fit that is good, or a better one that takes little longer; the most accurate one where
-    none is good, or the exact one where that costs no more."""
+    """The recommended variant and size, in one sentence.
+
+    Of the fits within `GOOD`, the most accurate that takes little longer than the fastest; if none is, the most
+    accurate of all; the exact method if it takes no longer than that.
+    """
     approximate = [group for group in groups if not group.exact]
     if not approximate:
         return "Nothing was compared yet."
@@ -91,7 +95,7 @@ def advice(groups: Sequence[TrialGroup]) -> str:
 
 
 def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
-    """The line to take, and why."""
+    """The recommended group, and the reason."""
     good = [group for group in approximate if group.median("score_error") <= GOOD]
     if not good:
         why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
@@ -103,7 +107,7 @@ def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
 
 
 def _second(approximate: Sequence[TrialGroup], best: TrialGroup) -> str:
-    """How the best of another method compares, at the same size where it was tried."""
+    """How the best group of another method at the same size compares; empty if there is none."""
     others = [group for group in approximate if group.variant.method != best.variant.method and group.size == best.size]
     if not others:
         return ""
@@ -112,4 +116,5 @@ def _second(approximate: Sequence[TrialGroup], best: TrialGroup) -> str:
 
 
 def _cost(group: TrialGroup) -> str:
+    """Median time and memory of a fit."""
     return f"{group.median('seconds'):.3g} s and {group.median('peak_mb'):.0f} MB"

@@ -114,11 +114,11 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
     if landmarks is not None:
         some = np.concatenate([some.astype(np.float64), landmarks[: rounding.MEASURED_ROWS]])
     before = () if strata is None else spectral.from_array(strata)
-    had, sample = model.certificate.sample, None
-    if had is not None:  # old and new rows in proportion to their numbers
+    earlier_sample, sample = model.certificate.sample, None
+    if earlier_sample is not None:  # old and new rows in proportion to their numbers
         kept = rounding.MEASURED_ROWS * moments.count // (moments.count + n)
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
-        sample = np.concatenate([had[:kept], fresh])
+        sample = np.concatenate([earlier_sample[:kept], fresh])
     unseen_rows = found[np.searchsorted(wanted, unseen)]
     return Checks(some, moments.mean, unseen_rows, n, sample, before, _rounding_of(model))
 

@@ -57,32 +57,36 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
 
     Reference rows stay. Random features, which have no landmarks, keep the linear map from scores to rows.
     """
-    had: Any = before.decoder
-    if had is None:
+    old_decoder: Any = before.decoder
+    if old_decoder is None:
         return model
     preimage: Any = spec.preimage_value
     with single_threaded_blas:
-        if had.reference_rows is not None:
-            reference = _in_user_units(had.reference_rows, model.features)
+        if old_decoder.reference_rows is not None:
+            reference = _in_user_units(old_decoder.reference_rows, model.features)
             return replace(model, decoder=preimage.decoder(model.fitted, reference))
         if model.method.landmarks:
             return replace(model, decoder=preimage.decoder(model.fitted))
-        start = _carried_over(had, before.solution, expansion(model.fitted))
+        start = _carried_over(old_decoder, before.solution, expansion(model.fitted))
         # The decoder made from one row in place of a sample only gives the type; its arrays are replaced.
         decoder = preimage.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
         return replace(model, decoder=replace(decoder, **start))
 
 
-def _carried_over(had: Any, old: Solution, new: Expansion) -> dict[str, Array]:
+def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, Array]:
     """The linear map from scores to rows of an old decoder, as a map of the new scores.
 
     New scores stand for features (`new`), whose old scores the old map takes.
     """
     to_old = new.map.T @ old.components
-    weights = to_old @ had.weights
-    mean_score = np.linalg.lstsq(to_old.T, had.mean_score - (new.origin - old.mean) @ old.components)[0]
-    shift = (new.origin - old.mean) @ old.components + mean_score @ to_old - had.mean_score
-    return {"mean_score": mean_score, "mean_row": had.mean_row + shift @ had.weights, "weights": weights}
+    weights = to_old @ old_decoder.weights
+    mean_score = np.linalg.lstsq(to_old.T, old_decoder.mean_score - (new.origin - old.mean) @ old.components)[0]
+    shift = (new.origin - old.mean) @ old.components + mean_score @ to_old - old_decoder.mean_score
+    return {
+        "mean_score": mean_score,
+        "mean_row": old_decoder.mean_row + shift @ old_decoder.weights,
+        "weights": weights,
+    }
 
 
 def _in_user_units(rows: Array, features: FeatureMap) -> Array:

@@ -155,8 +155,8 @@ def _error_of_far_rows(features: KernelRows) -> float:
     Compares stored rows with rows moved by one rounding error each.
     """
     Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
-    ways = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
-    moved = Z * (1 + float(np.finfo(features.dtype).eps) * ways)
+    signs = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
+    moved = Z * (1 + float(np.finfo(features.dtype).eps) * signs)
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(features.kernel.gram(Z) - features.kernel.gram(moved))
     return float(np.max(off, initial=0.0, where=np.isfinite(off)))

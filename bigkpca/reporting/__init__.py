@@ -91,6 +91,14 @@ def report(
     -----
     Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, however many there are; makes no pass over
     the data. Writes `out` only, whole or not at all. The same call on the same files does nothing.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 4))
+    >>> model = bigkpca.fit(X, "model.zarr", components=3)
+    >>> bigkpca.report(model, "report.html")
+    'report.html'
     """
     check_installed()
     fitted, path = model_of(model), os.fspath(model) if isinstance(model, str | os.PathLike) else ""
@@ -145,8 +153,8 @@ def _head(out: str) -> bytes:
 def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
     """The HTML of a report."""
     facts = model_info(model, path)
-    told = (sections.maps, sections.components, sections.preimages, sections.novelty)
-    found = [sections.quality(model), *(tell(model, data) for tell in told)]
+    drawn = (sections.score_plots, sections.components, sections.preimages, sections.novelty)
+    found = [sections.quality(model), *(draw(model, data) for draw in drawn)]
     source = model.provenance["identity"]["path"]
     written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))
     plan = None if data.rows is None else plan_fit(data.rows, FitSpec.of(model), Engine().threads)

@@ -80,10 +80,10 @@ def collect_report_data(
         if labels is not None:
             raise SpecError("labels need rows to belong to, and there are none: " + notes[0] + "; give their scores")
         return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
-    room = _MAX_BYTES // (8 * model.components)
+    max_rows_in_memory = _MAX_BYTES // (8 * model.components)
     if opened is not None:
         total = opened.shape[0]
-        numbers = spread_row_numbers(total, min(_MAX_SCORES, room))
+        numbers = spread_row_numbers(total, min(_MAX_SCORES, max_rows_in_memory))
         found = take(opened, numbers).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
@@ -92,7 +92,7 @@ def collect_report_data(
         assert rows is not None
         total = rows.shape[0]
         affordable = int(_MAX_PRODUCTS / (model.features.size * model.columns))
-        numbers = spread_row_numbers(total, min(_MAX_PROJECTED, room, max(1000, affordable)))
+        numbers = spread_row_numbers(total, min(_MAX_PROJECTED, max_rows_in_memory, max(1000, affordable)))
         found = _projected(model, rows, numbers, progress)
     return ReportData(
         total=total,
@@ -228,8 +228,8 @@ def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> l
     """Paths, sizes and time stamps of the files that hold the labels; empty if there are none."""
     if given is None and source is None:
         return []
-    beside = os.path.join(source or "", "y" if given is None else given)
-    place = beside if given is None or not os.path.exists(given) else os.fspath(given)
+    named = os.path.join(source or "", "y" if given is None else given)
+    place = named if given is None or not os.path.exists(given) else os.fspath(given)
     inside = os.path.join(place, "y")
     place = inside if os.path.isdir(inside) else place
     found = [place, *(os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names)]

@@ -107,7 +107,7 @@ def _spectrum_table(model: Model) -> ReportTable:
     return ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
-def maps(model: Model, data: ReportData) -> Section | None:
+def score_plots(model: Model, data: ReportData) -> Section | None:
     """The section with scatter plots of the scores of the first components."""
     Y = data.scores
     if Y is None:

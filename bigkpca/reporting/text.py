@@ -83,9 +83,7 @@ def _held(model: Model) -> Iterator[str]:
 
 
 def _rest(model: Model) -> Iterator[str]:
-    """The share of variance that the components leave out: what more of them would hold, and what the model cannot
-    reach.
-    """
+    """The variance that the components leave out: what more of them would hold, and what the model cannot reach."""
     certificate, exact = model.certificate, whole_gram(model)
     held = float(model.solution.explained_variance_ratio.sum())
     reach = None if exact else certificate.relative_trace_error
