@@ -14,7 +14,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.fitting.precomputed_checks import (
     ASYMMETRY,
     BAND,
-    check_diagonal,
+    check_matrix_diagonal,
     check_symmetry,
     combined_digest,
     entry_dtype,
@@ -42,7 +42,7 @@ def read_matrix(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress
     for part, (values, _) in zip(cut, found, strict=True):
         K[part.rows, part.columns] = values
     tolerance, found_sizes = ASYMMETRY[entry_dtype(fit).itemsize], entry_scales_of(K)
-    check_diagonal(rows, K.diagonal(), K, float(K.min()), float(K.max()))
+    check_matrix_diagonal(rows, K.diagonal(), K, float(K.min()), float(K.max()))
     for start in range(0, len(K), BAND):
         numbers = np.arange(start, min(start + BAND, len(K)))
         check_symmetry(rows, numbers, K[numbers], K[:, numbers].T, found_sizes, tolerance)

@@ -81,7 +81,7 @@ def share_above_noise(lowest: float, largest: float, noise: float) -> float:
     return lowest / largest if lowest < -noise else 0.0
 
 
-def check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
+def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
     """Raise an error unless the diagonal (n,) can be that of a kernel matrix.
 
     It may be positive, or zero where a row is all zeros (squared lengths); zero throughout (-D² / 2); or of either

@@ -19,7 +19,7 @@ from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.precomputed_checks import (
     ASYMMETRY,
     BAND,
-    check_diagonal,
+    check_matrix_diagonal,
     check_symmetry,
     combined_digest,
     entry_dtype,
@@ -64,7 +64,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     dtype, few = fit.dtype, fit.start()
     S = np.sort(rng.choice(n, few.size, replace=False))
     found = _survey_matrix(rows, fit, S, rng.standard_normal((n, _PROBES)), engine, progress)
-    check_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
+    check_matrix_diagonal(rows, found.diagonal, found.images, float(found.least.min()), float(found.largest.max()))
     _check_probes(rows, found, ASYMMETRY[entry_dtype(fit).itemsize])
     # The columns are in memory, so this pass runs on local threads.
     local, C = Engine(engine.threads), ArrayRows(found.columns)
