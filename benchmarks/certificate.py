@@ -11,9 +11,9 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.choices import choose
+from bigkpca.fitting.choices import choose_features
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.spec import FitSpec, resolve
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         engine = Engine(threads=2)
         model = fit_rows(rows, spec, engine, Silent())
-        chosen = choose(rows, resolve(spec, rows), Room(given.size), engine, Silent())
+        chosen = choose_features(rows, resolve(spec, rows), SizeLimits(given.size), engine, Silent())
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         few = replace(checks, unseen=chosen.unseen[:0])
 

@@ -16,8 +16,8 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.reductions import moments_of
-from bigkpca.fitting.choices import choose
-from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.choices import choose_features
+from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.spec import FitSpec, resolve
 
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = open_rows(repeated_dataset(given.folder, given.rows))
     spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
     threads = Engine(threads=2)
-    chosen = choose(rows, resolve(spec, rows), Room(given.size), threads, Silent())
+    chosen = choose_features(rows, resolve(spec, rows), SizeLimits(given.size), threads, Silent())
 
     def one_pass(engine: Engine) -> float:
         return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))

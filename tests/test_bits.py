@@ -23,7 +23,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest

@@ -16,7 +16,7 @@ from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
 
 if TYPE_CHECKING:
-    from bigkpca.comparing.summary import Line
+    from bigkpca.comparing.summary import TrialGroup
 
 _COLUMNS = {
     "seconds": ("seconds", "{:.2f}".format),
@@ -60,10 +60,10 @@ def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) 
         **given(options),
     )
     if as_json:
-        click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "lines"}))
+        click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "groups"}))
         return
     click.echo(f"errors against {found.reference}; medians over seeds")
-    _show_table(found.lines)
+    _show_table(found.groups)
     click.echo(found.advice)
     click.echo(f"path  {found.path}")
 
@@ -74,13 +74,13 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _show_table(lines: Sequence[Line]) -> None:
+def _show_table(groups: Sequence[TrialGroup]) -> None:
     """Print one line for each method and size; a dash where nothing is known."""
     head = ["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]
     rows = [
-        [line.way.method, line.way.landmarks, f"{line.size:,}"]
-        + [shown(s.median) if (s := line.spreads[key]) else "-" for key, (_, shown) in _COLUMNS.items()]
-        for line in lines
+        [group.variant.method, group.variant.landmarks, f"{group.size:,}"]
+        + [shown(s.median) if (s := group.spreads[key]) else "-" for key, (_, shown) in _COLUMNS.items()]
+        for group in groups
     ]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):

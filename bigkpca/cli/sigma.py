@@ -80,7 +80,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
         _save_settings(options["save"], found.settings)
     best = found.best
     if as_json:
-        click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edges}))
+        click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
         return
     units = ", columns in their standard deviations" if found.standardized else ""
     click.echo(f"mean squared error of pre-images{units}, {found.folds} folds of {found.rows:,} rows")
@@ -90,7 +90,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
         mark = "  best" if one == best else ""
         error = f"{one.error:>10.5g} ± {one.standard_error:.1g}"
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
-    for edge in found.edges:
+    for edge in found.edge_notes:
         click.echo(edge)
     click.echo(_command(data, options["array"], spec, found))
 

@@ -1,12 +1,12 @@
-"""Error against time for every method, on the user's own data: each fit in a process of its own.
+"""Compare methods on the user's data: error against time, each fit in a process of its own.
 
-process     a process of its own, and what it took
-grid        what is tried
-reference   what the others are measured against
-trial       one fit, its cost and its errors
-summary     medians over seeds, and one sentence of advice
-folder      what lies in the output folder, so that a comparison can go on
-figure      error against time
+process     run functions in fresh processes, to measure their peak memory
+grid        method variants, sizes and seeds to try
+reference   eigenvalues and scores that errors are measured against
+trial       one fit: its cost and its errors
+summary     medians over seeds, and advice
+folder      files of the output folder, from which a comparison is continued
+figure      plot of error against time
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 
 from bigkpca.comparing import figure
 from bigkpca.comparing.folder import FIGURE, Folder
-from bigkpca.comparing.grid import Candidate, Way, candidates, default_sizes, ways, ways_named
-from bigkpca.comparing.process import OwnProcesses, ProcessDiedError
-from bigkpca.comparing.reference import Reference, exact_fits, exact_reference, sampled_reference, sampled_size
-from bigkpca.comparing.summary import Line, advice, lines
-from bigkpca.comparing.trial import Trial, tried
+from bigkpca.comparing.grid import Candidate, MethodVariant, all_variants, candidates, default_sizes, parse_variants
+from bigkpca.comparing.process import ProcessDiedError, ProcessRunner
+from bigkpca.comparing.reference import Reference, exact_reference, sampled_reference, sampled_size, why_not_exact
+from bigkpca.comparing.summary import TrialGroup, advice, group_trials
+from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import last_name, store_of
@@ -43,18 +43,21 @@ from bigkpca.storage import paths
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Told):
-    """What a comparison found: the trials of compare.csv, their medians, advice in a sentence, and what the errors are
-    measured against. `missing` trials were left for the next time, when the time was over."""
+    """Result of a comparison.
+
+    `trials` are the rows of compare.csv, `groups` their spread over seeds, `advice` a recommendation in one sentence,
+    `reference` what errors are measured against. `missing` fits were not run within the time budget.
+    """
 
     path: str
-    trials: tuple[Trial, ...]
-    lines: tuple[Line, ...]
+    trials: tuple[TrialResult, ...]
+    groups: tuple[TrialGroup, ...]
     advice: str
     reference: str
     missing: int
 
     def summary(self) -> Summary:
-        """Where it lies, and its advice."""
+        """The output path, the number of fits, and the advice."""
         fits = f"{len(self.trials):,}" + (f", {self.missing:,} were left for the next time" if self.missing else "")
         facts = {"path": self.path, "fits": fits, "errors against": self.reference, "advice": self.advice}
         return Summary("Comparison", facts)
@@ -74,46 +77,90 @@ def compare(
     progress: Progress = Silent(),
     **options: Any,
 ) -> Comparison:
-    """Fit `data` by every method, at every size, for every seed, and write what each costs and how wrong it is to the
-    folder `out`: compare.csv, and compare.svg where matplotlib is installed.
+    """Fit data by every method, at every size, for every seed, and record time, memory and errors of each fit.
 
-    `methods` are names as "rff", "nystroem" (with each landmark rule) or "nystroem/kmeans", or such names with commas
-    between them; `sizes` by default an
-    eighth, a quarter, half and all of the size that a fit would take. `options` are fields of FitSpec that all fits
-    share: components, kernel, sigma, ... A median sigma is that of the first seed, for all.
+    Parameters
+    ----------
+    data : str, path or array_like of shape (n, d)
+        The rows: anything that `bigkpca.fit` takes.
+    out : str or path
+        The output folder.
+    methods : str or sequence of str, optional
+        Methods to fit, as a list or separated by commas: "columns", "rff", "rff-pca", "nystroem" (with every landmark
+        rule), or "nystroem/kmeans" (with one). By default all of them.
+    sizes : sequence of int, optional
+        Numbers of landmarks or random features, at least 2 each. By default an eighth, a quarter, half and all of the
+        size that a fit takes by default.
+    seeds : int, default=3
+        Number of fits of each method and size, with seeds 0, 1, ...
+    time_budget : str or float, default="10 min"
+        No fit starts after this time, e.g. "10 min", or in seconds.
+    memory : str or int, optional
+        Leave out fits that need more memory in a process, e.g. "2 GB", or in bytes.
+    array : str, optional
+        Name of the array of the rows inside a Zarr group.
+    overwrite : bool, default=False
+        Replace another comparison in `out`. Other files are never replaced.
+    progress : Progress, optional
+        Receives progress and notes.
+    **options
+        Fields of `FitSpec` that all fits share, as in `bigkpca.fit`: components (an int, 50 by default), kernel, sigma,
+        gamma, degree, coef0, center, standardize, dtype, residual_tol, preimage, noise, block_rows. Not those that a
+        comparison varies: method, landmarks, size, seed, tol, refine, n_directions, solver.
 
-    Errors are measured against exact kernel PCA, from the Gram matrix up to 8192 rows and by products with it while
-    those take a minute or so and `memory` allows it; else against the best approximation at hand, corrected by sampled
-    exact rows, and `reference` says so. Each fit has a process of its own, with the threads of this machine. No fit
-    starts when `time_budget` is over; the same call goes on with what is missing.
+    Returns
+    -------
+    Comparison
+        Trials, medians over seeds, advice, and what the errors are measured against.
 
-    Raises SpecError for what does not fit together, and for a folder with anything else in it.
+    Raises
+    ------
+    SpecError
+        If options do not fit together, if no fit suits kernel and memory, or if `out` holds anything else.
+    CorruptionError
+        If files in `out` were changed by hand.
+    LockedError
+        If another process is writing to `out`.
+
+    Notes
+    -----
+    Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192 rows, above
+    by products with it while n² d <= 4e12 and `memory` allows. Otherwise the reference is a Nyström model of twice the
+    largest size, its eigenvalues corrected by exact rows, and `reference` of the result says so. A median sigma is
+    computed once, for all seeds.
+
+    Each fit runs in a process of its own, with all threads of this machine, and makes its usual passes over the data.
+    Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. The
+    same call continues a comparison with the fits that are missing.
     """
     spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, array)
-    chosen = ways() if methods is None else ways_named(methods)
-    sizes = _checked(sizes, seeds) or default_sizes(spec, rows)
+    chosen = all_variants() if methods is None else parse_variants(methods)
+    sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
     limit = None if memory is None else parse_bytes(memory)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
     out = paths.output_path(out, record["input"]["path"])
     folder = Folder(out)
-    grid = _allowed(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
-    with store_of(out).writer(out), OwnProcesses() as processes:
+    grid = _feasible_fits(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
+    with store_of(out).writer(out), ProcessRunner() as processes:
         folder.claim(record, overwrite=overwrite)
-        if not figure.drawable():
+        if not figure.can_draw():
             progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")
-        work = _Work(rows, spec, folder, processes, progress)
+        work = _ComparisonRun(rows, spec, folder, processes, progress)
         reference = work.reference(max(sizes), limit)
         trials, missing = work.trials(reference, grid, deadline)
-        found = lines(trials)
-        if figure.drawable():
-            folder.write_figure(figure.drawn(found, last_name(rows.where), reference.about))
-    return Comparison(out, tuple(trials), found, advice(found), reference.about, missing)
+        groups = group_trials(trials)
+        if figure.can_draw():
+            folder.write_figure(figure.comparison_svg(groups, last_name(rows.where), reference.description))
+    return Comparison(out, tuple(trials), groups, advice(groups), reference.description, missing)
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:
-    """The spec that all fits share. Raises SpecError for fields in which they differ."""
+    """The spec that all fits share.
+
+    Raises SpecError for fields in which the fits differ, and unless components is a number.
+    """
     if varied := [key for key in VARIED if key in options]:
         raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
     spec = FitSpec.checked(**options)
@@ -122,7 +169,8 @@ def _spec(options: dict[str, Any]) -> FitSpec:
     return spec
 
 
-def _checked(sizes: Any, seeds: int) -> Sequence[int] | None:
+def _checked_sizes(sizes: Any, seeds: int) -> Sequence[int] | None:
+    """The sizes as a list, None if none were given; SpecError for sizes below 2 and for less than one seed."""
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")
     if sizes is None:
@@ -133,7 +181,7 @@ def _checked(sizes: Any, seeds: int) -> Sequence[int] | None:
     return found
 
 
-def _allowed(
+def _feasible_fits(
     grid: Iterator[Candidate],
     rows: Rows,
     spec: FitSpec,
@@ -141,50 +189,53 @@ def _allowed(
     asked: Sequence[str] | None,
     progress: Progress,
 ) -> list[tuple[Candidate, FitSpec]]:
-    """The candidates that suit the kernel and the memory limit; each way that does not is told once.
+    """The candidates that suit the kernel and the memory limit, with their specs; notes those left out, each once.
 
-    Raises SpecError where a way that does not suit was asked for by name.
+    Raises SpecError if a method that was asked for by name does not suit the kernel, or if no candidate is left.
     """
     found: list[tuple[Candidate, FitSpec]] = []
-    told: set[tuple[Way, int]] = set()
+    noted: set[tuple[MethodVariant, int]] = set()
     for candidate in grid:
         try:
-            own = candidate.way.spec(spec, candidate.size, candidate.seed)
-            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.way} is left out at {candidate.size:,}")
+            own = candidate.variant.spec(spec, candidate.size, candidate.seed)
+            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
             found.append((candidate, own))
         except MemoryLimitError as error:
-            _tell(told, candidate.way, candidate.size, str(error), progress)
+            _note_once(noted, candidate.variant, candidate.size, str(error), progress)
         except SpecError as error:
             if asked is not None:
                 raise
-            _tell(told, candidate.way, 0, f"{candidate.way} is left out: {error}", progress)
+            _note_once(noted, candidate.variant, 0, f"{candidate.variant} is left out: {error}", progress)
     if not found:
         raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
     return found
 
 
-def _tell(told: set[tuple[Way, int]], way: Way, size: int, message: str, progress: Progress) -> None:
-    if (way, size) not in told:
+def _note_once(
+    noted: set[tuple[MethodVariant, int]], variant: MethodVariant, size: int, message: str, progress: Progress
+) -> None:
+    """Note a message once for each variant and size."""
+    if (variant, size) not in noted:
         progress.note(message)
-    told.add((way, size))
+    noted.add((variant, size))
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What all fits of a comparison share."""
+class _ComparisonRun:
+    """Rows, spec, output folder and processes that all fits of a comparison share."""
 
     rows: Rows
     spec: FitSpec
     folder: Folder
-    processes: OwnProcesses
+    processes: ProcessRunner
     progress: Progress
 
     def reference(self, largest: int, limit: int | None) -> Reference:
-        """The reference of the folder, or a new one."""
+        """The reference stored in the folder, or a new one, which is stored."""
         if there := self.folder.reference():
             return there
         threads = Engine().threads
-        reason = exact_fits(self.rows, self.spec, limit, threads)
+        reason = why_not_exact(self.rows, self.spec, limit, threads)
         found: Reference
         if reason is None:
             self.progress.note("fitting the exact reference")
@@ -198,10 +249,10 @@ class _Work:
 
     def trials(
         self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float
-    ) -> tuple[list[Trial], int]:
-        """All trials of the folder once those that are missing have been run, and how many are missing still."""
-        trials = self.folder.trials() or _of_reference(reference, self.rows.shape[0])
-        done = {Candidate(Way(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
+    ) -> tuple[list[TrialResult], int]:
+        """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
+        trials = self.folder.trials() or _reference_trials(reference, self.rows.shape[0])
+        done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
         missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
         if len(missing) < len(grid):
             self.progress.note(f"going on: {len(grid) - len(missing)} of {len(grid)} fits were made before")
@@ -213,23 +264,25 @@ class _Work:
                 self.progress.note(f"the time is over with {left} of {len(grid)} fits left: the same command goes on")
                 break
             try:
-                trial = self.processes.run(tried, self.rows, reference.shared(spec), candidate, reference)
+                trial = self.processes.run(run_trial, self.rows, reference.with_same_sigma(spec), candidate, reference)
             except ProcessDiedError as error:
-                self.progress.note(f"{candidate.way} with size {candidate.size:,} is left out: {error}")
+                self.progress.note(f"{candidate.variant} with size {candidate.size:,} is left out: {error}")
                 left += 1
                 continue
             trials.append(trial)
             self.folder.write_trials(trials)
-            self.progress.note(_told(trial, len(grid) - len(missing) + number + 1, len(grid)))
+            self.progress.note(_progress_note(trial, len(grid) - len(missing) + number + 1, len(grid)))
         return trials, left
 
 
-def _of_reference(reference: Reference, n: int) -> list[Trial]:
+def _reference_trials(reference: Reference, n: int) -> list[TrialResult]:
+    """The trial of the exact reference; none if the reference is sampled."""
     if reference.seconds is None or reference.peak_mb is None:
         return []
-    return [Trial(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
+    return [TrialResult(Exact.name, "", n, 0, reference.seconds, reference.peak_mb)]
 
 
-def _told(trial: Trial, number: int, count: int) -> str:
-    way = Way(trial.method, trial.landmarks)
-    return f"{number} of {count}: {way}, size {trial.size:,}, seed {trial.seed}: {trial.seconds:.2f} s"
+def _progress_note(trial: TrialResult, number: int, count: int) -> str:
+    """The note for a finished fit."""
+    variant = MethodVariant(trial.method, trial.landmarks)
+    return f"{number} of {count}: {variant}, size {trial.size:,}, seed {trial.seed}: {trial.seconds:.2f} s"

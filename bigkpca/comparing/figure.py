@@ -1,4 +1,4 @@
-"""The figure of a comparison: error against time, one line for each method, with the spread over seeds."""
+"""Plot error against time, one line for each method variant, with the spread over seeds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigkpca.comparing.grid import Way, ways
-from bigkpca.comparing.summary import Line
+from bigkpca.comparing.grid import MethodVariant, all_variants
+from bigkpca.comparing.summary import TrialGroup
 from bigkpca.errors import Array
 from bigkpca.reporting.drawing import INK, PALETTE, figure_of, standalone
 
@@ -18,57 +18,60 @@ if TYPE_CHECKING:
 
 _PANELS = {"score_error": "error of the scores", "eigenvalue_error": "mean error of the eigenvalues"}
 _MARKERS = "osD^vPX*"
-_LEAST = 1e-6  # of an error, below which a logarithmic axis would show rounding
+_MIN_ERROR = 1e-6  # smaller errors are rounding, and are plotted as this
 
 
-def drawable() -> bool:
-    """Whether matplotlib is there."""
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
-def drawn(lines: Sequence[Line], data: str, reference: str) -> str:
-    """An SVG file: for scores and eigenvalues, error against seconds of the fit, both logarithmic; each point is the
-    median over seeds at one size, the bars reach from the least to the most."""
-    tried: dict[Way, list[Line]] = {}
-    for line in lines:
-        if not line.exact:
-            tried.setdefault(line.way, []).append(line)
-    exact = next((line.median("seconds") for line in lines if line.exact), None)
-    sizes = next(([f"{line.size:,}" for line in own] for own in tried.values()), [])
-    with figure_of(10, 5.2) as whole:
-        for axes, (measure, title) in zip(whole.subplots(1, 2), _PANELS.items(), strict=True):
-            for way in sorted(tried, key=ways().index):
-                _draw(axes, way, tried[way], measure)
-            if exact is not None:
-                axes.axvline(exact, color=INK, linestyle="--", linewidth=1, label="exact")
+def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> str:
+    """An SVG file of errors of scores and of eigenvalues against seconds of the fit, on logarithmic axes.
+
+    Each point is the median over seeds at one size; bars reach from the least to the largest value.
+    """
+    by_variant: dict[MethodVariant, list[TrialGroup]] = {}
+    for group in groups:
+        if not group.exact:
+            by_variant.setdefault(group.variant, []).append(group)
+    exact_seconds = next((group.median("seconds") for group in groups if group.exact), None)
+    sizes = next(([f"{group.size:,}" for group in variant_groups] for variant_groups in by_variant.values()), [])
+    with figure_of(10, 5.2) as figure:
+        for axes, (measure, title) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
+            for variant in sorted(by_variant, key=all_variants().index):
+                _draw(axes, variant, by_variant[variant], measure)
+            if exact_seconds is not None:
+                axes.axvline(exact_seconds, color=INK, linestyle="--", linewidth=1, label="exact")
             axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", title=title)
             _readable_ticks(axes)
         handles, labels = axes.get_legend_handles_labels()
-        whole.legend(handles, labels, loc="outside lower center", ncols=5)
+        figure.legend(handles, labels, loc="outside lower center", ncols=5)
         points = f"{data}, sizes {', '.join(sizes)} along each line"
-        whole.suptitle(
+        figure.suptitle(
             f"{points}; errors against {reference.partition(' (')[0].partition(',')[0].partition(':')[0]}", fontsize=11
         )
-        return standalone(whole, "compare", _words(tried, exact))
+        return standalone(figure, "compare", _alt_text(by_variant, exact_seconds))
 
 
-def _draw(axes: Axes, way: Way, own: Sequence[Line], measure: str) -> None:
-    """One line, from small sizes to large, with bars from the least to the most of all seeds."""
-    number = ways().index(way)
-    x = [line.median("seconds") for line in own]
-    y, low, high = _of_seeds(own, measure)
+def _draw(axes: Axes, variant: MethodVariant, variant_groups: Sequence[TrialGroup], measure: str) -> None:
+    """Plot one variant, from small sizes to large, with bars from the least to the largest value over seeds."""
+    number = all_variants().index(variant)
+    x = [group.median("seconds") for group in variant_groups]
+    y, low, high = _spreads(variant_groups, measure)
     axes.errorbar(x, y, [y - low, high - y], color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
-                  markersize=5, linewidth=1.5, elinewidth=1, label=str(way))  # fmt: skip
+                  markersize=5, linewidth=1.5, elinewidth=1, label=str(variant))  # fmt: skip
 
 
-def _of_seeds(own: Sequence[Line], measure: str) -> tuple[Array, Array, Array]:
-    """Median, least and most of each size."""
-    spreads = [line.spreads[measure] for line in own]
+def _spreads(variant_groups: Sequence[TrialGroup], measure: str) -> tuple[Array, Array, Array]:
+    """Median, least and largest value at each size, (sizes,) each."""
+    spreads = [group.spreads[measure] for group in variant_groups]
     found = np.array([(s.median, s.least, s.most) if s else (np.nan,) * 3 for s in spreads])
-    return tuple(np.maximum(found, _LEAST).T)
+    return tuple(np.maximum(found, _MIN_ERROR).T)
 
 
 def _readable_ticks(axes: Axes) -> None:
+    """Label logarithmic axes with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for axis, shown in ((axes.xaxis, "{:g}"), (axes.yaxis, "{:g}%")):
@@ -78,9 +81,9 @@ def _readable_ticks(axes: Axes) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def _words(tried: dict[Way, list[Line]], exact: float | None) -> str:
-    """What is seen: the largest size of each line."""
-    last = [own[-1] for own in tried.values()]
-    told = [f"{line} {line.median('score_error'):.2%} in {line.median('seconds'):.2g} s" for line in last]
-    whole = "" if exact is None else f" The exact method took {exact:.3g} s."
-    return f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(told)}.{whole}"
+def _alt_text(by_variant: dict[MethodVariant, list[TrialGroup]], exact_seconds: float | None) -> str:
+    """The text alternative of the figure: error and time of each variant at its largest size."""
+    last = [variant_groups[-1] for variant_groups in by_variant.values()]
+    told = [f"{group} {group.median('score_error'):.2%} in {group.median('seconds'):.2g} s" for group in last]
+    of_exact = "" if exact_seconds is None else f" The exact method took {exact_seconds:.3g} s."
+    return f"Error of the scores and of the eigenvalues against time. Scores: {'; '.join(told)}.{of_exact}"

@@ -1,4 +1,4 @@
-"""What lies in the folder of a comparison: what it is of, its trials, its reference."""
+"""Files of a comparison's output folder: the record of what is compared, trials, reference, figure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bigkpca.comparing.reference import Reference
-from bigkpca.comparing.trial import Trial
+from bigkpca.comparing.trial import TrialResult
 from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.storage import groups
@@ -20,12 +20,12 @@ from bigkpca.storage.destination import difference
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
 _FORMAT = {"format": "comparison", "format_version": 1}
-_NUMBERS = [field.name for field in fields(Trial) if field.type in ("float", "float | None")]
+_NUMBERS = [field.name for field in fields(TrialResult) if field.type in ("float", "float | None")]
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The output folder of a comparison; its record says what was compared."""
+    """The output folder of a comparison."""
 
     path: str
 
@@ -37,10 +37,10 @@ class Folder:
         return f"{self.path}/{name}"
 
     def claim(self, record: Mapping[str, Any], *, overwrite: bool) -> None:
-        """Make the folder, or find the same comparison in it, whose trials are kept.
+        """Create the folder, or reopen it if it holds the same comparison, whose trials are kept.
 
-        Raises SpecError for a folder with anything else in it, naming what differs; a comparison is replaced with
-        `overwrite`, other files never.
+        Raises SpecError, naming what differs, if the folder holds anything else. With `overwrite`, another comparison
+        is replaced; other files never are.
         """
         wanted = {**_FORMAT, **record}
         there = self._record()
@@ -55,26 +55,27 @@ class Folder:
                     f"{self.path} is in the way: {difference(there, wanted)}; choose another folder, or replace it "
                     "with --overwrite (overwrite=True in Python)"
                 )
-            for name in (_TRIALS, _REFERENCE, FIGURE):  # the record last: without it nobody would know the folder
+            for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
                 self._store.remove(self._at(name))
         self._store.make_folder(self.path)
         groups.write_json(self._at(_RECORD), wanted)
 
     def _is_empty(self) -> bool:
-        """Whether it holds nothing, or only a record that was never finished."""
+        """Whether the folder is empty, or holds only an unfinished record."""
         if not self._store.is_folder(self.path):
             return False
         return all(name == _RECORD + ".partial" for name in self._store.names(self.path))
 
     def _record(self) -> dict[str, Any] | None:
+        """The record of the comparison in the folder, if there is one."""
         try:
             found = groups.read_json(self._at(_RECORD))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None
 
-    def trials(self) -> list[Trial]:
-        """The trials that were written, in order. Raises CorruptionError for a file that was changed by hand."""
+    def trials(self) -> list[TrialResult]:
+        """The trials stored in the folder, in order. Raises CorruptionError for a file that was changed by hand."""
         path = self._at(_TRIALS)
         if not self._store.exists(path):
             return []
@@ -84,16 +85,16 @@ class Folder:
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptionError(f"{path} does not hold trials: move it away, and they are run again") from error
 
-    def write_trials(self, trials: Sequence[Trial]) -> None:
-        """All trials so far, whole or not at all."""
+    def write_trials(self, trials: Sequence[TrialResult]) -> None:
+        """Store all trials so far, atomically."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Trial)])
+        writer.writerow([field.name for field in fields(TrialResult)])
         writer.writerows(["" if value is None else value for value in asdict(trial).values()] for trial in trials)
         self._store.write(self._at(_TRIALS), text.getvalue().encode())
 
     def reference(self) -> Reference | None:
-        """The reference that was written, if it was."""
+        """The reference stored in the folder, if there is one. Raises CorruptionError if it cannot be read."""
         try:
             with self._store.open(self._at(_REFERENCE)) as file, np.load(file, allow_pickle=False) as held:
                 numbers = [None if np.isnan(value) else float(value) for value in held["numbers"]]
@@ -104,7 +105,7 @@ class Folder:
             raise CorruptionError(f"{self._at(_REFERENCE)} cannot be read: remove it, and it is made again") from error
 
     def write_reference(self, reference: Reference) -> None:
-        """The reference, whole or not at all."""
+        """Store the reference, atomically."""
         numbers = reference.sigma, reference.seconds, reference.peak_mb
         content = io.BytesIO()
         np.savez(
@@ -112,18 +113,19 @@ class Folder:
             eigenvalues=reference.eigenvalues,
             scores=reference.scores,
             rows=reference.rows,
-            about=np.array(reference.about),
+            about=np.array(reference.description),
             numbers=np.array([np.nan if value is None else value for value in numbers]),
         )
         self._store.write(self._at(_REFERENCE), content.getvalue())
 
     def write_figure(self, svg: str) -> None:
-        """compare.svg."""
+        """Store compare.svg, atomically."""
         self._store.write(self._at(FIGURE), svg.encode())
 
 
-def _trial(line: Mapping[str, str]) -> Trial:
+def _trial(line: Mapping[str, str]) -> TrialResult:
+    """A trial from a row of compare.csv."""
     values: dict[str, Any] = dict(line)
     for name in _NUMBERS:
         values[name] = float(line[name]) if line[name] else None
-    return Trial(**values | {"size": int(line["size"]), "seed": int(line["seed"])})
+    return TrialResult(**values | {"size": int(line["size"]), "seed": int(line["seed"])})

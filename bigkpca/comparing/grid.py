@@ -1,4 +1,4 @@
-"""What is tried: methods with their landmark rules, sizes, seeds."""
+"""The grid of a comparison: method variants, sizes and seeds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SHARES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class Way:
-    """A method, with its landmark rule where there is a choice of them."""
+class MethodVariant:
+    """A method, with its landmark rule if there is a choice of rules."""
 
     method: str
     landmarks: str = ""
@@ -25,61 +25,67 @@ class Way:
         return f"{self.method} {self.landmarks}".rstrip()
 
     def spec(self, base: FitSpec, size: int, seed: int) -> FitSpec:
-        """The fit of this way. Raises SpecError where kernel and method do not go together."""
+        """The spec of a fit of this variant. Raises SpecError if kernel and method do not go together."""
         rule = {"landmarks": self.landmarks} if self.landmarks else {}
         values: dict[str, Any] = {key: getattr(base, key) for key in FitSpec.model_fields if key not in VARIED}
         return FitSpec.checked(**values, method=self.method, size=self.even(size), seed=seed, **rule)
 
     def even(self, size: int) -> int:
-        """The size, or the next even one for features that come in pairs."""
+        """The size, rounded up to an even number if features come in pairs."""
         return size + size % 2 if methods.named(self.method).pairs else size
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One fit to be tried."""
+    """One fit of the grid."""
 
-    way: Way
+    variant: MethodVariant
     size: int
     seed: int
 
 
-def ways() -> tuple[Way, ...]:
-    """All there are: Nyström with each landmark rule, and the other approximations."""
+def all_variants() -> tuple[MethodVariant, ...]:
+    """All variants: Nyström with each landmark rule, and the other approximate methods."""
     approximate = [name for name in methods.METHODS if name not in (methods.Nystroem.name, methods.Exact.name)]
-    ruled = [Way(methods.Nystroem.name, rule) for rule in landmarks.RULES]
-    return (*ruled, *map(Way, approximate))
+    ruled = [MethodVariant(methods.Nystroem.name, rule) for rule in landmarks.RULES]
+    return (*ruled, *map(MethodVariant, approximate))
 
 
-def ways_named(names: Sequence[str]) -> tuple[Way, ...]:
-    """The ways of these names: a method, as "rff" or "nystroem" with all its rules, or "nystroem/kmeans".
+def parse_variants(names: Sequence[str]) -> tuple[MethodVariant, ...]:
+    """The variants of these names: "rff", "nystroem" (with all landmark rules), or "nystroem/kmeans".
 
-    Raises SpecError for names that are not known.
+    Raises SpecError for unknown names.
     """
-    found: dict[Way, None] = {}
+    found: dict[MethodVariant, None] = {}
     for name in names:
         method, slash, rule = name.strip().partition("/")
-        chosen = [way for way in ways() if way.method == methods.named(method).name and rule in ("", way.landmarks)]
+        chosen = [
+            variant
+            for variant in all_variants()
+            if variant.method == methods.named(method).name and rule in ("", variant.landmarks)
+        ]
         if not chosen or (slash and not rule):
             raise unknown_name(
-                "method to compare", name, [f"{way.method}/{way.landmarks}".rstrip("/") for way in ways()]
+                "method to compare",
+                name,
+                [f"{variant.method}/{variant.landmarks}".rstrip("/") for variant in all_variants()],
             )
         found |= dict.fromkeys(chosen)
     return tuple(found)
 
 
 def default_sizes(spec: FitSpec, rows: Rows) -> tuple[int, ...]:
-    """An eighth, a quarter, half and all of the size that a fit would take by itself, no more than rows."""
+    """An eighth, a quarter, half and all of the default size of a fit, at most the number of rows."""
     most = resolve(FitSpec(components=spec.components), rows).size
     return tuple(sorted({max(most // share, 2) for share in _SHARES}))
 
 
-def candidates(chosen: Sequence[Way], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
-    """Every fit to be tried: small sizes first, so that a comparison that is stopped has compared something."""
-    tried: dict[Candidate, None] = {}
+def candidates(chosen: Sequence[MethodVariant], sizes: Sequence[int], seeds: int, n: int) -> Iterator[Candidate]:
+    """All fits of the grid, small sizes first, so that a comparison that is stopped early has results."""
+    grid: dict[Candidate, None] = {}
     for size in sorted(sizes):
         for seed in range(seeds):
-            for way in chosen:
-                fits = min(size, n) if methods.named(way.method).landmarks else way.even(size)
-                tried[Candidate(way, fits, seed)] = None
-    return iter(tried)
+            for variant in chosen:
+                fits = min(size, n) if methods.named(variant.method).landmarks else variant.even(size)
+                grid[Candidate(variant, fits, seed)] = None
+    return iter(grid)

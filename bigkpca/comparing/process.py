@@ -1,7 +1,7 @@
-"""A process of its own for each fit, so that its peak of memory is its own too.
+"""Run each fit in a process of its own, so that its peak memory is measured alone.
 
-The processes are forked from one that has imported the package and done nothing else, which takes milliseconds where
-starting anew takes a second. Unlike those of `multiprocessing` they do not import the user's script.
+Processes are forked from a server process that has imported the package and done nothing else; that takes milliseconds,
+a new interpreter a second. Unlike those of `multiprocessing`, they do not import the user's script.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _WATCH_SECONDS = 0.5
 
 
 class ProcessDiedError(IncompleteError):
-    """A process ended before it had an answer, most often because memory ran out."""
+    """A process ended before it returned a result, most often because memory ran out."""
 
 
-class OwnProcesses:
-    """Runs functions of the package, each in a process of its own, and waits for them; all end with the context."""
+class ProcessRunner:
+    """Context manager that runs functions of the package, each in a fresh process, and waits for the result."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
 
-    def __enter__(self) -> OwnProcesses:
+    def __enter__(self) -> ProcessRunner:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -46,7 +46,7 @@ class OwnProcesses:
             self._server.wait()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments). Raises what the function raises, and ProcessDiedError."""
+        """function(*arguments) in a fresh process. Raises what the function raises, and ProcessDiedError."""
         connection = self._connection or self._started()
         try:
             connection.send((function, arguments))
@@ -58,6 +58,7 @@ class OwnProcesses:
         return answer
 
     def _started(self) -> Connection:
+        """Start the server process, and return the connection to it."""
         self._connection, there = Pipe()
         command = [sys.executable, "-c", _SERVE, str(there.fileno()), str(os.getpid())]
         self._server = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
@@ -66,34 +67,34 @@ class OwnProcesses:
 
 
 def serve(handle: int, parent: int) -> None:
-    """Answer (function, arguments) from the connection with this file handle until it is closed.
+    """Run (function, arguments) received on the connection with this file handle, until it is closed.
 
-    However this process or `parent`, the one that asks, is ended, no child is left: but for SIGKILL to this one.
+    No child outlives this process or `parent`, the process that asks, unless this process is ended by SIGKILL.
     """
     connection = Connection(handle)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the waiting process, which ends this one
     while True:
         try:
-            asked = connection.recv()
+            request = connection.recv()
         except EOFError:
             return
-        over, held = os.pipe()  # reads as ended once the child is
-        # SIGTERM waits until its handler knows the child: before, it would end this process and leave the child.
+        read_end, write_end = os.pipe()  # end of file once the child has ended
+        # SIGTERM is blocked until its handler knows the child; otherwise it could end this process and leave the child.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: BLAS is ready to be forked with its own
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads: BLAS restarts its own after a fork
             child = os.fork()
         if child:
             signal.signal(signal.SIGTERM, partial(_end, child))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if not child:
-            os.close(over)
-            _answer(connection, *asked)
-        os.close(held)
-        while not wait([over], _WATCH_SECONDS):
+            os.close(read_end)
+            _answer(connection, *request)
+        os.close(write_end)
+        while not wait([read_end], _WATCH_SECONDS):
             if os.getppid() != parent:
                 _end(child)
-        os.close(over)
+        os.close(read_end)
         _, status = os.waitpid(child, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if status:
@@ -102,7 +103,7 @@ def serve(handle: int, parent: int) -> None:
 
 
 def _answer(connection: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Send the result, or the error, and end this process."""
+    """Run the function, send the result or the error, and end this process."""
     try:
         answer = function(*arguments)
     except Exception as error:
@@ -113,12 +114,13 @@ def _answer(connection: Connection, function: Callable[..., Any], arguments: tup
 
 
 def _end(child: int, *_: object) -> None:
-    with suppress(ProcessLookupError):  # it has ended by itself
+    """End the child, then this process."""
+    with suppress(ProcessLookupError):  # it may have ended already
         os.kill(child, signal.SIGKILL)
     os._exit(1)
 
 
 def peak_mb() -> float:
-    """The most memory that was resident in this process so far, in MB."""
+    """Peak resident memory of this process so far, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

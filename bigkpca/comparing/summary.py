@@ -1,4 +1,4 @@
-"""Medians over seeds, and one sentence of advice with its numbers."""
+"""Summarise trials: medians over seeds, and a recommendation."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import median
 
-from bigkpca.comparing.grid import Way, ways
-from bigkpca.comparing.trial import Trial
+from bigkpca.comparing.grid import MethodVariant, all_variants
+from bigkpca.comparing.trial import TrialResult
 from bigkpca.numerics.methods import Exact
 
 GOOD = 0.05
-"""Score error below which an approximation is called good: its scores miss 5 % of the exact ones' norm."""
+"""Score error below which an approximation is good: 5 % of the norm of the exact scores."""
 
-_LITTLE_LONGER = 1.5  # times, within which accuracy decides
+_LITTLE_LONGER = 1.5  # among fits within this factor of the fastest, the most accurate is recommended
 
-_MEASURES = [field.name for field in fields(Trial) if field.name not in ("method", "landmarks", "size", "seed")]
+_MEASURES = [field.name for field in fields(TrialResult) if field.name not in ("method", "landmarks", "size", "seed")]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Median over seeds, with the least and the most."""
+    """Median, least and largest value over seeds."""
 
     median: float
     least: float
@@ -29,55 +29,59 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Line:
-    """One way at one size: the spread of each measure over seeds, None where nothing says it."""
+class TrialGroup:
+    """Trials of one variant at one size: the spread of each measure over seeds, None if not known."""
 
-    way: Way
+    variant: MethodVariant
     size: int
     seeds: int
     spreads: dict[str, Spread | None]
 
     def median(self, measure: str) -> float:
-        """The median of a measure, NaN where nothing says it."""
+        """The median of a measure, NaN if not known."""
         spread = self.spreads[measure]
         return math.nan if spread is None else spread.median
 
     def __str__(self) -> str:
-        return f"{self.way} with {'all' if self.exact else 'size'} {self.size:,}{' rows' if self.exact else ''}"
+        return f"{self.variant} with {'all' if self.exact else 'size'} {self.size:,}{' rows' if self.exact else ''}"
 
     @property
     def exact(self) -> bool:
-        """Whether it is the exact reference."""
-        return self.way.method == Exact.name
+        """Whether this is the exact reference."""
+        return self.variant.method == Exact.name
 
 
-def lines(trials: Iterable[Trial]) -> tuple[Line, ...]:
-    """One line for each way and size, in their order, the exact one last."""
-    groups: dict[tuple[Way, int], list[Trial]] = {}
-    order = {way: number for number, way in enumerate(ways())}
+def group_trials(trials: Iterable[TrialResult]) -> tuple[TrialGroup, ...]:
+    """Trials grouped by variant and size, in the order of the grid, the exact reference last."""
+    groups: dict[tuple[MethodVariant, int], list[TrialResult]] = {}
+    order = {variant: number for number, variant in enumerate(all_variants())}
     for trial in trials:
-        groups.setdefault((Way(trial.method, trial.landmarks), trial.size), []).append(trial)
+        groups.setdefault((MethodVariant(trial.method, trial.landmarks), trial.size), []).append(trial)
     return tuple(
-        Line(way, size, len(group), {measure: _spread(group, measure) for measure in _MEASURES})
-        for (way, size), group in sorted(
+        TrialGroup(variant, size, len(members), {measure: _spread(members, measure) for measure in _MEASURES})
+        for (variant, size), members in sorted(
             groups.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0][1])
         )
     )
 
 
-def _spread(group: Sequence[Trial], measure: str) -> Spread | None:
-    values = [value for trial in group if (value := getattr(trial, measure)) is not None]
+def _spread(members: Sequence[TrialResult], measure: str) -> Spread | None:
+    """The spread of a measure over trials, None if it is not known."""
+    values = [value for trial in members if (value := getattr(trial, measure)) is not None]
     return Spread(median(values), min(values), max(values)) if values else None
 
 
-def advice(found: Sequence[Line]) -> str:
-    """What to take: the fastest fit that is good, or a better one that takes little longer; the most accurate one where
-    none is good, or the exact one where that costs no more."""
-    tried = [line for line in found if not line.exact]
-    if not tried:
+def advice(groups: Sequence[TrialGroup]) -> str:
+    """The recommended variant and size, in one sentence.
+
+    Of the fits within `GOOD`, the most accurate that takes little longer than the fastest; if none is, the most
+    accurate of all; the exact method if it takes no longer than that.
+    """
+    approximate = [group for group in groups if not group.exact]
+    if not approximate:
         return "Nothing was compared yet."
-    best, why = _best(tried)
-    exact = next((line for line in found if line.exact), None)
+    best, why = _best(approximate)
+    exact = next((group for group in groups if group.exact), None)
     if exact is not None and exact.median("seconds") <= best.median("seconds"):
         return (
             f"Take the exact method: it took {_cost(exact)}, no longer than {best} ({_cost(best)}), "
@@ -86,30 +90,31 @@ def advice(found: Sequence[Line]) -> str:
     against = f"; exact took {exact.median('seconds'):.3g} s" if exact is not None else ""
     return (
         f"Take {best}: scores off by {best.median('score_error'):.2%}, eigenvalues by "
-        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{_second(tried, best)}."
+        f"{best.median('eigenvalue_error'):.2%}, in {_cost(best)} ({why}){against}{_second(approximate, best)}."
     )
 
 
-def _best(tried: Sequence[Line]) -> tuple[Line, str]:
-    """The line to take, and why."""
-    good = [line for line in tried if line.median("score_error") <= GOOD]
+def _best(approximate: Sequence[TrialGroup]) -> tuple[TrialGroup, str]:
+    """The recommended group, and the reason."""
+    good = [group for group in approximate if group.median("score_error") <= GOOD]
     if not good:
         why = f"the most accurate; nothing came within {GOOD:.0%}, larger sizes may"
-        return min(tried, key=lambda line: line.median("score_error")), why
-    time = _LITTLE_LONGER * min(line.median("seconds") for line in good)
-    quick = [line for line in good if line.median("seconds") <= time]
+        return min(approximate, key=lambda group: group.median("score_error")), why
+    time = _LITTLE_LONGER * min(group.median("seconds") for group in good)
+    quick = [group for group in good if group.median("seconds") <= time]
     why = f"of the fastest that are within {GOOD:.0%}, the most accurate"
-    return min(quick, key=lambda line: line.median("score_error")), why
+    return min(quick, key=lambda group: group.median("score_error")), why
 
 
-def _second(tried: Sequence[Line], best: Line) -> str:
-    """How the best of another method compares, at the same size where it was tried."""
-    others = [line for line in tried if line.way.method != best.way.method and line.size == best.size]
+def _second(approximate: Sequence[TrialGroup], best: TrialGroup) -> str:
+    """How the best group of another method at the same size compares; empty if there is none."""
+    others = [group for group in approximate if group.variant.method != best.variant.method and group.size == best.size]
     if not others:
         return ""
-    other = min(others, key=lambda line: line.median("score_error"))
+    other = min(others, key=lambda group: group.median("score_error"))
     return f"; {other} leaves {other.median('score_error'):.2%} in {other.median('seconds'):.3g} s"
 
 
-def _cost(line: Line) -> str:
-    return f"{line.median('seconds'):.3g} s and {line.median('peak_mb'):.0f} MB"
+def _cost(group: TrialGroup) -> str:
+    """Median time and memory of a fit."""
+    return f"{group.median('seconds'):.3g} s and {group.median('peak_mb'):.0f} MB"

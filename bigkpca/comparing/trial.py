@@ -1,4 +1,4 @@
-"""One fit: what it cost, and how far it is from the reference."""
+"""Run one fit of a comparison: its cost, and its errors against the reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.comparing.grid import Candidate
 from bigkpca.comparing.process import peak_mb
-from bigkpca.comparing.reference import Reference, scores_of
+from bigkpca.comparing.reference import Reference, scores_in_memory
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
@@ -25,16 +25,16 @@ _RECONSTRUCTED_ROWS = 256
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One line of compare.csv. Errors are None where nothing says them, and for the exact reference itself.
+class TrialResult:
+    """Cost and errors of one fit, a row of compare.csv; None where an error is not known, and for the exact reference.
 
-    seconds, peak_mb: of the fit, in a process of its own that had imported the package.
-    relative_trace_error: proven by the fit's own certificate.
-    eigenvalue_error: mean over components of |lambda_j^ - lambda_j| / lambda_j.
-    subspace_cosine: of the largest angle between the spans of both sets of scores, at sampled rows.
-    score_error: |Y - Y^ B|_F / |Y|_F with the best B: what no linear map of the scores gives of the exact ones.
-    preimage_error: squared distance of pre-images from their rows, as a share of the variance of rows; of columns that
-        the fit standardised, in their standard deviations.
+    seconds, peak_mb : of the fit, in a process of its own that had imported the package.
+    relative_trace_error : proven, from the certificate of the fit.
+    eigenvalue_error : mean over components of |lambda_j^ - lambda_j| / lambda_j.
+    subspace_cosine : cosine of the largest angle between the column spaces of both score matrices, at sampled rows.
+    score_error : |Y - Y^ B|_F / |Y|_F with the best B, i.e. what no linear map of the scores restores.
+    preimage_error : mean squared distance of pre-images from their rows, over the variance of the rows; in standard
+        deviations of the columns if the fit standardised them.
     """
 
     method: str
@@ -50,18 +50,18 @@ class Trial:
     preimage_error: float | None = None
 
 
-def tried(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference) -> Trial:
-    """Fit a candidate and compare it with the reference. Passes: those of the fit."""
+def run_trial(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference) -> TrialResult:
+    """Fit a candidate, and compare it with the reference. Passes: those of the fit."""
     started = perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the errors themselves say what those would
+        warnings.simplefilter("ignore", UserWarning)  # the errors are measured here anyway
         model = fit_rows(rows, spec, Engine(), Silent())
     seconds, peak = perf_counter() - started, peak_mb()
     with single_threaded_blas:
-        Y = scores_of(model, reference.rows)
-        return Trial(
-            method=candidate.way.method,
-            landmarks=candidate.way.landmarks,
+        Y = scores_in_memory(model, reference.rows)
+        return TrialResult(
+            method=candidate.variant.method,
+            landmarks=candidate.variant.landmarks,
             size=candidate.size,
             seed=candidate.seed,
             seconds=seconds,
@@ -75,11 +75,12 @@ def tried(rows: Rows, spec: FitSpec, candidate: Candidate, reference: Reference)
 
 
 def _cosine(exact: Array, found: Array) -> float:
-    """0 where fewer components were found: some exact direction is then outside their span."""
+    """The subspace cosine; 0 if fewer components were found, since an exact direction is then outside their span."""
     return measures.subspace_cosine(exact, found) if found.shape[1] >= exact.shape[1] else 0.0
 
 
 def _preimage_error(model: Model, X: Array, Y: Array) -> float | None:
+    """The error of pre-images of 256 rows X, from their scores Y; None if the model has no pre-images."""
     if model.decoder is None:
         return None
     units = 1.0 if model.features.scale is None else model.features.scale

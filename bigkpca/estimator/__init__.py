@@ -15,7 +15,7 @@ from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory import check_fits
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.numerics.methods import Method
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage import models

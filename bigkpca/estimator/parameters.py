@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bigkpca.errors import SpecError
-from bigkpca.fitting.more_rows import check_takes_more_rows
+from bigkpca.fitting.partial_fit import check_supports_partial_fit
 from bigkpca.numerics.kernels import Precomputed, kernel_class
 from bigkpca.spec import FitSpec
 
@@ -56,7 +56,7 @@ def takes_more_rows(estimator: Any) -> bool:
     """Whether rows can be added after the fit. Raises SpecError where they cannot."""
     spec = _known(estimator)
     if spec is not None:
-        check_takes_more_rows(spec)
+        check_supports_partial_fit(spec)
     return True
 
 

@@ -1,1 +1,1 @@
-"""How wrong a model is, by exact rows, by pre-images, and by cross-validation."""
+"""Measure the error of a model: from exact rows, from pre-images, and by cross-validation."""

@@ -1,4 +1,4 @@
-"""Settings chosen by how well pre-images restore held-out rows: sigma, components and the ridge of learned ways."""
+"""Cross-validate sigma, the number of components and the ridge by the error of pre-images of held-out rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bigkpca.execution.engine import Engine, Task, shared
 from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.preimage import learned, with_decoder
+from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
@@ -27,17 +27,19 @@ from bigkpca.numerics.moments import column_moments
 from bigkpca.numerics.random_streams import FOLDS, random_stream
 from bigkpca.spec import FitSpec, resolve
 
-MOST_ROWS = 6000
-MOST_SCORED = 500  # of a fold: enough for a standard error of a percent, and iterations take their time
-LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # in median lengths
+MAX_ROWS = 6000
+MAX_SCORED_ROWS = 500  # of a fold: enough for a standard error of a percent; iterative pre-images are slow
+LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # sigmas to try, in units of the median length
 COMPONENTS = (10, 25, 50, 100, 200, 400)
 RIDGES = (0.01, 0.1, 1.0, 10.0)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What was tried, and the mean squared error of its pre-images of held-out rows, with its standard error over
-    folds. ridge is None where nothing is learned."""
+    """One combination of parameters, with the mean squared error of its pre-images of held-out rows.
+
+    `error` is the mean over folds, `standard_error` its standard error. `ridge` is None for pre-images without one.
+    """
 
     sigma: float
     components: int
@@ -48,10 +50,10 @@ class Setting:
 
 @dataclass(frozen=True, repr=False)
 class CrossValidation(Told):
-    """Every setting that was tried, in order of sigma, components and ridge; from `rows` sampled rows.
+    """Result of a cross-validation: every setting tried, in order of sigma, components and ridge.
 
-    `size` landmarks, or as many as there were rows, made each fit. Errors are in the units of the data, or
-    `standardized`: in standard deviations of each column.
+    `rows` sampled rows were split into `folds`; each fit had `size` landmarks, or as many as there were rows. Errors
+    are in the units of the data, or in standard deviations of each column if `standardized`.
     """
 
     settings: tuple[Setting, ...]
@@ -61,7 +63,7 @@ class CrossValidation(Told):
     standardized: bool
 
     def summary(self) -> Summary:
-        """How many settings there are, and the best of them."""
+        """The number of settings, and the best of them."""
         return Summary(
             f"CrossValidation of {len(self.settings):,} settings, {self.folds} folds of {self.rows:,} rows",
             {"best": repr(self.best)},
@@ -69,12 +71,12 @@ class CrossValidation(Told):
 
     @property
     def best(self) -> Setting:
-        """The one of the smallest error."""
+        """The setting with the smallest error."""
         return min(self.settings, key=lambda setting: setting.error)
 
     @property
-    def edges(self) -> tuple[str, ...]:
-        """What is to be said where the best value is the first or the last that was tried, of several."""
+    def edge_notes(self) -> tuple[str, ...]:
+        """A note for each parameter whose best value is the smallest or largest of several that were tried."""
         found, best = [], self.best
         for name, less, more, value in (
             ("sigma", "shorter ones", "longer ones", best.sigma),
@@ -88,7 +90,7 @@ class CrossValidation(Told):
         return tuple(found)
 
     def curve(self) -> tuple[Setting, ...]:
-        """For each sigma and number of components, the best ridge."""
+        """The setting with the best ridge for each sigma and number of components."""
         best: dict[tuple[float, int], Setting] = {}
         for setting in self.settings:
             key = setting.sigma, setting.components
@@ -108,15 +110,17 @@ def cross_validate(
     folds: int = 3,
     limit: int | None = None,
 ) -> CrossValidation:
-    """Fit on all folds but one, score pre-images of 500 rows of that one, for every setting; on 6000 sampled rows.
+    """Cross-validate sigma, components and ridge by the error of pre-images, on at most 6000 sampled rows.
 
-    With `spec.noise` they are pre-images of rows with such noise added, against the rows themselves. sigmas are by
-    default multiples of the median length, of six digits, components those below the size. With `spec.standardize`
-    errors are in standard deviations of the columns. Raises SpecError for kernels without a length or a way back, for
-    fewer rows than folds, and for more components than a fit can have; MemoryLimitError where the plan needs more than
-    `limit` bytes in a process, or than workers may use. Passes: the sample.
+    Each setting is fitted on all folds but one and scored on up to 500 rows of that one. `sigmas` are by default
+    multiples of the median length, rounded to six digits, `components` those of a fixed list up to the size. With
+    `spec.noise`, pre-images of rows plus such noise are compared with the rows themselves; with `spec.standardize`,
+    errors are in standard deviations of the columns. Passes: the sample.
+
+    Raises SpecError for kernels without a length or pre-images, for fewer than two rows a fold, and for more components
+    than a fit can have; MemoryLimitError if the plan needs more than `limit` bytes in a process, or than workers allow.
     """
-    _ = spec.distance  # which says so where a kernel has no length
+    _ = spec.distance  # raises SpecError for a kernel without a length
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
     engine.check_memory(lambda threads: _peak_bytes(rows, asked, folds, threads))
@@ -124,46 +128,46 @@ def cross_validate(
         median = sample_lengths(rows, spec, engine, progress)["median"].sigma
         sigmas = [float(f"{factor * median:.6g}") for factor in LENGTHS]
     X = draw_sample(rows, resolve(spec, rows), engine, progress).sample
-    rng = random_stream(spec.seed, FOLDS)
-    X = X[rng.permutation(len(X))[:MOST_ROWS]]
+    X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
     parts = split(len(X), -(-len(X) // folds))
-    smallest = X[len(parts[0]) :]  # of the rows of a fit
-    wanted = _numbers(components, resolve(asked, ArrayRows(smallest)).size, len(smallest))
-    given, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
-    fits = list(product(sigmas, parts))
-    done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()  # every fit is a part of the work
-    tasks = [
-        Task(
-            _errors,
-            (
-                given,
-                part,
-                units,
-                asked.model_copy(update={"sigma": s, "gamma": None, "components": max(wanted)}),
-                wanted,
-            ),
-            stop - start,
-        )
-        for (s, part), (start, stop) in zip(fits, pairwise(done), strict=True)
-    ]
+    train = X[len(parts[0]) :]  # the smallest training set
+    counts = _component_counts(components, resolve(asked, ArrayRows(train)).size, len(train))
+    tasks = _tasks(X, parts, sigmas, counts, asked)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NarrowKernelWarning)  # lengths that are too short lose by themselves
-        found = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks, progress))
+        warnings.simplefilter("ignore", NarrowKernelWarning)  # a sigma that is too short has a large error anyway
+        errors = iter(engine.each(f"cross-validating, {len(tasks)} fits", tasks, progress))
     settings: list[Setting] = []
     for sigma in sigmas:
-        errors = [next(found) for _ in parts]
-        for r, ridge in errors[0]:
-            each = np.array([fold[r, ridge] for fold in errors])
-            spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
-            settings.append(Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds))))
-    size = resolve(asked, rows).size
-    return CrossValidation(tuple(settings), len(X), folds, size, spec.standardize)
+        settings += _settings(sigma, [next(errors) for _ in parts], folds)
+    return CrossValidation(tuple(settings), len(X), folds, resolve(asked, rows).size, spec.standardize)
 
 
-def _numbers(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
-    """The numbers of components to try, none above `most`; SpecError for such a one that was asked for."""
+def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: list[int], spec: FitSpec) -> list[Task]:
+    """One task for each sigma and held-out part; together they report len(X) rows of progress."""
+    rows, units = shared(X), shared(column_moments(X).scale if spec.standardize else None)
+    fits = list(product(sigmas, parts))
+    done = np.linspace(0, len(X), len(fits) + 1).astype(int).tolist()
+    specs = {
+        sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(counts)}) for sigma in sigmas
+    }
+    return [
+        Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start)
+        for (sigma, part), (start, stop) in zip(fits, pairwise(done), strict=True)
+    ]
+
+
+def _settings(sigma: float, errors: list[dict[tuple[int, float | None], float]], folds: int) -> Iterator[Setting]:
+    """The settings of one sigma, with means and standard errors of the errors of its folds."""
+    for r, ridge in errors[0]:
+        each = np.array([fold[r, ridge] for fold in errors])
+        spread = each.std(ddof=1) if np.isfinite(each).all() else np.inf
+        yield Setting(sigma, r, ridge, float(each.mean()), float(spread / np.sqrt(folds)))
+
+
+def _component_counts(components: Sequence[int] | None, most: int, rows: int) -> list[int]:
+    """The numbers of components to try, none above `most`; SpecError if a larger one was asked for."""
     if components is None:
         return [r for r in COMPONENTS if r <= most] or [most]
     if max(components) > most:
@@ -175,9 +179,9 @@ def _numbers(components: Sequence[int] | None, most: int, rows: int) -> list[int
 
 
 def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
-    """The peak of a process: the sample, and in each thread a fit with its way back at work on tiles of rows."""
+    """Peak memory of a process: the sample, and in each thread a fit with the pre-images of a tile."""
     d = rows.shape[1]
-    m = min(MOST_ROWS, sample_rows(*rows.shape, 0))
+    m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
     tile = tile_rows(d, fit.size, 8) * 8 * (4 * fit.size + 8 * d) + 16 * fit.size * d
@@ -186,35 +190,37 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     return sample_bytes(rows, resolve(spec, rows), threads) + threads * one
 
 
-def _errors(
+def _fold_errors(
     X: Array, part: Block, units: Array | None, spec: FitSpec, components: list[int]
 ) -> dict[tuple[int, float | None], float]:
-    """The error of each number of components and ridge, fitted outside a part and scored inside.
+    """The error for each number of components and ridge, fitted outside one part of X and scored inside it.
 
-    Numbers above the rank of a fit have the error of the rank: folds may differ in it. Where scores are too much alike
-    to learn anything from, the error is infinite.
+    Numbers above the rank of a fit get the error at the rank, which may differ between folds. The error is infinite if
+    the scores are too much alike to train a pre-image on.
     """
     here = Engine(threads=1)
     train = ArrayRows(np.concatenate([X[: part.start], X[part.stop :]]))
-    held_out = ArrayRows(X[part.start : part.stop][:MOST_SCORED])
+    held_out = ArrayRows(X[part.start : part.stop][:MAX_SCORED_ROWS])
     plain = spec.model_copy(update={"preimage": "linear"})
     model = fit_rows(train, plain, here, Silent())
     errors: dict[tuple[int, float | None], float] = {}
     for r in components:
         try:
-            for ridge, model_r in _with_ways_back(model.leading(r), train, spec, here):
+            for ridge, model_r in _models_with_preimages(model.leading(r), train, spec, here):
                 errors[r, ridge] = preimage_error(model_r, held_out, spec.noise, here, Silent(), units)
         except DataError:
             errors |= {(r, ridge): np.inf for ridge in RIDGES}
     return errors
 
 
-def _with_ways_back(model: Model, train: Rows, spec: FitSpec, engine: Engine) -> Iterator[tuple[float | None, Model]]:
-    assert isinstance(train, ArrayRows)
+def _models_with_preimages(
+    model: Model, train: ArrayRows, spec: FitSpec, engine: Engine
+) -> Iterator[tuple[float | None, Model]]:
+    """The model with its pre-image, once for each ridge if the pre-image is trained."""
     if not spec.preimage_value.trained:
         yield None, with_decoder(model, train, train.values, spec, engine, Silent())
         return
-    training, sums = learned(model, train, train.values, spec, engine, Silent())
+    training, sums = train_preimage(model, train, train.values, spec, engine, Silent())
     for ridge in RIDGES:
         with single_threaded_blas:
             yield ridge, replace(model, decoder=replace(training, ridge=ridge).decoder(sums))

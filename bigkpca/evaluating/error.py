@@ -1,4 +1,4 @@
-"""How wrong a model is on rows wherever they are, from exact kernels with a sample of them."""
+"""Estimate the error of a model from exact kernels between sampled rows and all rows."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.execution.reductions import read_rows, sums_with
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool
-from bigkpca.numerics.features import GivenKernels, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
-_POOLED = 8  # rows that are read, for each that is compared with all
+_POOL_FACTOR = 8  # rows read for each row that is compared with all
 
 
 def evaluate_rows(
     model: Model, rows: Rows, sample: int, seed: int, engine: Engine, progress: Progress, limit: int | None = None
 ) -> Evaluation:
-    """Estimates from `sample` exact rows: reads eight times as many, to choose these from, and makes one pass.
+    """Estimate the error of a model from `sample` exact rows.
 
-    Raises SpecError for rows of the wrong width, a sample larger than the data, and models of kernels given as a
-    matrix or that keep more than 8192 rows, whose certificates have the residual of every component; MemoryLimitError,
-    before anything is read, where the plan needs more than `limit` bytes in a process, or than workers may use.
+    Reads eight times as many rows, from which these are drawn, and makes one pass over all rows.
+
+    Raises SpecError for rows of the wrong width, a sample larger than the data, models of precomputed kernels, and
+    models that keep more than 8192 rows (the last two have residuals in their certificates); MemoryLimitError, before
+    anything is read, if the plan needs more than `limit` bytes in a process or than workers may use.
     """
     check_columns(rows, model)
-    if isinstance(model.features, GivenKernels):
+    spec = FitSpec.of(model)
+    if spec.precomputed:
         raise SpecError(
             f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
             "has the residual of every component"
@@ -44,13 +46,13 @@ def evaluate_rows(
     if not 1 < sample <= n:
         raise SpecError(f"a sample of {sample} rows: {rows.where} has {n}, of which at least 2 are needed")
     features = model.features
-    if isinstance(features, KernelRows) and features.size > EXACT_MOST_ROWS:
+    if model.method.landmarks and features.size > EXACT_MOST_ROWS:
         raise SpecError(
             f"evaluate holds the Gram matrix of the landmarks, at most {EXACT_MOST_ROWS}, and this model keeps "
             f"{features.size} rows; its certificate has the residual of every component"
         )
-    rng, center = random_stream(seed, PROBES), FitSpec.of(model).center
-    pooled = min(_POOLED * sample, sample_rows(n, rows.shape[1], sample))
+    rng, center = random_stream(seed, PROBES), spec.center
+    pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
     plan_evaluate(rows, model, sample, pooled, engine.threads).check(limit, _REMEDY)
     engine.check_memory(lambda threads: plan_evaluate(rows, model, sample, pooled, threads).peak_bytes)
     X = read_rows(rows, np.sort(rng.choice(n, pooled, replace=False)), engine, progress)
@@ -64,7 +66,7 @@ def evaluate_rows(
 
 
 def _pool(model: Model, X: Array, P: Array | None) -> Pool:
-    """What rows X (M, d) show before they are compared with all."""
+    """Statistics of the pooled rows X (M, d), from which the exact rows are drawn."""
     height = tile_rows(model.columns, model.features.size, 8)
     tiles = (X[start : start + height] for start in range(0, len(X), height))
     return evaluation.pool(model.features, model.solution, tiles, P, min(height, len(X)))

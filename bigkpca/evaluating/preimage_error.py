@@ -1,4 +1,4 @@
-"""How well pre-images restore rows: the error by which settings are compared."""
+"""Mean squared error of pre-images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bigkpca.numerics.random_streams import SCORING
 
 @dataclass(frozen=True)
 class SquaredError:
-    """Sum over entries, and how many there are."""
+    """Sum of squared errors over entries, and the number of entries; those of blocks add up."""
 
     total: float
     count: int
@@ -39,11 +39,11 @@ def preimage_error(
 ) -> float:
     """Mean over all entries of (x - x^)², x^ the pre-image of the scores of x: one pass.
 
-    In the units of the data, or in those of each column that `units` (d,) gives.
-    With `noise`, a standard deviation in the units of the data, x^ is that of x with noise added, a function of the
-    number of the row, and iterations start at the noisy row. Raises SpecError for kernels without a way back.
+    In the units of the data, or of `units` (d,) for each column. With `noise`, a standard deviation in the units of the
+    data, x^ is the pre-image of x plus noise, which is a function of the row number, and iterations start at the noisy
+    row. Raises SpecError for models without pre-images.
     """
-    model.reconstructing(1)  # which says so where there is none
+    model.reconstructing(1)  # raises SpecError if the model has no pre-images
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     added = None if noise is None else Noise(noise, key, 1)
     given = model, added, 1.0 if units is None else units
@@ -53,6 +53,7 @@ def preimage_error(
 
 
 def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None, units: Array | float) -> SquaredError:
+    """The squared error of one block of rows."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
     decode = model.reconstructing(most_rows)

@@ -1,1 +1,1 @@
-"""From rows to a fitted model."""
+"""Fit kernel PCA: from rows to a model."""

@@ -1,6 +1,6 @@
-"""From a bounded sample of rows to a feature map: offset and scale, sigma, size, then landmarks or frequencies.
+"""Choose the feature map of a fit from a bounded sample: offset and scale, sigma, size, landmarks or frequencies.
 
-Every automatic choice is told with its reason.
+Every automatic choice is recorded with its reason.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import mean_features
-from bigkpca.fitting.features import feature_maps
-from bigkpca.fitting.sample import Prepared, prepare
-from bigkpca.fitting.size_search import PAIRED_ROWS, Grown, Room, grow
+from bigkpca.fitting.features import feature_map_factory
+from bigkpca.fitting.sample import PreparedSample, prepare_sample
+from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size
 from bigkpca.numerics import growth, rounding, solvers
-from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import Estimate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
@@ -29,7 +29,7 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for an option that was left open, and why; JSON-ready."""
+    """The value chosen for an option that was left open, with the reason; JSON-ready."""
 
     option: str
     value: Any
@@ -37,34 +37,38 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What a fit goes on with from the sample."""
+class ChosenFeatures:
+    """The feature map of a fit, with the statistics and rows of the sample that the later steps need."""
 
     features: FeatureMap
-    near_mean: Array  # (D,), near the mean of v over all rows
-    unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave, for kernels of x - y
-    kernel_error: Estimate | None  # of random features
-    grown: Grown | None  # where the size was grown to a tolerance
+    near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
+    unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave; None unless k is stationary
+    kernel_error: Estimate | None  # of random features only
+    grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
-    sample: Array | None  # (m, d), where the way back from scores to rows needs it
-    few: Array  # (q, d) of the sample, by which rounding is measured
-    unseen: Array  # (m, d), which bound what landmarks miss
+    sample: Array | None  # (m, d), if the pre-image needs it
+    few: Array  # (q, d) of the sample, on which rounding is measured
+    unseen: Array  # (m, d), from which the error of the landmarks is bounded
 
 
-def choose(rows: Rows, fit: ResolvedFit, room: Room, engine: Engine, progress: Progress) -> Chosen:
-    """The feature map of a fit. Reads the bounded sample, which is let go before the pass if it can be, and makes one
-    pass each for `standardize` and for the principal axes of rff-pca, and those that RPCholesky over all rows asks for.
+def choose_features(
+    rows: Rows, fit: ResolvedFit, size_limits: SizeLimits, engine: Engine, progress: Progress
+) -> ChosenFeatures:
+    """Choose the feature map of a fit from a bounded sample.
+
+    Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
+    `standardize` and for the principal axes of rff-pca; and the passes of RPCholesky over all rows.
 
     Raises DataError for constant data, SpecError for options that do not fit these rows.
     """
-    prepared, spec = prepare(rows, fit, engine, progress), fit.spec
-    maps = feature_maps(prepared, fit, engine, progress)
-    grown = None if spec.tol is None else grow(prepared, maps, fit, room, engine, progress)
-    features = maps(fit) if grown is None else grown.features
+    prepared, spec = prepare_sample(rows, fit, engine, progress), fit.spec
+    make_features = feature_map_factory(prepared, fit, engine, progress)
+    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine, progress)
+    features = make_features(fit) if grown is None else grown.features
     columns, few = prepared.columns, prepared.sampled.few[:PAIRED_ROWS]
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
-    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # what is subtracted from tiles is the rounded one
-    return Chosen(
+    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as it is when subtracted from tiles
+    return ChosenFeatures(
         features,
         near_mean,
         _unexplained(columns.kernel, columns.shifted(few)) if columns.kernel.stationary else None,
@@ -72,13 +76,15 @@ def choose(rows: Rows, fit: ResolvedFit, room: Room, engine: Engine, progress: P
         grown,
         tuple(_choices(prepared, fit, features, grown)),
         prepared.sampled.sample if spec.keeps_sample else None,
-        few[: rounding.MEASURED_ROWS].copy(),  # not a view, which would keep the others
+        few[: rounding.MEASURED_ROWS].copy(),  # a view would keep all of them in memory
         prepared.sampled.unseen,
     )
 
 
-def _choices(prepared: Prepared, fit: ResolvedFit, features: FeatureMap, grown: Grown | None) -> Iterator[Choice]:
-    """The options of the spec that were left open, as they were chosen."""
+def _choices(
+    prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap, grown: GrownSize | None
+) -> Iterator[Choice]:
+    """The automatic choices of a fit, for options of the spec that were left open."""
     spec = fit.spec
     if spec.needs_median:
         sigma = getattr(prepared.columns.kernel, "sigma", None)
@@ -93,12 +99,13 @@ def _choices(prepared: Prepared, fit: ResolvedFit, features: FeatureMap, grown: 
         yield Choice("size", grown.size, _reason(grown, spec))
     elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
         yield Choice("size", features.size, fit.size_reason)
-    if isinstance(features, PrincipalFourierRows) and spec.n_directions == "auto":
+    if features.directions is not None and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
-        yield Choice("n_directions", features.axes.shape[1], reason)
+        yield Choice("n_directions", features.directions, reason)
 
 
-def _reason(grown: Grown, spec: FitSpec) -> str:
+def _reason(grown: GrownSize, spec: FitSpec) -> str:
+    """The reason for a size grown to a tolerance, with its estimated error."""
     error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
     if grown.stopped:
         return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
@@ -106,12 +113,12 @@ def _reason(grown: Grown, spec: FitSpec) -> str:
 
 
 def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:
-    """Choices as JSON-ready values."""
+    """The choices as JSON-ready dictionaries."""
     return [asdict(choice) for choice in choices]
 
 
 def _unexplained(kernel: Kernel, X: Array) -> float:
-    """The share of Σ k(x, x) that every other row of X, as a landmark, leaves of the others."""
+    """The share of Σ k(x, x) that Nyström with every other row of X (m, d) leaves unexplained on the others."""
     S, others = X[::2], X[1::2]
     P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
     explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))

@@ -1,4 +1,4 @@
-"""The feature map of a fit, for any size: what does not depend on the size is computed once."""
+"""Build the feature map of a fit for any size; whatever does not depend on the size is computed once."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.landmarks import choose_landmarks
 from bigkpca.fitting.random_features import principal_axes, principal_features, random_features
-from bigkpca.fitting.sample import Prepared
+from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.spec import ResolvedFit
 
-FeatureMaps = Callable[[ResolvedFit], FeatureMap]  # of fits that differ in their size alone
+FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at different sizes
 
 
-def feature_maps(prepared: Prepared, fit: ResolvedFit, engine: Engine, progress: Progress) -> FeatureMaps:
-    """From a size to a feature map. Makes one pass for the principal axes of rff-pca; the maps themselves need none,
-    but for those that RPCholesky over all rows asks for."""
+def feature_map_factory(
+    prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress
+) -> FeatureMapFactory:
+    """A function that builds the feature map of a fit of any size.
+
+    One pass for the principal axes of rff-pca. The returned function makes no pass, except with RPCholesky over all
+    rows.
+    """
     method, columns = fit.spec.method_value, prepared.columns
     if isinstance(method, PrincipalFeatures):
         principal = principal_axes(prepared, fit.spec, engine, progress)

@@ -1,4 +1,4 @@
-"""From rows to a model: chosen on a sample, fitted in a pass, refined by products where asked for."""
+"""Fit a model: choose features on a sample, add up moments in one pass, solve, refine by products where asked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
-from bigkpca.fitting.choices import Choice, choices_info, choose
-from bigkpca.fitting.memory import check_fits, room_for
-from bigkpca.fitting.outcome import outcome_of
+from bigkpca.fitting.choices import Choice, choices_info, choose_features
+from bigkpca.fitting.memory import check_fits, find_size_limits
+from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import with_decoder
-from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
     note_lowered,
@@ -29,7 +29,7 @@ from bigkpca.fitting.warnings import (
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
-_COARSE = 0.01  # a share: where rounding may move more, the fit is made again in float64
+_COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
 
 
 def fit_within(
@@ -41,15 +41,16 @@ def fit_within(
     identity: dict[str, Any] | None = None,
     deadline: float | None = None,
 ) -> Model:
-    """`fit_rows`, unless its plan needs more than `limit` bytes in a process, or than workers may use; with a tolerance
-    the size grows only as far as that allows.
+    """Fit rows within memory limits and a deadline.
 
-    Raises MemoryLimitError before anything is read.
+    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` bytes in a process or than
+    workers may use. With `tol`, the size grows only as far as `limit` and `deadline` (a time of the monotonic clock)
+    allow. Otherwise like `fit_rows`.
     """
     fit = resolve(spec, rows)
     if spec.tol is not None:
-        room = replace(room_for(rows, fit, engine, limit), deadline=deadline)
-        return fit_rows(rows, spec, engine, progress, identity, room)
+        size_limits = replace(find_size_limits(rows, fit, engine, limit), deadline=deadline)
+        return fit_rows(rows, spec, engine, progress, identity, size_limits)
     check_fits(rows, fit, engine, limit)
     return fit_rows(rows, spec, engine, progress, identity)
 
@@ -60,58 +61,60 @@ def fit_rows(
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None = None,
-    room: Room | None = None,
+    size_limits: SizeLimits | None = None,
 ) -> Model:
-    """Fit rows wherever they are: one bounded sample, one pass, one small eigenproblem; and the way back.
+    """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
-    `standardize`, rff-pca and ways back that are learned make one pass more each, the randomized solver as many as
-    `sketch.PASSES` in all, and RPCholesky over all rows those that it tells of. `identity` is the fingerprint of the
-    rows, where a model on disk must know them again; `room` says how far a size may grow to a tolerance, with one pass
-    more where the certificate does not bear out what the sample foretold. Raises DataError for NaN, infinity (row and
-    column named) and constant data, SpecError for a tolerance that is out of reach. Warns IndefiniteKernelWarning when
-    the kernel has negative eigenvalues, which are dropped, NarrowKernelWarning when the Gram matrix is close to the
-    identity, ToleranceWarning when memory or time ended the growth.
+    One more pass each for `standardize`, rff-pca and pre-images that are trained; the randomized solver makes
+    `sketch.PASSES` passes in all, RPCholesky over all rows those that it reports. `identity` is the fingerprint of the
+    rows, which a saved model is recognised by. `size_limits` bounds the growth of the size to a tolerance; if the
+    certificate exceeds the tolerance after all, the size grows again, with one more pass.
+
+    Raises DataError for NaN and infinity (naming row and column) and for constant data, SpecError for a tolerance that
+    no size reaches. Warns IndefiniteKernelWarning if the kernel has negative eigenvalues, which are dropped;
+    NarrowKernelWarning if the Gram matrix is close to the identity; ToleranceWarning if memory or time ended the
+    growth.
     """
-    model, sample = _without_decoder(rows, resolve(spec, rows), engine, progress, identity, room)
+    model, sample = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
     return with_decoder(model, rows, sample, spec, engine, progress)
 
 
-def _without_decoder(
+def _fit_without_decoder(
     rows: Rows,
     fit: ResolvedFit,
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
-    room: Room | None,
+    size_limits: SizeLimits | None,
 ) -> tuple[Model, Array | None]:
-    """The model, and sampled rows where its way back needs them."""
+    """The model without its pre-image, and the sampled rows (m, d) if the pre-image needs them."""
     spec = fit.spec
     if spec.precomputed:
         note_lowered(fit, progress)
-        model = refine.of_similarities(rows, fit, engine, progress)
+        model = refine.fit_precomputed(rows, fit, engine, progress)
         warn_if_indefinite(model.solution)
         return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}), None
     if fit.matrix_free:
-        start, _ = _without_decoder(rows, fit.start(), engine, progress, identity, room)
-        return refine.by_products(rows, start, spec, engine, progress), None
+        start, _ = _fit_without_decoder(rows, fit.start(), engine, progress, identity, size_limits)
+        return refine.refine_by_products(rows, start, spec, engine, progress), None
     note_lowered(fit, progress)
-    room = room or Room(fit.size)
+    size_limits = size_limits or SizeLimits(fit.size)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = choose(rows, fit, room, engine, progress)
+        chosen = choose_features(rows, fit, size_limits, engine, progress)
         single = spec.dtype is None and chosen.features.dtype != np.float64
         try:
-            found = outcome_of(rows, chosen, fit, engine, progress)
+            found = fit_outcome(rows, chosen, fit, engine, progress)
         except RoundingError:
             if not single:
                 raise
-            return _in_double_precision(rows, fit, engine, progress, identity, room)
+            return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     if single and moved_by_rounding(found, _COARSE):
-        return _in_double_precision(rows, fit, engine, progress, identity, room)
+        return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
         progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
-        more = replace(room, bias=room.bias * reached / grown.error.value)
-        return _without_decoder(rows, fit, engine, progress, identity, more)
+        more = replace(size_limits, bias=size_limits.bias * reached / grown.error.value)
+        return _fit_without_decoder(rows, fit, engine, progress, identity, more)
     warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:
@@ -128,16 +131,17 @@ def _in_double_precision(
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
-    room: Room | None,
+    size_limits: SizeLimits | None,
 ) -> tuple[Model, Array | None]:
-    """`_without_decoder` with block work in float64, and a choice that says why."""
+    """Fit again with block work in float64, and record why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
-    model, sample = _without_decoder(rows, fit.in_double_precision(), engine, progress, identity, room)
+    model, sample = _fit_without_decoder(rows, fit.in_double_precision(), engine, progress, identity, size_limits)
     reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
     choices = [*model.provenance["choices"], *choices_info((Choice("dtype", "float64", reason),))]
     return replace(model, provenance={**model.provenance, "spec": fit.spec.to_dict(), "choices": choices}), sample
 
 
 def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:
+    """Provenance of a model: spec, identity of the rows, column names."""
     names = {} if rows.names is None else {"column_names": list(rows.names)}
     return {"spec": spec.to_dict(), "identity": identity or anonymous(rows), **names}

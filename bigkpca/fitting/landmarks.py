@@ -1,4 +1,4 @@
-"""Landmarks of a fit: chosen from the sample by a rule, from all rows by RPCholesky, or the caller's own."""
+"""Choose the landmarks of a fit: from the sample by a rule, from all rows by RPCholesky, or as given by the caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigkpca.execution.by_block import fit_blocks
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import draws_by_residual
-from bigkpca.fitting.sample import Prepared
+from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, check_diagonal, grown
@@ -20,10 +20,10 @@ from bigkpca.numerics.random_streams import LANDMARKS, PROPOSALS, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 
 
-def choose_landmarks(prepared: Prepared, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
-    """Landmarks (l, d), shifted and scaled as rows are before they are compared.
+def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine, progress: Progress) -> Array:
+    """Landmarks (l, d), shifted and scaled as rows are before kernels are computed.
 
-    Raises SpecError for landmarks of the caller's that do not fit the rows, DataError where none can be chosen.
+    Raises SpecError if the caller's landmarks do not fit the rows, DataError if no landmark can be chosen.
     """
     rows, sample, columns, spec = prepared.rows, prepared.sampled.sample, prepared.columns, fit.spec
     if spec.own_landmarks is not None:
@@ -48,6 +48,7 @@ def choose_landmarks(prepared: Prepared, fit: ResolvedFit, engine: Engine, progr
 
 
 def _own_landmarks(rows: Rows, own: Array, columns: Columns, spec: FitSpec) -> Array:
+    """The caller's landmarks (l, d), shifted and scaled, without duplicates."""
     given = spec.landmarks.values if isinstance(spec.landmarks, landmarks.Rows) else own
     if given.shape[1] != rows.shape[1]:
         raise SpecError(f"landmarks have {given.shape[1]} columns, {rows.where} has {rows.shape[1]}")
@@ -64,15 +65,16 @@ def _landmarks_of_all_rows(
     engine: Engine,
     progress: Progress,
 ) -> Array:
-    """RPCholesky over all rows by rejection from upper bounds of residuals, which passes refresh when they are stale.
+    """RPCholesky over all rows: rejection sampling from upper bounds of the residuals, refreshed by a pass when stale.
 
-    Bounds stay valid because residuals never grow; a pass leaves as many draws as the sample has rows.
+    Old bounds stay valid because residuals never grow. A refreshing pass returns as many draws as the sample has rows,
+    so that nothing of length n is held.
     """
     kernel, rng = columns.kernel, random_stream(spec.seed, PROPOSALS)
     check_diagonal(kernel.diagonal(sample))
     factor = Factor.empty(kernel, sample)
     proposals, trace, refreshes = Proposals(sample[:0], np.empty(0), 0.0), 0.0, 0
-    if kernel.stationary:  # rows of the sample are draws in proportion to k(x, x), which is the same for all
+    if kernel.stationary:  # k(x, x) is constant, so that uniform rows are draws in proportion to it
         order = rng.permutation(len(sample))
         trace = float(rows.shape[0] * kernel.diagonal(sample[:1])[0])
         proposals = Proposals(sample[order], kernel.diagonal(sample), trace)

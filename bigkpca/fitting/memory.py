@@ -1,4 +1,4 @@
-"""What a fit needs, and how far memory lets a size grow."""
+"""Memory that a fit needs, and the largest size that fits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest
-from bigkpca.fitting.size_search import Room
+from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.spec import ResolvedFit
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
-    """Raise MemoryLimitError where a fit needs more than `limit` bytes in a process, or than workers may use.
+    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than workers may use.
 
-    With a tolerance the size grows as far as memory allows: a size of 10 is what must fit.
+    With a tolerance the size grows as far as memory allows, so only a size of 10 must fit.
     """
     if fit.spec.tol is not None:
-        room_for(rows, fit, engine, limit)
+        find_size_limits(rows, fit, engine, limit)
         return
     plan = plan_resolved(rows, fit, engine.threads)
     if fit.spec.precomputed:
@@ -27,7 +27,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
 
 
 def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
-    """What to do where a fit needs more than `limit` bytes: the size that would fit, else how much the least needs."""
+    """Advice for a fit that needs more than `limit` bytes: the size that would fit, or the least memory needed."""
     spec = fit.spec
     if spec.own_landmarks is not None:
         return f"give fewer than {spec.own_landmarks} landmarks, or allow more"
@@ -37,17 +37,17 @@ def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
     return f"{'nystroem' if spec.exact else spec.method_value.name} with a size of {size} would fit"
 
 
-def room_for(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> Room:
-    """How far memory lets the size grow: this process's limit, and those of workers."""
-    room = Room(fit.size)
-    limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
-    limits += [
+def find_size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
+    """The largest size within the memory limits of this process and of the workers."""
+    size_limits = SizeLimits(fit.size)
+    memory_limits = [] if limit is None else [(f"the memory limit of {limit / 1e6:.0f} MB", engine.threads, limit)]
+    memory_limits += [
         (f"the memory of worker {address}", threads, bytes_) for address, threads, bytes_ in engine.worker_limits()
     ]
-    for name, threads, allowed in limits:
-        if plan_resolved(rows, fit.changed(size=room.most), threads).peak_bytes > allowed:
+    for name, threads, allowed in memory_limits:
+        if plan_resolved(rows, fit.changed(size=size_limits.largest), threads).peak_bytes > allowed:
             size = largest_size_that_fits(rows, fit, threads, allowed)
             if size is None:
                 raise MemoryLimitError(f"{smallest(rows, fit, threads)}, above {name}: allow more")
-            room = Room(size - size % 2, name)
-    return room
+            size_limits = SizeLimits(size - size % 2, name)
+    return size_limits

@@ -1,4 +1,4 @@
-"""The passes of a fit, and what its eigenproblem leaves."""
+"""Run the passes of a fit and solve its eigenproblem."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import action_of, moments_of
-from bigkpca.fitting.choices import Choice, Chosen
+from bigkpca.fitting.choices import Choice, ChosenFeatures
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import SKETCH, random_stream
@@ -26,18 +26,18 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What the passes of a fit and its eigenproblem leave."""
+class FitOutcome:
+    """Solution, certificate and moments of a fit, with the digest of its rows."""
 
     solution: Solution
     certificate: Certificate
     moments: Moments | None
-    digest: str  # of the rows
+    digest: str  # SHA-256 of the rows
     choices: tuple[Choice, ...]
 
 
-def outcome_of(rows: Rows, chosen: Chosen, fit: ResolvedFit, engine: Engine, progress: Progress) -> Outcome:
-    """The passes of the fit, and its eigenproblem."""
+def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
+    """Run the passes of a fit and solve its eigenproblem."""
     features, moments, spec = chosen.features, None, fit.spec
     choices: tuple[Choice, ...] = ()
     if not spec.exact and fit.randomized(features.size):
@@ -46,7 +46,7 @@ def outcome_of(rows: Rows, chosen: Chosen, fit: ResolvedFit, engine: Engine, pro
     else:
         if spec.exact:
             assert isinstance(features, KernelRows)
-            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # they are the rows
+            digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
@@ -54,13 +54,13 @@ def outcome_of(rows: Rows, chosen: Chosen, fit: ResolvedFit, engine: Engine, pro
             solution, certified, choices = solve(moments, features, fit, checks, in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return Outcome(solution, certified, moments, digest, choices)
+    return FitOutcome(solution, certified, moments, digest, choices)
 
 
 def _solve_by_sketch(
     rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Solution, str]:
-    """Leading eigenpairs of the features' scatter from `sketch.PASSES` passes, never holding D x D."""
+    """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""
     assert isinstance(spec.components, int)  # the spec checks
     actions: list[tuple[Action, str]] = []
 
@@ -72,9 +72,7 @@ def _solve_by_sketch(
     start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.seed, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     ((action, digest),) = actions
-    unexplained = 0.0
-    if isinstance(features, PrincipalFourierRows):
-        unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
+    unexplained = features.unexplained(action.squares_about_zero(near_mean), action.count)
     mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
     solution = eigenpairs.spectrum(

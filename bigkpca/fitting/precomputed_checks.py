@@ -1,4 +1,4 @@
-"""What a given matrix of kernels must be: symmetric, with a diagonal that its entries allow; and its precision."""
+"""Check a precomputed kernel matrix: symmetry, diagonal, precision of its entries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, chec
 from bigkpca.execution.engine import Task
 from bigkpca.spec import ResolvedFit
 
-ASYMMETRY = {2: 1e-2, 4: 1e-5, 8: 1e-8}  # of sqrt(s_i s_j), by bytes: well above rounding, far below mistakes
-FLAT = 1e-6  # of the largest entry, at most, is what counts as zero on the diagonal
-NEARLY = 1.01  # rounding of entries counts for less
-BAND = 512  # rows looked at together
+ASYMMETRY = {
+    2: 1e-2,
+    4: 1e-5,
+    8: 1e-8,
+}  # tolerance relative to sqrt(s_i s_j), by itemsize: above rounding, below mistakes
+FLAT = 1e-6  # diagonal entries below this share of the largest entry count as zero
+NEARLY = 1.01  # factor that allows for rounding of entries
+BAND = 512  # rows checked at once
 
 
 def tasks_by_part(function: Any, rows: Rows, cut: list[Part], *given: Any) -> list[Task]:
-    """A task for each part; progress counts the rows of a strip once."""
+    """One task for each part; progress counts the rows of a strip once, with its last part."""
     return [
         Task(
             function,
@@ -32,7 +36,8 @@ def tasks_by_part(function: Any, rows: Rows, cut: list[Part], *given: Any) -> li
     ]
 
 
-def values_of(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
+def read_part(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]:
+    """The entries of a part, and their digest."""
     values, digest = np.empty(part.shape, dtype), hashlib.sha256()
     with np.errstate(over="ignore"):
         for at, K in pieces(rows, part, digest=digest):
@@ -41,42 +46,52 @@ def values_of(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]
     return values, digest.hexdigest()
 
 
-def joined(digests: list[str]) -> str:
+def combined_digest(digests: list[str]) -> str:
+    """One digest of the digests of all parts, in order."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def sizes(diagonal: Array, largest: Array) -> Array:
-    """s (n,) with |K_ij| <= sqrt(s_i s_j), beside which rounding is small: K_ii as in a matrix of kernels, where it can
-    be one; else the `largest` |K_ij| of each row, as in one of squared distances, -D² / 2, whose diagonal is zero."""
+def entry_scales(diagonal: Array, largest: Array) -> Array:
+    """s (n,) with |K_ij| <= sqrt(s_i s_j), the scale against which rounding of K_ij is small.
+
+    K_ii where the matrix can be one of kernels; else the `largest` |K_ij| of each row, e.g. for -D² / 2 of squared
+    distances, whose diagonal is zero.
+    """
     may_be = diagonal.min() >= 0 and (largest**2 <= NEARLY * diagonal * diagonal.max()).all()
     return diagonal if may_be else largest
 
 
-def precision(fit: ResolvedFit) -> np.dtype[Any]:
-    """The dtype to which entries are rounded: the one of block work, or as stored where that is coarser."""
+def entry_dtype(fit: ResolvedFit) -> np.dtype[Any]:
+    """The dtype to which entries are rounded: that of block work, or the stored one if it is coarser."""
     stored = fit.stored
     return min(stored, fit.dtype, key=lambda dtype: dtype.itemsize) if stored.kind == "f" else fit.dtype
 
 
-def rounding(total: float, n: int, dtype: np.dtype[Any]) -> float:
-    """How negative rounding of its entries makes eigenvalues of a positive matrix (n, n) whose `sizes` add up to
-    `total`: at most a few eps sqrt(n) times their mean, the norm of a matrix of random errors."""
+def rounding_noise(total: float, n: int, dtype: np.dtype[Any]) -> float:
+    """How negative rounding can make the eigenvalues of a positive semidefinite matrix (n, n).
+
+    `total` is the sum of its `entry_scales`. The bound is a few eps sqrt(n) times their mean, the norm of a matrix of
+    random errors.
+    """
     return 16 * float(np.finfo(dtype).eps) * total / float(np.sqrt(n))
 
 
-def noticed(lowest: float, largest: float, noise: float) -> float:
-    """A negative eigenvalue as a share of the largest, 0 where it is noise."""
+def share_above_noise(lowest: float, largest: float, noise: float) -> float:
+    """The lowest eigenvalue as a share of the largest; 0 if it is within the noise."""
     return lowest / largest if lowest < -noise else 0.0
 
 
-def check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
-    """Raise unless the diagonal (n,) can be one of similarities: of squares of lengths, positive, or zero where a row
-    holds nothing but zeros; of -D² / 2, zero; or of either sign. Entries lie from `least` to `largest`, and rows of the
-    matrix are zero, or the same, where those of `seen` (n, p) are."""
+def check_matrix_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, largest: float) -> None:
+    """Raise an error unless the diagonal (n,) can be that of a kernel matrix.
+
+    It may be positive, or zero where a row is all zeros (squared lengths); zero throughout (-D² / 2); or of either
+    sign. Entries lie between `least` and `largest`. A row of the matrix is zero, or equal to another, if the same holds
+    for its row of `seen` (n, p).
+    """
     flat = np.abs(diagonal).max() <= FLAT * max(largest, -least)
     zero = np.flatnonzero((diagonal == 0) & seen.any(axis=1)).tolist()
     for i in zero:
-        if (hole := missing_chunk(rows, (i, i))) and not (flat and _alike(rows, seen, i)):
+        if (hole := missing_chunk(rows, (i, i))) and not (flat and _chunk_rows_equal(rows, seen, i)):
             raise hole
     if flat and largest > 0 and least >= -FLAT * largest:
         raise DataError(
@@ -90,16 +105,18 @@ def check_diagonal(rows: Rows, diagonal: Array, seen: Array, least: float, large
         )
 
 
-def _alike(rows: Rows, seen: Array, i: int) -> bool:
-    """Whether all rows of the chunk that holds entry (i, i) are the same, which are at no distance from each other: a
-    chunk of zeros, which need not be stored."""
+def _chunk_rows_equal(rows: Rows, seen: Array, i: int) -> bool:
+    """Whether all rows of the chunk that holds entry (i, i) are equal, i.e. at distance 0 of each other.
+
+    Such a chunk of a distance matrix is all zeros, and need not be stored.
+    """
     assert isinstance(rows, ZarrRows)
     chunk = rows.unstored(i, i)
     return chunk is not None and bool(np.ptp(seen[chunk[0]], axis=0).max() <= FLAT * np.abs(seen[i]).max())
 
 
 def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, scales: Array, tolerance: float) -> None:
-    """Raise unless rows of these numbers, (b, n), are the columns, which are `mirrored` (b, n), up to rounding."""
+    """Raise an error unless rows `values` (b, n) of K equal its columns `mirrored` (b, n) up to rounding."""
     roots = np.sqrt(scales)
     apart = np.abs(values - mirrored) - tolerance * np.outer(roots[numbers], roots)
     if (apart > 0).any():
@@ -113,7 +130,7 @@ def check_symmetry(rows: Rows, numbers: Array, values: Array, mirrored: Array, s
 
 
 def missing_chunk(rows: Rows, *entries: tuple[int, int]) -> BigKPCAError | None:
-    """The error for the first of these entries that stands in a chunk that is not stored; None if there is none."""
+    """The error for the first of these entries that lies in a chunk that is not stored; None if there is none."""
     for row, column in entries:
         if isinstance(rows, ZarrRows) and (hole := rows.unstored(row, column)):
             tall, wide = hole

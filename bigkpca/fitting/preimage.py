@@ -1,4 +1,4 @@
-"""The way back from scores to rows: made from what a fit left, or learned in one more pass."""
+"""Make the decoder of a model, from scores back to rows: from the fit itself, or trained in one more pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
-from bigkpca.numerics.preimages.distances import DistancesDecoder
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
 from bigkpca.spec import FitSpec
 
@@ -26,70 +25,78 @@ from bigkpca.spec import FitSpec
 def with_decoder(
     model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
 ) -> Model:
-    """The model with its way back: one pass for ridge and denoising, none for the others.
+    """The model with its decoder: one pass for ridge and denoising, none for the other pre-images.
 
-    `sample` are sampled rows (m, d) in the units of the data, where `spec.keeps_sample`; refined and exact models take
-    theirs from the rows that they keep.
+    `sample` are sampled rows (m, d) in the units of the data, given if `spec.keeps_sample`; refined and exact models
+    sample the rows that they keep.
     """
     if not spec.reconstructs:
         return model
-    way: Any = spec.preimage_value
-    if sample is None and way.needs_rows:
+    preimage: Any = spec.preimage_value
+    if sample is None and preimage.needs_rows:
         sample = _kept_rows(model, spec.seed)
     with single_threaded_blas:
-        if not way.trained:
-            return replace(model, decoder=way.decoder(model.fitted, sample))
-        training, sums = learned(model, rows, sample, spec, engine, progress)
+        if not preimage.trained:
+            return replace(model, decoder=preimage.decoder(model.fitted, sample))
+        training, sums = train_preimage(model, rows, sample, spec, engine, progress)
         return replace(model, decoder=training.decoder(sums))
 
 
-def learned(
+def train_preimage(
     model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
 ) -> tuple[Any, Regression]:
-    """What a way back that is learned has learned: its training, and the sums of one pass."""
-    way: Any = spec.preimage_value
+    """Run the training pass of a pre-image: the training, and the sums of the regression."""
+    preimage: Any = spec.preimage_value
     seed = np.random.SeedSequence(spec.seed, spawn_key=(TRAINING,))
-    training = way.training(model.fitted, sample, rows.shape[0], seed)
+    training = preimage.training(model.fitted, sample, rows.shape[0], seed)
     return training, sums_for(rows, training, model, spec.block_rows, engine, progress)
 
 
-def extended(model: Model, before: Model, spec: FitSpec) -> Model:
-    """The way back of a model to which rows were added, from the one it had before: no row is read for it.
+def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
+    """The model to which rows were added, with a decoder made from the one it had; reads no rows.
 
     Reference rows stay. Random features, which have no landmarks, keep the linear map from scores to rows.
     """
-    had: Any = before.decoder
-    if had is None:
+    old_decoder: Any = before.decoder
+    if old_decoder is None:
         return model
-    way: Any = spec.preimage_value
+    preimage: Any = spec.preimage_value
     with single_threaded_blas:
-        if isinstance(had, DistancesDecoder):
-            return replace(model, decoder=way.decoder(model.fitted, _in_user_units(had.rows, model.features)))
-        if isinstance(model.features, KernelRows):
-            return replace(model, decoder=way.decoder(model.fitted))
-        start = _carried_over(had, before.solution, expansion(model.fitted))
-        # What is learned from one row, in place of a sample, is replaced.
-        decoder = way.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
+        if old_decoder.reference_rows is not None:
+            reference = _in_user_units(old_decoder.reference_rows, model.features)
+            return replace(model, decoder=preimage.decoder(model.fitted, reference))
+        if model.method.landmarks:
+            return replace(model, decoder=preimage.decoder(model.fitted))
+        start = _carried_over(old_decoder, before.solution, expansion(model.fitted))
+        # The decoder made from one row in place of a sample only gives the type; its arrays are replaced.
+        decoder = preimage.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
         return replace(model, decoder=replace(decoder, **start))
 
 
-def _carried_over(had: Any, old: Solution, new: Expansion) -> dict[str, Array]:
-    """The linear map from scores to rows that a decoder had, for new scores: those stand for features (`new`), whose
-    old scores it takes."""
+def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, Array]:
+    """The linear map from scores to rows of an old decoder, as a map of the new scores.
+
+    New scores stand for features (`new`), whose old scores the old map takes.
+    """
     to_old = new.map.T @ old.components
-    weights = to_old @ had.weights
-    mean_score = np.linalg.lstsq(to_old.T, had.mean_score - (new.origin - old.mean) @ old.components)[0]
-    shift = (new.origin - old.mean) @ old.components + mean_score @ to_old - had.mean_score
-    return {"mean_score": mean_score, "mean_row": had.mean_row + shift @ had.weights, "weights": weights}
+    weights = to_old @ old_decoder.weights
+    mean_score = np.linalg.lstsq(to_old.T, old_decoder.mean_score - (new.origin - old.mean) @ old.components)[0]
+    shift = (new.origin - old.mean) @ old.components + mean_score @ to_old - old_decoder.mean_score
+    return {
+        "mean_score": mean_score,
+        "mean_row": old_decoder.mean_row + shift @ old_decoder.weights,
+        "weights": weights,
+    }
 
 
 def _in_user_units(rows: Array, features: FeatureMap) -> Array:
+    """Shifted and scaled rows (m, d) back in the units of the data."""
     scaled = rows.astype(np.float64) if features.scale is None else rows * features.scale
     return np.asarray((scaled + features.offset).astype(features.dtype))
 
 
 def check_extensible(spec: FitSpec) -> None:
-    """Raise SpecError where the way back is learned from all rows, old ones among them."""
+    """Raise SpecError if the pre-image is trained on all rows, which includes those fitted before."""
     if spec.preimage_value.trained:
         raise SpecError(
             f"partial_fit cannot add rows to what preimage={spec.preimage_value.name!r} learned from the rows before: "
@@ -98,7 +105,7 @@ def check_extensible(spec: FitSpec) -> None:
 
 
 def _kept_rows(model: Model, seed: int) -> Array:
-    """Some of the rows that the model keeps, (m, d), in the units of the data."""
+    """A sample (m, d) of the rows that the model keeps, in the units of the data."""
     features = model.features
     assert isinstance(features, KernelRows)
     n, d = features.landmarks.shape

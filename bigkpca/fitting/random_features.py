@@ -1,4 +1,4 @@
-"""Random features of a fit: frequencies, tensor sketches, and the principal axes of RFF-PCA."""
+"""Random features of a fit: Fourier frequencies, tensor sketches, and the principal axes of rff-pca."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import action_of, moments_of
-from bigkpca.fitting.sample import Prepared, rounded
+from bigkpca.fitting.sample import PreparedSample, rounded
 from bigkpca.numerics.features import Columns, FeatureMap, FourierRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.features.frequencies import Coupling, draw_frequencies
 from bigkpca.numerics.features.principal_axes import PrincipalAxes, axes_of_covariance
@@ -22,8 +22,8 @@ from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, SKETCH, random_s
 from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
-_ALPHA_ROWS = 101  # the thesis's sample for its alpha
-_MOST_SKETCHED_AXES = 512
+_ALPHA_ROWS = 101  # sample size of the thesis for alpha
+_MAX_SKETCHED_AXES = 512
 
 
 def _frequencies(
@@ -37,8 +37,11 @@ def _frequencies(
     return found.astype(dtype), phases
 
 
-def random_features(prepared: Prepared, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
-    """Fourier features, or a tensor sketch where the kernel is a polynomial. Raises SpecError where d is too large."""
+def random_features(prepared: PreparedSample, method: RandomFeatures, fit: ResolvedFit) -> FeatureMap:
+    """Random Fourier features, or a tensor sketch for a polynomial kernel.
+
+    Raises SpecError if form='qmc' is asked for with too many columns.
+    """
     columns, d = prepared.columns, prepared.columns.columns
     kernel, count, seed = columns.kernel, fit.size, fit.spec.seed
     if isinstance(kernel, Polynomial):
@@ -59,14 +62,14 @@ def random_features(prepared: Prepared, method: RandomFeatures, fit: ResolvedFit
 
 
 def principal_features(
-    prepared: Prepared, principal: PrincipalAxes, method: PrincipalFeatures, fit: ResolvedFit
+    prepared: PreparedSample, principal: PrincipalAxes, method: PrincipalFeatures, fit: ResolvedFit
 ) -> PrincipalFourierRows:
-    """Fourier features on the leading principal axes of all rows."""
+    """Random Fourier features on the leading principal axes of all rows."""
     columns, kernel = prepared.columns, prepared.columns.kernel
     assert isinstance(kernel, Gaussian)  # the spec checks
     count, spec = fit.size, fit.spec
     kept = _directions(principal, kernel, spec, count)
-    # The mean of all rows, not of the sample: residuals and principal axes start there.
+    # The mean of all rows, not of the sample: residuals and principal axes are about it.
     moved = principal.mean if columns.scale is None else principal.mean * columns.scale
     columns = replace(columns, offset=rounded(columns.offset + moved, prepared.rows))
     axes = principal.axes[:, :kept].astype(columns.dtype)
@@ -78,16 +81,17 @@ def principal_features(
 
 
 def _directions(principal: PrincipalAxes, kernel: Gaussian, spec: FitSpec, count: int) -> int:
+    """d*, the number of principal axes that are kept."""
     if spec.n_directions != "auto":
         return spec.n_directions
     components = spec.components if isinstance(spec.components, int) else 1
     return principal.directions(kernel.sigma, components, count // 2)
 
 
-def principal_axes(prepared: Prepared, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
-    """Principal axes of all rows: one pass, or a sketch's passes above 8192 columns.
+def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, progress: Progress) -> PrincipalAxes:
+    """Principal axes of all rows: one pass, or the passes of a sketch above 8192 columns.
 
-    Raises SpecError where more axes are asked for than there are columns.
+    Raises SpecError if more axes are asked for than there are columns.
     """
     rows, columns = prepared.rows, prepared.columns
     d, shift, title = columns.columns, np.zeros(columns.columns), "principal axes"
@@ -96,7 +100,7 @@ def principal_axes(prepared: Prepared, spec: FitSpec, engine: Engine, progress: 
     if d <= DENSE_MOST_FEATURES:
         moments, _ = moments_of(rows, columns, shift, spec.block_rows, engine, progress, title)
         return axes_of_covariance(moments.mean, moments.scatter, moments.count)
-    count = min(d, _MOST_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
+    count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []
 
     def apply(Q: Array) -> Array:
@@ -122,7 +126,7 @@ def _correction(
     sample: Array,
     seed: int,
 ) -> float | None:
-    """The factor of all features: alpha^(-1/2), 1 for no correction, or None for the pointwise one."""
+    """The factor that corrects features for the axes left out: alpha^(-1/2), 1 for none, None for the pointwise one."""
     if method.correction == "pointwise":
         return None
     if method.correction == "none":

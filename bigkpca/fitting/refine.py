@@ -1,4 +1,4 @@
-"""Exact eigenpairs by products with the Gram matrix, computed tile by tile or given, from an approximate start."""
+"""Exact eigenpairs by block Krylov iteration: products with the Gram matrix, computed tile by tile or precomputed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.sketch import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.spec import FitSpec, ResolvedFit
 
-_MOST_PRODUCTS = 20
+_MAX_PRODUCTS = 20
 _MEASURED_ROWS, _FAR_ROWS, _SAFETY = 256, 32, 4
-_OF_SUMS = 32  # eps
+_OF_SUMS = 32  # eps, the relative error of long sums
 
 
-def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
-    """Exact eigenpairs by products with the Gram matrix, of n² / 2 kernels, from an approximate model's scores."""
+def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progress: Progress) -> Model:
+    """Refine an approximate model to exact eigenpairs by products with the Gram matrix, of n² / 2 kernels each."""
     columns = start.features.as_columns()
     X = gather(rows, columns, engine, progress)
     # Threads share the rows in memory; workers read theirs from the source, block by block.
@@ -63,9 +63,11 @@ def by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine, progres
 def _error_of_kernels(
     rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine, progress: Progress
 ) -> float:
-    """The norm of the error of K that block work computes: measured against float64 on a square of few rows, those
-    numbered `far` and random ones, of whose norm all of K is taken to have its share, and at least 32 eps of K itself,
-    which sums over equal rows may be off."""
+    """Norm of the error of K as computed in the dtype of block work.
+
+    Measured against float64 on a square of few rows, those numbered `far` and random ones, and scaled from there to n
+    rows; at least 32 eps of the norm of K, which sums over equal rows may be off by.
+    """
     n = rows.shape[0]
     few = np.union1d(far, random_stream(spec.seed, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
     X = read_rows(rows, few, engine, progress)
@@ -86,32 +88,33 @@ def _error_of_kernels(
     return max(off, _OF_SUMS * eps * size) * n / len(X)
 
 
-def of_similarities(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Model:
-    """The exact model of a given Gram matrix: held up to 8192 rows, above read for each product."""
+def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Model:
+    """Exact model of a precomputed kernel matrix: in memory up to 8192 rows, above read again for each product."""
     check_square(rows)
     n, dtype, spec = fit.n, fit.dtype, fit.spec
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     if not fit.matrix_free:
-        K, digest = precomputed.whole(rows, fit, engine, progress)
+        K, digest = precomputed.read_matrix(rows, fit, engine, progress)
         with engine.small_work() as in_order:
-            solution, certified, choices = chosen_components(spec, partial(_solved, fit, K, in_order))
+            solution, certified, choices = chosen_components(spec, partial(_solve_held_matrix, fit, K, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
-        start = precomputed_products.started(rows, fit, engine, progress)
+        start = precomputed_products.start_products(rows, fit, engine, progress)
     product = partial(precomputed_products.product, rows, fit, engine, progress)
-    noise = precomputed_checks.rounding(start.total, n, precomputed_checks.precision(fit))
+    noise = precomputed_checks.rounding_noise(start.total, n, precomputed_checks.entry_dtype(fit))
     solution, found = _eigenpairs(product, start.block, start.trace, dtype, spec, progress, noise)
-    lowest = min(start.negative, precomputed_checks.noticed(found.lowest, found.values[0], noise))
+    lowest = min(start.negative, precomputed_checks.share_above_noise(found.lowest, found.values[0], noise))
     provenance = {"content": start.digest, "choices": choices_info(()), "products": found.products}
     error = float(np.finfo(dtype).eps) * start.total
     certified = _certified(solution, found, error, Certificate(), positive=False)
     return Model(features, replace(solution, negative=lowest), None, certified, provenance)
 
 
-def _solved(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
-    held = K.copy() if fit.spec.components == "auto" else K  # which is solved twice
+def _solve_held_matrix(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple[Solution, Certificate]:
+    """Solution and certificate of a matrix K (n, n) in memory."""
+    held = K.copy() if fit.spec.components == "auto" else K  # solving overwrites K, and runs twice here
     largest = float(max(K.max(), -K.min()))
-    solution = precomputed.solved(fit, held, components, in_order)
+    solution = precomputed.solve_matrix(fit, held, components, in_order)
     narrowed = fit.dtype.itemsize < fit.stored.itemsize
     eps = float(np.finfo(fit.dtype).eps)
     error = eps * largest if narrowed else 0.0
@@ -119,6 +122,7 @@ def _solved(fit: ResolvedFit, K: Array, in_order: Map, components: Any) -> tuple
 
 
 def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
+    """The certificate of eigenpairs found by products, from their residuals."""
     residuals = found.residuals[: len(solution.eigenvalues)]
     return bounds.of_products(solution, residuals, start, error, positive=positive)
 
@@ -132,8 +136,10 @@ def _eigenpairs(
     progress: Progress,
     noise: float = 0.0,
 ) -> tuple[Solution, Ritz]:
-    """Exact eigenpairs by products B -> K B with the Gram matrix, of trace `trace`, from the span of a block (n, b);
-    `noise` is how large an eigenvalue rounding can make."""
+    """Exact eigenpairs by products B -> K B with the Gram matrix, from the span of a block (n, b).
+
+    `trace` is tr(K), `noise` the largest eigenvalue that rounding can make.
+    """
     assert isinstance(spec.components, int)
     n, row_sums, tolerance = len(block), np.zeros(len(block)), rank_tolerance(dtype)
 
@@ -143,27 +149,35 @@ def _eigenpairs(
         B = np.column_stack([Q - Q.mean(axis=0) if spec.center else Q, *([np.ones(n)] if first else [])])
         image = product(B)
         if first:
-            row_sums = image[:, -1].copy()  # not a view, which would keep the product
+            row_sums = image[:, -1].copy()  # a view would keep the product in memory
         image = image[:, : Q.shape[1]]
         return image - image.mean(axis=0) if spec.center else image
 
-    def told(found: Ritz) -> None:
+    def report_residual(found: Ritz) -> None:
         progress.note(f"product {found.products}: largest relative residual {found.worst(tolerance):.1e}")
 
-    # Random directions beside the scores, always: a part of the rows that no landmark saw has no share in the scores,
-    # and products of what lies outside it may never reach it.
-    width = min(max(spec.components - block.shape[1], 0) + OVERSAMPLING, n - block.shape[1])
-    if width > 0:
-        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
-    if spec.center:  # as eigenvectors are, so that all products are of what is centred already
-        block = block - block.mean(axis=0)
-    most = spec.refine or _MOST_PRODUCTS
+    block = _with_random_directions(block, spec)
+    most = spec.refine or _MAX_PRODUCTS
     with single_threaded_blas:
         found = leading_eigenpairs(
-            apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=told
+            apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=report_residual
         )
     eigenpairs.check_some_positive(float(found.values[0]), found.lowest, noise)
     solution = eigenpairs.of_eigenvectors(
         found.values, found.vectors, row_sums / n, trace, center=spec.center, tolerance=tolerance
     )
     return solution, found
+
+
+def _with_random_directions(block: Array, spec: FitSpec) -> Array:
+    """The starting block (n, b) with random columns beside it, centred if the fit is.
+
+    Always random columns: rows that no landmark represents may have no share in the scores, and products from other
+    rows may never reach them.
+    """
+    assert isinstance(spec.components, int)
+    n, b = block.shape
+    width = min(max(spec.components - b, 0) + OVERSAMPLING, n - b)
+    if width > 0:
+        block = np.hstack([block, random_stream(spec.seed, SKETCH).standard_normal((n, width))])
+    return block - block.mean(axis=0) if spec.center else block  # centred as eigenvectors are

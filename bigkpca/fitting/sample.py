@@ -1,4 +1,4 @@
-"""The one bounded sample of a fit, and what it decides first: offset and scale of the columns, and the kernel."""
+"""Draw the bounded sample of a fit, and derive offset and scale of the columns and the kernel from it."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 _HELD_OUT_ROWS = 1024
-_FLAT = 6.0  # beyond which tanh is within 1e-5 of 1 or -1
+_FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Rows that were read for their numbers, in the order and dtype of the data."""
+class SampledRows:
+    """Rows that are read by their numbers, in the order and dtype of the data."""
 
-    sample: Array  # (m, d), uniform without replacement: all that choices are made from
-    few: Array  # of the sample, at most 2048, by which choices are judged: strides would see what recurs in the data
-    own: Array  # landmarks that the caller gave by their numbers, 0 rows where none were
-    held_out: Array  # rows outside the sample, by which a size is judged; 0 rows where nothing grows
-    unseen: Array  # drawn from all rows in a stream of their own, in random order: see `unseen_numbers`
+    sample: Array  # (m, d), uniform without replacement: the rows that all choices are made from
+    few: Array  # at most 2048 of the sample, on which choices are judged; drawn, since strides may hit periods
+    own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
+    held_out: Array  # rows outside the sample, on which a size is judged; 0 rows unless the size grows
+    unseen: Array  # from all rows, in random order, by an independent stream: `unseen_row_numbers`
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The sample of a fit; and what rows become before the kernel sees them, with the kernel."""
+class PreparedSample:
+    """The sample of a fit, with the offset, scale and kernel derived from it."""
 
     rows: Rows
-    sampled: Sampled
+    sampled: SampledRows
     columns: Columns
 
 
-def prepare(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Prepared:
-    """Sample, offset, scale and kernel: reads the sample, and makes one pass more for `standardize`.
+def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> PreparedSample:
+    """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`.
 
     Raises DataError if all sampled rows are equal.
     """
@@ -55,11 +55,11 @@ def prepare(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) ->
         columns = replace(columns, kernel=fit.kernel(median))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
-    return Prepared(rows, sampled, columns)
+    return PreparedSample(rows, sampled, columns)
 
 
 def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
-    """Raise SpecError, with a gamma that suits the rows X (m, d), where tanh is flat at 99 % of pairs of them."""
+    """Raise SpecError if tanh is saturated at 99 % of pairs of the rows X (m, d), with a gamma that suits them."""
     products = np.einsum("ij,ij->i", X[:-1], X[1:], dtype=np.float64)
     flat = np.mean(np.abs(kernel.gamma * products + kernel.coef0) > _FLAT) if len(products) else 0
     if flat >= 0.99:
@@ -72,41 +72,50 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
         )
 
 
-def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> Sampled:
-    """The bounded sample, and what else is needed of single rows, all read at once."""
+def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress) -> SampledRows:
+    """Draw the bounded sample, and read all single rows that the fit needs at once.
+
+    Raises DataError if all sampled rows are equal.
+    """
     n, m, spec = fit.n, fit.sample, fit.spec
     numbers = np.sort(random_stream(spec.seed, SAMPLE).choice(n, m, replace=False))
     given = _given_numbers(rows, spec)
     held_out = _outside(numbers, n, spec.seed) if spec.tol is not None else np.empty(0, np.intp)
-    unseen = unseen_numbers(fit)
+    unseen = unseen_row_numbers(fit)
     wanted = np.unique(np.concatenate([numbers, given, held_out, unseen]))
     found = read_rows(rows, wanted, engine, progress)
     sample, own, rest, fresh = (
         found if len(wanted) == len(some) and some is numbers else found[np.searchsorted(wanted, some)]
         for some in (numbers, given, held_out, unseen)
     )
-    if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():  # the first alone tells most data apart
+    if (sample[-1] == sample[0]).all() and (
+        sample == sample[0]
+    ).all():  # the first comparison settles most cases cheaply
         raise DataError(
             f"{rows.where}: all {m} sampled rows are equal: constant data have no kernel principal components"
         )
     numbers = random_stream(spec.seed, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    return Sampled(sample, sample[numbers], own, rest, fresh)
+    return SampledRows(sample, sample[numbers], own, rest, fresh)
 
 
-def unseen_numbers(fit: ResolvedFit) -> Array:
-    """Numbers of rows that bound what landmarks miss, in random order: drawn from all rows without replacement and
-    independently of the sample, from which landmarks, sigma and sizes are chosen. Some may be in both."""
+def unseen_row_numbers(fit: ResolvedFit) -> Array:
+    """Numbers of the rows that bound what landmarks miss, in random order.
+
+    Drawn from all rows without replacement and independently of the sample, from which landmarks, sigma and sizes are
+    chosen; a row may be in both.
+    """
     return random_stream(fit.spec.seed, UNSEEN).choice(fit.n, fit.unseen, replace=False)
 
 
 def _outside(numbers: Array, n: int, seed: int) -> Array:
-    """Numbers of rows below n that are not among the ascending `numbers`, ascending, without a list of all n."""
+    """Random numbers below n that are not among the ascending `numbers`, ascending, without a list of all n."""
     count = n - len(numbers)
     ranks = np.sort(random_stream(seed, HELD_OUT).choice(count, min(_HELD_OUT_ROWS, count), replace=False))
     return ranks + np.searchsorted(numbers - np.arange(len(numbers)), ranks, side="right")
 
 
 def _given_numbers(rows: Rows, spec: FitSpec) -> Array:
+    """Row numbers of landmarks that the caller gave; empty if there are none."""
     if not isinstance(spec.landmarks, landmarks.RowNumbers):
         return np.empty(0, np.intp)
     given, n = spec.landmarks.numbers, rows.shape[0]
@@ -124,13 +133,13 @@ def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress
 
 
 def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
-    """Distances of sampled pairs, in units of the standardised columns where there are such."""
+    """Distances of sampled pairs, in units of the standardised columns if `standardize` is set."""
     scaled = sample if columns.scale is None else columns.shifted(sample)
     return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
 
 
 def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine, progress: Progress) -> Columns:
-    """The offset and scale of a fit, with a kernel of any length."""
+    """Offset and scale of a fit, with a kernel of any length."""
     offset, scale, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
     if spec.standardize:
         found = columns_of(rows, spec.block_rows, engine, progress)
@@ -141,5 +150,5 @@ def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine, progress: P
 
 
 def rounded(mean: Array, rows: Rows) -> Array:
-    """A mean in the precision of the data, so that every row has it subtracted without a rounding of its own."""
+    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error."""
     return mean.astype(np.result_type(rows.dtype, np.float32)).astype(np.float64)

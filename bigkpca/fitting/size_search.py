@@ -1,4 +1,4 @@
-"""Automatic sizes: grown on the sample until the error that it foretells is below the tolerance. No pass."""
+"""Automatic sizes: grow the size until the error estimated on sampled rows is below the tolerance. No pass."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from time import monotonic
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.features import FeatureMaps
-from bigkpca.fitting.sample import Prepared
+from bigkpca.fitting.features import FeatureMapFactory
+from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics import growth
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.growth import Estimate, Stratum, Trial
@@ -18,27 +18,27 @@ from bigkpca.numerics.landmarks import RPCholesky
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _START = 100
-PAIRED_ROWS = 1024  # of which all pairs are taken, for random features
+PAIRED_ROWS = 1024  # rows whose pairs estimate the kernel error of random features
 
 
 @dataclass(frozen=True)
-class Room:
-    """How far a size may grow: to `most`, because of `bound` (None: more are never held); and as long as the pass,
-    whose time the trial of a size foretells, ends before `deadline`, a time of the monotonic clock.
+class SizeLimits:
+    """Limits on the growth of a size.
 
-    `bias` is how many times an earlier round's certified error was the foretold one.
+    `largest` is the largest size allowed, because of `limited_by` (None: no more are ever held). The pass, whose time
+    is estimated from the trial of a size, must end before `deadline`, a time of the monotonic clock. `bias` is the
+    ratio of certified to estimated error in an earlier round.
     """
 
-    most: int
-    bound: str | None = None
+    largest: int
+    limited_by: str | None = None
     deadline: float | None = None
     bias: float = 1.0
 
 
 @dataclass(frozen=True)
-class Grown:
-    """The size that was reached, its feature map, the error that it was foretold to have, and what stopped it above
-    the tolerance (None: nothing did)."""
+class GrownSize:
+    """A size reached by growth, its feature map and estimated error, and what stopped it above the tolerance."""
 
     size: int
     features: FeatureMap
@@ -46,61 +46,66 @@ class Grown:
     stopped: str | None = None
 
 
-def grow(
-    prepared: Prepared, maps: FeatureMaps, fit: ResolvedFit, room: Room, engine: Engine, progress: Progress
-) -> Grown:
-    """The smallest size, to a tenth, whose error on sampled rows, two standard errors added, is at most `spec.tol`.
+def grow_size(
+    prepared: PreparedSample,
+    make_features: FeatureMapFactory,
+    fit: ResolvedFit,
+    size_limits: SizeLimits,
+    engine: Engine,
+    progress: Progress,
+) -> GrownSize:
+    """The smallest size, within a tenth, whose error on sampled rows plus two standard errors is at most `spec.tol`.
 
-    The error is the relative trace error, for random features that of the kernel. Raises SpecError when no size that
-    can be held reaches the tolerance.
+    The error is the relative trace error, or that of the kernel for random features. Raises SpecError if no size within
+    the limits reaches the tolerance.
     """
     spec = fit.spec
     assert spec.tol is not None
-    judge, judged = _judge(prepared, spec)
+    judge, judged = _error_estimator(prepared, spec)
     step = 2 if spec.method_value.pairs else 1
     tried: list[Trial] = []
-    best: Grown | None = None
+    best: GrownSize | None = None
     late = False
-    while (size := growth.next_size(tried, spec.tol, start=_START, most=room.most, step=step)) is not None:
-        features = maps(_trial(fit, size))
+    while (size := growth.next_size(tried, spec.tol, start=_START, most=size_limits.largest, step=step)) is not None:
+        features = make_features(_fit_at_size(fit, size))
         started = monotonic()
         found = judge(features)
         pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
-        grown = Grown(size, features, replace(found, value=found.value * room.bias))
+        grown = GrownSize(size, features, replace(found, value=found.value * size_limits.bias))
         progress.note(f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows")
         tried.append(Trial(size, grown.error.at_most))
-        late = room.deadline is not None and monotonic() + pass_seconds > room.deadline
+        late = size_limits.deadline is not None and monotonic() + pass_seconds > size_limits.deadline
         if best is None or not (late or best.error.at_most <= spec.tol) or grown.error.at_most <= spec.tol:
             best = grown
         if late:
             break
     assert best is not None  # at least one size is tried
     if best.error.at_most > spec.tol:
-        bound = "the time budget" if late else room.bound
+        bound = "the time budget" if late else size_limits.limited_by
         if bound is None:
-            raise _out_of_reach(best, tried, spec)
+            raise _tolerance_out_of_reach(best, tried, spec)
         best = replace(best, stopped=bound)
-    if _trial(fit, best.size) != fit.at(best.size):
-        best = replace(best, features=maps(fit.at(best.size)))
+    if _fit_at_size(fit, best.size) != fit.at(best.size):
+        best = replace(best, features=make_features(fit.at(best.size)))
     return best
 
 
-def _trial(fit: ResolvedFit, size: int) -> ResolvedFit:
-    """The fit of that size; without passes over all rows, which the last choice makes up for."""
+def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
+    """The fit of that size, with RPCholesky on the sample alone; the final choice of landmarks makes the passes."""
     sized = fit.at(size)
     if isinstance(fit.rule, RPCholesky) and fit.rule.over == "all":
         return sized.with_rule(replace(fit.rule, over="sample"))
     return sized
 
 
-def _judge(prepared: Prepared, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
-    """The error of a feature map on sampled rows, and how many these are."""
+def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
+    """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
     (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
     m = len(sampled.sample)
     if not spec.method_value.landmarks:
         few = sampled.few[:PAIRED_ROWS]
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
-    # Rows that landmarks may have been made from have smaller errors than others: each kind has its share.
+    # Rows that landmarks may be made from have smaller errors than others: two strata, weighted by size.
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
     strata = [Stratum(columns.shifted(seen), m), Stratum(columns.shifted(sampled.held_out), n - m)]
 
@@ -111,7 +116,8 @@ def _judge(prepared: Prepared, spec: FitSpec) -> tuple[Callable[[FeatureMap], Es
     return judge, len(seen) + len(sampled.held_out)
 
 
-def _out_of_reach(best: Grown, tried: list[Trial], spec: FitSpec) -> SpecError:
+def _tolerance_out_of_reach(best: GrownSize, tried: list[Trial], spec: FitSpec) -> SpecError:
+    """The error for a tolerance that no size within the limits reaches."""
     what = "landmarks" if spec.method_value.landmarks else "random features"
     return SpecError(
         f"tol={spec.tol} is out of reach: {best.size} {what}, the most that are grown to, leave an error of "

@@ -1,4 +1,4 @@
-"""The small eigenproblem that a pass leaves: solution, certificate, and how many components where that is open."""
+"""Solve the small eigenproblem of a fit: solution, certificate, and an automatic number of components."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
 
-_FAR_ROWS = 64  # of an exact fit, by which rounding is measured
-_MOST_AUTOMATIC = 50  # components among which a gap is looked for
+_FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
+_MAX_AUTOMATIC = 50  # components among which the largest gap is searched
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Rows that tell how good a fit is: few (q, d) of the sample, by which rounding is measured, with the shift (D,) of
-    the pass; unseen (m, d), in random order, drawn from `count` without a look at the landmarks, 0 rows where they
-    prove nothing. `before` are strata of rows that were fitted earlier, and `rounded` how far rounding moved tr(E) and
-    an eigenvalue of theirs. Where there is no bound, an estimate is made from sample (q, d) of all rows, None where
-    those before are not known."""
+    """Rows that measure the error of a fit.
+
+    `few` (q, d) of the sample measure the rounding, with `shift` (D,), the fixed vector subtracted in the pass.
+    `unseen` (m, d), in random order, were drawn from `count` rows independently of the landmarks; 0 rows where they
+    prove nothing. `before` are strata of rows fitted earlier, and `rounded` how far rounding moved their tr(E) and an
+    eigenvalue. Where there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
+    known.
+    """
 
     few: Array
     shift: Array
@@ -51,9 +54,9 @@ class Checks:
 def solve(
     moments: Moments | None, features: FeatureMap, fit: ResolvedFit, checks: Checks, in_order: Map = map
 ) -> Solved:
-    """The solution of the method of `spec`, its certificate, and how many components were chosen where that was open.
+    """Solve with the method of the spec: solution, certificate, and the choice of components where that was open.
 
-    moments are None for the exact method alone.
+    `moments` are None for the exact method only.
     """
     tolerance, spec = rank_tolerance(features.dtype), fit.spec
     if spec.exact:
@@ -61,11 +64,8 @@ def solve(
         return _solve_exactly(features, spec, checks, tolerance, in_order)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
-    kept, span = None, None
-    if isinstance(features, KernelRows):
-        most = min((each.directions for each in checks.before), default=None)
-        kept = measured.significant(solvers.span_of(features.gram(), moments, tolerance), most)
-        span = kept.span
+    kept = _significant_directions(moments, features, measured, checks, tolerance)
+    span = None if kept is None else kept.span
     evidence = replace(_evidence(moments, features, span, measured, fit, checks, in_order), kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
@@ -84,7 +84,19 @@ def solve(
     return solution, found, (*choices, *_directions_left_out(kept))
 
 
+def _significant_directions(
+    moments: Moments, features: FeatureMap, measured: Rounding, checks: Checks, tolerance: float
+) -> Significant | None:
+    """The directions in the span of the landmarks that are more than rounding; None for random features."""
+    W = features.gram()
+    if W is None:
+        return None
+    most = min((each.directions for each in checks.before), default=None)
+    return measured.significant(solvers.span_of(W, moments, tolerance), most)
+
+
 def _directions_left_out(kept: Significant | None) -> tuple[Choice, ...]:
+    """The choice that records how many directions in the span of the landmarks were dropped as rounding."""
     if kept is None or not len(kept.dropped):
         return ()
     few, many = len(kept.span.signs), len(kept.span.signs) + len(kept.dropped)
@@ -100,13 +112,13 @@ def _evidence(
     checks: Checks,
     in_order: Map,
 ) -> Evidence:
+    """The measurements from which the bounds of a certificate are computed."""
     uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
-    if isinstance(features, KernelRows) and features.kernel.positive:
+    if isinstance(features, KernelRows) and span is not None and features.kernel.positive:
         if not len(checks.unseen):
             return found
         rng = random_stream(fit.spec.seed, KRYLOV)
-        assert span is not None
         more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, measured.value, rng, in_order)
         return replace(found, strata=(*checks.before, more))
     if checks.sample is None:
@@ -116,14 +128,15 @@ def _evidence(
 
 
 def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, tolerance: float, in_order: Map) -> Solved:
+    """Solution and certificate of the exact method, whose landmarks are all rows."""
     few, kernel = checks.few, features.kernel
     exact = features.in_precision(np.dtype(np.float64))
-    # Rows are rounded when they are shifted, and values of the kernel when they are computed.
+    # Two rounding errors: of rows when shifted, of kernel values when computed.
     stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
     value = rounding.error_of_values(features, few)
     value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
     value += _error_of_far_rows(features)
-    # Of a positive semidefinite kernel, no entry is larger than the largest on the diagonal.
+    # For a positive semidefinite kernel no entry exceeds the largest on the diagonal.
     entries = kernel.diagonal(features.landmarks) if kernel.positive else features.gram()
     largest = float(max(entries.max(), -entries.min()))
     del entries
@@ -137,22 +150,27 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
 
 
 def _error_of_far_rows(features: KernelRows) -> float:
-    """The largest error of a kernel value among the farthest rows, which few others tell of: as they are stored, and
-    each value moved by the rounding that it may have had."""
+    """The largest rounding error of a kernel value among the farthest rows, which a small sample may not contain.
+
+    Compares stored rows with rows moved by one rounding error each.
+    """
     Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
-    ways = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
-    moved = Z * (1 + float(np.finfo(features.dtype).eps) * ways)
+    signs = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
+    moved = Z * (1 + float(np.finfo(features.dtype).eps) * signs)
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(features.kernel.gram(Z) - features.kernel.gram(moved))
     return float(np.max(off, initial=0.0, where=np.isfinite(off)))
 
 
 def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:
-    """What `with_components(r)` solves, for r as the spec says, or by the largest gap among trustworthy components."""
+    """Solve with the number of components of the spec, or with that before the largest gap among trustworthy ones.
+
+    `with_components(r)` solves for r components.
+    """
     if spec.components != "auto":
         solution, certified = with_components(spec.components)
         return solution, certified, _share_reached(solution, spec)
-    solution, certified = with_components(_MOST_AUTOMATIC + 1)
+    solution, certified = with_components(_MAX_AUTOMATIC + 1)
     if certified.trust is None:
         raise SpecError(
             f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot tell here"
@@ -167,6 +185,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
 
 
 def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:
+    """The choice that records how many components reach the share of variance asked for."""
     if not isinstance(spec.components, float):
         return ()
     r, share = len(solution.eigenvalues), float(solution.explained_variance_ratio.sum())

@@ -1,4 +1,4 @@
-"""What a fit warns of."""
+"""Warnings and notes of a fit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.outcome import Outcome
+from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.numerics import spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.spec import FitSpec, ResolvedFit
 
-_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone leaves eigenvalues of about -1e-15 of the largest
+_NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5
-_TOO_COARSE = 0.05  # where it may move more than this, a warning says so
+_TOO_COARSE = 0.05  # share above which movement by rounding gives a warning
 
 
 def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
-    """Say where there are fewer rows than landmarks or components were asked for."""
+    """Note that there are fewer rows than landmarks, or fewer landmarks than components, that were asked for."""
     size, spec = fit.size, fit.spec
     if not spec.exact and spec.size != "auto" and size < spec.size:
         progress.note(f"size lowered from {spec.size} to {size}: there are no more rows")
@@ -36,15 +36,15 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def warn_of(found: Outcome, features: FeatureMap) -> None:
-    """Warn of what the eigenproblem left: negative eigenvalues, rounding that counts, a cluster without a landmark."""
+def warn_of(found: FitOutcome, features: FeatureMap) -> None:
+    """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark."""
     warn_if_indefinite(found.solution)
     _warn_if_rounded(found, features)
     _warn_of_cluster(found, features.kernel)
 
 
 def warn_if_indefinite(solution: Solution) -> None:
-    """Warn where negative eigenvalues were dropped that are no rounding."""
+    """Warn if negative eigenvalues beyond rounding were dropped."""
     if solution.negative < _NOTICEABLY_NEGATIVE:
         warnings.warn(
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
@@ -54,9 +54,12 @@ def warn_if_indefinite(solution: Solution) -> None:
         )
 
 
-def moved_by_rounding(found: Outcome, share: float) -> bool:
-    """Whether rounding may move the trace error by more than `share` of the variance, or a component by more than
-    that of its eigenvalue, of those that together hold 99.9 % of what all components do."""
+def moved_by_rounding(found: FitOutcome, share: float) -> bool:
+    """Whether rounding may move the trace error, or an eigenvalue, by more than `share`.
+
+    The trace error counts relative to the variance, an eigenvalue relative to itself; components count until 99.9 % of
+    the variance of all components is reached.
+    """
     certified, values = found.certificate, found.solution.eigenvalues
     proven, trace = certified.relative_trace_error, certified.trace_error
     if proven is not None and trace is not None and proven - trace / found.solution.total_variance > share:
@@ -67,7 +70,8 @@ def moved_by_rounding(found: Outcome, share: float) -> bool:
     return bool((certified.rounding[:leading] > share).any())
 
 
-def _warn_if_rounded(found: Outcome, features: FeatureMap) -> None:
+def _warn_if_rounded(found: FitOutcome, features: FeatureMap) -> None:
+    """Warn if rounding may move the bounds noticeably."""
     if moved_by_rounding(found, _TOO_COARSE):
         worst = found.certificate.rounding
         eigenvalues = (
@@ -82,9 +86,10 @@ def _warn_if_rounded(found: Outcome, features: FeatureMap) -> None:
         )
 
 
-def _warn_of_cluster(found: Outcome, kernel: Kernel) -> None:
+def _warn_of_cluster(found: FitOutcome, kernel: Kernel) -> None:
+    """Warn of a possible cluster of rows that no landmark represents."""
     strata = found.certificate.strata
-    if strata is None or not kernel.stationary:  # of others no value says that rows are far
+    if strata is None or not kernel.stationary:  # only stationary kernels tell that rows are far
         return
     *_, last = spectral.from_array(strata)
     if last.cluster > found.solution.eigenvalues[-1]:
@@ -106,7 +111,7 @@ def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -
 
 
 def warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float | None) -> None:
-    """Warn where K is close to the identity: neither 512 sampled landmarks nor those of the fit explain half of it."""
+    """Warn if K is close to the identity: most of Σ k(x, x) is explained neither by 512 sampled rows nor by the fit."""
     shares = [share for share in (by_sample, by_landmarks) if share is not None]
     if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
         warnings.warn(

@@ -1,12 +1,12 @@
-"""One self-contained HTML page that answers "is this good, and what did it find".
+"""Draw a report of a model: one self-contained HTML page on how good it is and what it found.
 
-looked     what it is drawn from: scores, rows, labels of a bounded number of rows
-pictures   rows as pictures
-drawing    inline SVG in the colours of the page, with words that say what is seen
-figures    what is drawn of a model
-words      the sentences
-sections   what stands below which title
-page       the HTML around it
+report_data  scores, rows and labels of a bounded number of rows
+pictures     rows as pictures
+drawing      Matplotlib figures as inline SVG with text alternatives
+figures      the figures of a report
+text         the sentences
+sections     titles, cards and tables
+page         the HTML page
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.numerics.model import Model
-from bigkpca.reporting import sections, words
-from bigkpca.reporting.looked import Looked, drawn_from, look
+from bigkpca.reporting import sections, text
 from bigkpca.reporting.page import MARK, render, request_mark
+from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
 from bigkpca.storage import groups, paths
 from bigkpca.storage.describe import model_info
@@ -46,22 +46,64 @@ def report(
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> str:
-    """Write a report of a model to the file `out`, and return its path.
+    """Write an HTML report of a model.
 
-    `scores` are those of any rows, in a feature store or an array; without them, a bounded sample of the fitted input
-    is projected, if it is still there. `labels` is a .npy file, a Zarr array, a dataset, or the name of an array beside
-    the rows, by default `y`. `image_shape` (H, W) shows rows as pictures, by default the shape that they had before
-    ingest. `array` names the array of the rows inside a Zarr group. Reads at most 65,536 rows, however many there are.
-    The same call on the same files does nothing; another report at `out` is replaced with `overwrite`, other files
-    never. What is in the way is found before anything is drawn.
+    The report says how far the components can be trusted and how much of the variance they hold, and shows scores,
+    pre-images along components and the rows with the largest residuals, as far as these are available.
 
-    Raises SpecError for what does not fit together, and where matplotlib or jinja2 is not installed.
+    Parameters
+    ----------
+    model : str, path, Model or KernelPCA
+        The model, or the path where it is saved.
+    out : str or path
+        The HTML file to write.
+    scores : str, path or array_like of shape (n, r), optional
+        Scores of any rows: a feature store written by `transform`, or an array. By default, a bounded sample of the
+        fitted rows is projected, if they still exist.
+    labels : str or path, optional
+        Labels of the rows, (n,): a .npy file, a Zarr array, a dataset, or the name of an array beside the rows. By
+        default the array `y` of the dataset, if there is one.
+    image_shape : sequence of int, optional
+        Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
+        records one.
+    array : str, optional
+        Name of the array of the rows inside a Zarr group.
+    overwrite : bool, default=False
+        Replace another report at `out`. Other files are never replaced.
+    progress : Progress, optional
+        Receives progress and notes.
+
+    Returns
+    -------
+    str
+        The path of the report.
+
+    Raises
+    ------
+    SpecError
+        If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or if
+        matplotlib or jinja2 is not installed. Raised before anything is drawn where possible.
+    LockedError
+        If another process is writing `out`.
+
+    Notes
+    -----
+    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, however many there are; makes no pass over
+    the data. Writes `out` only, whole or not at all. The same call on the same files does nothing.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 4))
+    >>> model = bigkpca.fit(X, "model.zarr", components=3)
+    >>> bigkpca.report(model, "report.html")
+    'report.html'
     """
     check_installed()
     fitted, path = model_of(model), path_of(model) or ""
     out = paths.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     _check_place(out)
-    mark = request_mark(drawn_from(fitted, scores, labels, image_shape, array))
+    mark = request_mark(request_digest(fitted, scores, labels, image_shape, array))
     store = store_of(out)
     with store.writer(out):
         if store.exists(out) and mark.encode() in paths.head(out):
@@ -72,24 +114,24 @@ def report(
                 f"{out} is in the way: it is another report; choose another output path, or replace it with "
                 "--overwrite (overwrite=True in Python)"
             )
-        looked = look(fitted, scores, labels, image_shape, array, progress)
-        store.write(out, _page(fitted, path, looked, mark).encode())
+        data = collect_report_data(fitted, scores, labels, image_shape, array, progress)
+        store.write(out, _page(fitted, path, data, mark).encode())
     return out
 
 
 def installed() -> bool:
-    """Whether what a report is drawn with is there."""
+    """Whether the libraries that a report needs are installed."""
     return all(find_spec(name) for name in ("matplotlib", "jinja2"))
 
 
 def check_installed() -> None:
-    """Raise SpecError, with the line that installs them, unless matplotlib and jinja2 are there."""
+    """Raise SpecError, with the command that installs them, unless matplotlib and jinja2 are installed."""
     if not installed():
         raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
 
 
 def _check_place(out: str) -> None:
-    """Raise SpecError where no report can be written, before any work."""
+    """Raise SpecError, before any work, if no report can be written to `out`."""
     if not paths.check_file(out, MARK.encode(), "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
@@ -97,21 +139,22 @@ def _check_place(out: str) -> None:
         )
 
 
-def _page(model: Model, path: str, looked: Looked, mark: str) -> str:
+def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
+    """The HTML of a report."""
     facts = model_info(model, path)
-    told = (sections.maps, sections.components, sections.preimages, sections.novelty)
-    found = [sections.quality(model), *(tell(model, looked) for tell in told)]
+    drawn = (sections.score_plots, sections.components, sections.preimages, sections.novelty)
+    found = [sections.quality(model), *(draw(model, data) for draw in drawn)]
     source = model.provenance["identity"]["path"]
     written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))
-    plan = None if looked.rows is None else plan_fit(looked.rows, FitSpec.of(model), Engine().threads)
+    plan = None if data.rows is None else plan_fit(data.rows, FitSpec.of(model), Engine().threads)
     return render(
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
-        verdict=words.verdict(model),
-        findings=words.findings(model, looked),
+        verdict=text.verdict(model),
+        findings=text.findings(model, data),
         sections=[section for section in found if section is not None],
-        provenance=words.provenance(model, facts, written_by, plan),
+        provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],
         spec=json.dumps(model.provenance["spec"], indent=1),
-        left_out=list(sections.left_out(model, looked)),
+        left_out=list(sections.left_out(model, data)),
     )

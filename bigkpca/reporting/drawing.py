@@ -1,6 +1,6 @@
-"""Inline SVG that follows the colours of the page, each drawing with words that say what is seen. Matplotlib's door.
+"""Convert Matplotlib figures to inline SVG in the colours of the page, each with a text alternative.
 
-Texts stay texts, and colours become variables of the page, so that one drawing is legible in light and in dark.
+Text stays text, and colours become CSS variables of the page, so that a figure is legible in light and dark mode.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Stand-ins that no colour map yields, and the variables of the page that take their place.
+# Stand-in colours that no colour map contains, and the CSS variables of the page that replace them.
 INK, FAINT, PAPER, ACCENT, SECOND = (f"#12345{number}" for number in range(5))
 _VARIABLES = {INK: "ink", FAINT: "faint", PAPER: "paper", ACCENT: "accent", SECOND: "second"}
 _ON_WHITE = {INK: "#1c2126", FAINT: "#c5ccd3", PAPER: "#ffffff", ACCENT: "#1f6fb8", SECOND: "#c4420b"}
-# Petroff 2021, "Accessible color sequences for data visualization", ten colours: told apart with any colour vision.
+# Petroff 2021, "Accessible color sequences for data visualization": distinct for any colour vision.
 PALETTE = (
     "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadb",
 )  # fmt: skip
@@ -46,12 +46,12 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
-_WIDTH = 4.8  # inches of which the page makes as many as there is room for
+_WIDTH = 4.8  # inches; the page scales figures to the width of a card
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """An SVG element, and what it shows in words."""
+    """An SVG element with its text alternative."""
 
     svg: str
     alt: str
@@ -59,23 +59,23 @@ class Drawing:
 
 @contextmanager
 def axes_of(height: float = 3.2) -> Iterator[tuple[Figure, Axes]]:
-    """A figure of one pair of axes, in the style of the page."""
+    """A figure with one pair of axes, in the style of the page; `height` in inches."""
     with figure_of(_WIDTH, height) as figure:
         yield figure, figure.add_subplot()
 
 
 @contextmanager
 def figure_of(width: float, height: float) -> Iterator[Figure]:
-    """An empty figure of so many inches, in the style of the page."""
+    """An empty figure, in the style of the page; `width` and `height` in inches."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    with style.context(["default", _STYLE]):  # not as a user's own settings are
+    with style.context(["default", _STYLE]):  # independent of the user's own settings
         yield Figure(figsize=(width, height))
 
 
 def drawing(figure: Figure, name: str, alt: str) -> Drawing:
-    """The figure as an element of the page; `name` keeps its ids apart from those of others."""
+    """The figure as an element of the page; `name` keeps its ids distinct from those of other figures."""
     variables = {color: f"var(--{variable})" for color, variable in _VARIABLES.items()}
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", _svg(figure, name, variables))
     size = re.search(r'viewBox="[^"]*"', svg)
@@ -84,7 +84,7 @@ def drawing(figure: Figure, name: str, alt: str) -> Drawing:
 
 
 def standalone(figure: Figure, name: str, alt: str) -> str:
-    """The figure as a file of its own, dark on white, as every viewer shows it."""
+    """The figure as an SVG file of its own, dark on white."""
     figure.set_facecolor(PAPER)
     svg = _svg(figure, name, _ON_WHITE)
     start = svg[: svg.index(">")]
@@ -92,12 +92,12 @@ def standalone(figure: Figure, name: str, alt: str) -> str:
 
 
 def _svg(figure: Figure, name: str, colors: Mapping[str, str]) -> str:
-    """The figure from its <svg> on, with these colours for the stand-ins."""
+    """The SVG of a figure from its <svg> tag on, with `colors` in place of the stand-ins."""
     import matplotlib as mpl
 
     file = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with mpl.rc_context({"svg.hashsalt": name}):  # else ids are random, and no two the same
+    with mpl.rc_context({"svg.hashsalt": name}):  # otherwise ids are random and the file differs each time
         figure.savefig(file, format="svg", metadata=nothing)
     svg = file.getvalue()
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
@@ -107,14 +107,17 @@ def _svg(figure: Figure, name: str, colors: Mapping[str, str]) -> str:
 
 
 def _opened(svg: str, opening: str, name: str, alt: str) -> str:
-    """The drawing with this opening tag and a title; coordinates, which stand in tags alone, to a hundredth."""
+    """The SVG with this opening tag and a title, and coordinates rounded to two decimals.
+
+    Numbers are rounded inside tags only, so that texts stay as they are.
+    """
     title = f' aria-labelledby="{name}-title"><title id="{name}-title">{escape(alt)}</title>'
     rounded = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), svg[svg.index(">") + 1 :])
     return opening + title + rounded
 
 
 def plain_ticks(axes: Axes) -> None:
-    """Numbers as people write them on a logarithmic y axis."""
+    """Label a logarithmic y axis with plain numbers, without exponents."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -123,7 +126,7 @@ def plain_ticks(axes: Axes) -> None:
 
 
 def whole_ticks(axes: Axes) -> None:
-    """Whole numbers on the x axis."""
+    """Label the x axis with integers."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))

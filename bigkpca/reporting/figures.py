@@ -1,4 +1,4 @@
-"""The figures of a report: spectrum, trust, learning curve, maps of scores. Matplotlib's door, with `drawing`."""
+"""Figures of a report: spectrum, trust, learning curve, scatter plots of scores, histograms."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from bigkpca.reporting.drawing import (
     plain_ticks,
     whole_ticks,
 )
-from bigkpca.reporting.looked import Labels
+from bigkpca.reporting.report_data import Labels
 from bigkpca.storage.describe import whole_gram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
-MOST_POINTS = 2000  # above which a scatter becomes a density
-_MOST_COMPONENTS = 60
+MAX_POINTS = 2000  # points of a scatter plot; more become a density plot
+_MAX_COMPONENTS = 60
 
 
 def spectrum(model: Model) -> Drawing:
-    """Share of variance of each component, with what is proven of it."""
+    """Share of variance of each component, with its proven bounds."""
     certificate = model.certificate
-    shares = 100 * model.solution.explained_variance_ratio[:_MOST_COMPONENTS]
+    shares = 100 * model.solution.explained_variance_ratio[:_MAX_COMPONENTS]
     x = np.arange(1, len(shares) + 1)
     low, high = certificate.explained_variance_ratio_lower, certificate.explained_variance_ratio_upper
     alt = f"Share of variance of {len(x)} components, from {shares[0]:.3g}% down to {shares[-1]:.3g}%."
@@ -63,7 +63,7 @@ def spectrum(model: Model) -> Drawing:
 
 
 def cumulative(model: Model) -> Drawing:
-    """Share of variance of the leading components together."""
+    """Cumulative share of variance of the leading components."""
     total = 100 * np.cumsum(model.solution.explained_variance_ratio)
     half = int(np.searchsorted(total, total[-1] / 2)) + 1
     alt = f"All {len(total)} components hold {total[-1]:.1f}% of the variance; the first {half} hold half of that."
@@ -80,7 +80,7 @@ def cumulative(model: Model) -> Drawing:
 
 
 def trust(model: Model) -> Drawing | None:
-    """How far each component can be trusted; None where nothing says so, or all is exact."""
+    """Residual or instability of each component, marked by its trust; None if not known, or if the model is exact."""
     certificate = model.certificate
     words = certificate.trust
     if words is None or whole_gram(model):
@@ -111,14 +111,14 @@ def trust(model: Model) -> Drawing | None:
 
 
 def learning_curve(model: Model) -> Drawing | None:
-    """What is out of reach of an eighth, a quarter, half and all of the landmarks; None where the method cannot say."""
+    """Share of variance out of reach of an eighth, a quarter, half and all of the landmarks; None if not known."""
     curve = model.certificate.learning_curve
     if curve is None:
         return None
     numbers, errors = curve[:, 0].astype(int), 100 * curve[:, 1]
     proven = model.certificate.relative_trace_error
     shown = [f"{error:.1f}%" for error in errors]
-    if proven is not None:  # the bound, which is wider than the last point of the curve by its rounding
+    if proven is not None:  # the bound exceeds the last point of the curve by the rounding error
         errors[-1], shown[-1] = 100 * proven, share_at_most(proven, 1)
     pairs = ", ".join(f"{share} with {number:,}" for number, share in zip(numbers, shown, strict=True))
     with axes_of() as (figure, axes):
@@ -136,15 +136,15 @@ def learning_curve(model: Model) -> Drawing | None:
 
 
 def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
-    """Scores (m, r) of two components against each other: points, or the density of many, coloured by label."""
+    """Scatter plot of the scores Y (m, r) of two components, coloured by label; a density plot for many rows."""
     x, y = Y[:, pair[0]], Y[:, pair[1]]
     first, second = (number + 1 for number in pair)
     name = f"scores-{first}-{second}"
     spans = [f"component {n} runs from {v.min():.3g} to {v.max():.3g}" for n, v in ((first, x), (second, y))]
     alt = f"{len(x):,} rows: {', '.join(spans)}."
-    codes = None if labels is None else np.array([labels.names.index(word) for word in labels.words])
+    codes = None if labels is None else np.array([labels.names.index(word) for word in labels.values])
     with axes_of(4.3) as (figure, axes):
-        if len(x) > MOST_POINTS:
+        if len(x) > MAX_POINTS:
             _density(axes, x, y, codes)
         else:
             axes.scatter(x, y, s=10, color=ACCENT if codes is None else [PALETTE[code] for code in codes], linewidth=0)
@@ -162,7 +162,7 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
 
 
 def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
-    """Hexagons, the stronger the more rows they hold, in the colour of their most frequent label."""
+    """Hexagonal bins, more opaque the more rows they hold, in the colour of their most frequent label."""
     from matplotlib.colors import to_rgba_array
 
     bins = axes.hexbin(x, y, gridsize=45, mincnt=1, linewidths=0)
@@ -179,14 +179,16 @@ def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:
 
 
 def _most_frequent(codes: Any) -> float:
+    """The most frequent label code of a bin."""
     return float(np.bincount(np.asarray(codes, dtype=np.intp)).argmax())
 
 
 def _legend(axes: Axes, names: tuple[str, ...]) -> None:
+    """A legend of the labels below the axes."""
     from matplotlib.lines import Line2D
 
     columns = 5 if max(map(len, names)) < 8 else 2
-    # A legend is filled column by column; people read line by line.
+    # Matplotlib fills a legend column by column; readers go line by line.
     order = [i for column in range(columns) for i in range(column, len(names), columns)]
     marks = [Line2D([], [], marker="o", linestyle="", color=PALETTE[i]) for i in order]
     words = [names[i] for i in order]
@@ -194,7 +196,7 @@ def _legend(axes: Axes, names: tuple[str, ...]) -> None:
 
 
 def histogram(values: Array, name: str, xlabel: str) -> Drawing:
-    """How often values occur, with their median and the value that one in a hundred exceeds."""
+    """Histogram of values (m,), with their median and 99th percentile."""
     median, rare = np.quantile(values, [0.5, 0.99])
     with axes_of(2.8) as (figure, axes):
         axes.hist(values, bins=60, histtype="stepfilled", color=ACCENT, alpha=0.6)
@@ -202,5 +204,5 @@ def histogram(values: Array, name: str, xlabel: str) -> Drawing:
             axes.axvline(value, color=INK, linewidth=0.8, linestyle="--")
             axes.annotate(word, (value, 1), (3, -10), xycoords=("data", "axes fraction"), textcoords="offset points")
         axes.set(xlabel=xlabel, ylabel="rows")
-        spread = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
-        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread}.")
+        spread_row_numbers = f"median {median:.3g}, one in a hundred above {rare:.3g}, largest {values.max():.3g}"
+        return drawing(figure, name, f"Histogram of {xlabel} over {len(values):,} rows: {spread_row_numbers}.")

@@ -1,20 +1,20 @@
-"""One HTML page that needs nothing but itself. Jinja's door."""
+"""Render a report as one self-contained HTML page with Jinja."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-MARK = '<meta name="generator" content="bigkpca report">'  # tells our pages from others'
+MARK = '<meta name="generator" content="bigkpca report">'  # distinguishes reports from other files
 
 
 def request_mark(digest: str) -> str:
-    """The element that says what a page was drawn from, by which the same request is known again."""
+    """The meta element that identifies what a page was drawn from, so that a repeated request is recognised."""
     return f'<meta name="bigkpca-request" content="{digest}">'
 
 
 def render(**values: Any) -> str:
-    """The page with these values; texts are escaped, drawings taken as they are."""
+    """The HTML page with these values; texts are escaped, drawings inserted as they are."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -1,4 +1,4 @@
-"""The sections of a report: each a title, some words, and cards that hold a figure, pictures or a table."""
+"""Sections of a report: a title, text, and cards with a figure, pictures or a table."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bigkpca.data.reading import take
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
-from bigkpca.reporting import figures, words
+from bigkpca.reporting import figures, text
 from bigkpca.reporting.drawing import Drawing
-from bigkpca.reporting.looked import Looked
 from bigkpca.reporting.pictures import Frame
+from bigkpca.reporting.report_data import ReportData
 
-_COMPONENTS = 6  # whose rows and walks are shown
-_EXTREMES = 6  # rows at either end
+_COMPONENTS = 6  # components shown with pre-images and extreme rows
+_EXTREMES = 6  # rows shown at either end of a component
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
-_PAIRS = 8  # rows beside their pre-images
+_PAIRS = 8  # rows shown with their pre-images
 _WALKS = (
     "A walk is made of pre-images: the rows that stand nearest to points on the axis of a component, from 3 standard "
     "deviations below the mean to 3 above it."
@@ -28,7 +28,7 @@ _WALKS = (
 
 @dataclass(frozen=True)
 class Pictures:
-    """A strip of pictures as a data URI, what it shows in words, and a line below it."""
+    """A strip of pictures as a data URI, with its text alternative and caption."""
 
     uri: str
     alt: str
@@ -36,8 +36,8 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Numbers in rows below headings."""
+class ReportTable:
+    """Column titles and rows of a table, as text."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -45,27 +45,27 @@ class Table:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing to look at, with a line that says how to read it."""
+    """One figure, strip of pictures or table, with a title and a text on how to read it."""
 
     title: str
     text: str = ""
     drawing: Drawing | None = None
     pictures: tuple[Pictures, ...] = ()
-    table: Table | None = None
+    table: ReportTable | None = None
 
 
 @dataclass(frozen=True)
 class Section:
-    """Cards below a title."""
+    """A titled group of cards."""
 
     title: str
     text: str
     cards: tuple[Card, ...]
-    table: Table | None = None  # folded away below the cards
+    table: ReportTable | None = None  # collapsed, below the cards
 
 
 def quality(model: Model) -> Section:
-    """How good the fit is."""
+    """The section on how good the fit is."""
     certificate = model.certificate
     proven = certificate.explained_variance_ratio_upper is not None
     bars = "The exact share lies in the light bars, proven; dots are this model's."
@@ -86,7 +86,8 @@ def quality(model: Model) -> Section:
     return Section("Is it good?", "", tuple(cards), _spectrum_table(model))
 
 
-def _spectrum_table(model: Model) -> Table:
+def _spectrum_table(model: Model) -> ReportTable:
+    """Eigenvalues, shares of variance, bounds and trust of every component."""
     certificate, solution = model.certificate, model.solution
     columns: dict[str, list[str]] = {
         "component": [str(number + 1) for number in range(model.components)],
@@ -103,98 +104,102 @@ def _spectrum_table(model: Model) -> Table:
         ]
     if certificate.trust:
         columns["trust"] = list(certificate.trust)
-    return Table(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    return ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
-def maps(model: Model, looked: Looked) -> Section | None:
-    """Scores of the first components against each other."""
-    Y = looked.scores
+def score_plots(model: Model, data: ReportData) -> Section | None:
+    """The section with scatter plots of the scores of the first components."""
+    Y = data.scores
     if Y is None:
         return None
     pairs = [(0, 1), (2, 3)] if model.components >= 4 else [(0, 1)] if model.components >= 2 else []
-    cards = [
-        Card(f"Components {a + 1} and {b + 1}", "", figures.scores(Y, (a, b), looked.labels)) for a, b in pairs
-    ] or [Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))]
-    every = "all" if len(Y) == looked.total else f"{len(Y):,} of"
-    text = f"Scores of {every} {looked.total:,} rows" + (
-        ", in 64 stretches spread evenly over them." if len(Y) < looked.total else "."
+    cards = [Card(f"Components {a + 1} and {b + 1}", "", figures.scores(Y, (a, b), data.labels)) for a, b in pairs] or [
+        Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))
+    ]
+    every = "all" if len(Y) == data.total else f"{len(Y):,} of"
+    text = f"Scores of {every} {data.total:,} rows" + (
+        ", in 64 stretches spread evenly over them." if len(Y) < data.total else "."
     )
-    if len(Y) > figures.MOST_POINTS:
+    if len(Y) > figures.MAX_POINTS:
         text += " The stronger a hexagon, the more rows it holds"
-        text += ", and its colour is that of its most frequent label." if looked.labels else "."
-    if looked.labels is not None:
+        text += ", and its colour is that of its most frequent label." if data.labels else "."
+    if data.labels is not None:
         text += " The names of labels stand at their middles."
     return Section("What did it find?", text, tuple(cards))
 
 
-def components(model: Model, looked: Looked) -> Section | None:
-    """What each of the leading components means: its walk, and the rows at its ends."""
-    frame = _frame(looked, model)
+def components(model: Model, data: ReportData) -> Section | None:
+    """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
+    frame = _frame(data, model)
     walks = _walks(model, frame) if frame else {}
-    if looked.scores is None and not walks:
+    if data.scores is None and not walks:
         return None
-    cards = tuple(_component(model, looked, frame, j, walks.get(j)) for j in range(min(_COMPONENTS, model.components)))
+    cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in range(min(_COMPONENTS, model.components)))
     return Section("What do the components mean?", _WALKS if walks else "", cards)
 
 
-def _component(model: Model, looked: Looked, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
+def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
+    """The card of component j."""
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
-    text, table = "", None
-    if looked.scores is not None:
-        y = looked.scores[:, j]
+    note, table = "", None
+    if data.scores is not None:
+        y = data.scores[:, j]
         order = np.argsort(y, kind="stable")
         extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
-        if looked.labels is not None and len(looked.labels.names) > 1:
-            explained = words.explained_by_labels(y[:, None], looked.labels)[0]
-            text = f"Labels explain {explained:.0%} of it, {words.ends(y, looked.labels)}."
-        if frame and looked.rows is not None:
-            pictures += [_row_pictures(looked, frame, f"{word} scores", at) for word, at in extremes.items()]
+        if data.labels is not None and len(data.labels.names) > 1:
+            explained = text.explained_by_labels(y[:, None], data.labels)[0]
+            note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
+        if frame and data.rows is not None:
+            pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
         else:
-            table = _row_table(looked, y, extremes)
-    return Card(title, text, pictures=tuple(pictures), table=table)
+            table = _row_table(data, y, extremes)
+    return Card(title, note, pictures=tuple(pictures), table=table)
 
 
-def _row_pictures(looked: Looked, frame: Frame, title: str, at: Array) -> Pictures:
-    assert looked.rows is not None
-    named = "rows " + ", ".join(_row_names(looked, at))
-    return Pictures(frame.strip(_rows(looked, at)), f"Pictures of {named}", f"{title}: {named}")
+def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:
+    """Pictures of the rows at these positions."""
+    assert data.rows is not None
+    named = "rows " + ", ".join(_row_names(data, at))
+    return Pictures(frame.strip(_rows(data, at)), f"Pictures of {named}", f"{title}: {named}")
 
 
-def _row_table(looked: Looked, y: Array, extremes: dict[str, Array]) -> Table:
+def _row_table(data: ReportData, y: Array, extremes: dict[str, Array]) -> ReportTable:
+    """Scores and names of the rows at either end of a component, where rows cannot be shown as pictures."""
     head = tuple(part for word in extremes for part in (f"{word.lower()} score", "row"))
-    parts = [part for at in extremes.values() for part in ([f"{value:.4g}" for value in y[at]], _row_names(looked, at))]
-    return Table(head, tuple(zip(*parts, strict=True)))
+    parts = [part for at in extremes.values() for part in ([f"{value:.4g}" for value in y[at]], _row_names(data, at))]
+    return ReportTable(head, tuple(zip(*parts, strict=True)))
 
 
-def _row_names(looked: Looked, at: Array) -> list[str]:
-    numbers = [f"{number:,}" for number in looked.numbers[at]]
-    if looked.labels is None:
+def _row_names(data: ReportData, at: Array) -> list[str]:
+    """Row numbers at these positions, with labels if there are any."""
+    numbers = [f"{number:,}" for number in data.numbers[at]]
+    if data.labels is None:
         return numbers
-    return [f"{number} ({word})" for number, word in zip(numbers, looked.labels.words[at], strict=True)]
+    return [f"{number} ({word})" for number, word in zip(numbers, data.labels.values[at], strict=True)]
 
 
-def _rows(looked: Looked, at: Array) -> Array:
-    """The rows looked at that have these positions, in their order."""
-    assert looked.rows is not None
-    numbers, back = np.unique(looked.numbers[at], return_inverse=True)
-    return take(looked.rows, numbers)[back]
+def _rows(data: ReportData, at: Array) -> Array:
+    """The rows (k, d) at these positions, in the order given."""
+    assert data.rows is not None
+    numbers, back = np.unique(data.numbers[at], return_inverse=True)
+    return take(data.rows, numbers)[back]
 
 
-def _frame(looked: Looked, model: Model) -> Frame | None:
-    """How rows are shown: as the data are, or else as pre-images of the mean and of walks are."""
-    if looked.shape is None:
+def _frame(data: ReportData, model: Model) -> Frame | None:
+    """The frame for pictures of rows, from the data, or else from pre-images along the first component."""
+    if data.shape is None:
         return None
-    if looked.rows is not None:
-        return Frame.of(looked.shape, _rows(looked, np.linspace(0, len(looked.numbers) - 1, 256).astype(np.intp)))
+    if data.rows is not None:
+        return Frame.of(data.shape, _rows(data, np.linspace(0, len(data.numbers) - 1, 256).astype(np.intp)))
     if model.decoder is None:
         return None
-    return Frame.of(looked.shape, _walk(model, 0)[0])
+    return Frame.of(data.shape, _walk(model, 0)[0])
 
 
 def _walk(model: Model, j: int) -> tuple[Array, Array]:
-    """Pre-images (k, d) along component j, and which of them are far from all data (k,)."""
+    """Pre-images (k, d) along component j, and whether each is far from all data (k,)."""
     n = model.moments.count if model.moments else model.provenance["identity"]["shape"][0]
     Y = np.zeros((len(_STEPS), model.components))
     Y[:, j] = np.array(_STEPS) * np.sqrt(model.solution.eigenvalues[j] / n)
@@ -203,7 +208,7 @@ def _walk(model: Model, j: int) -> tuple[Array, Array]:
 
 
 def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
-    """The walk of each leading component; none where there is no way back."""
+    """Pictures of pre-images along each leading component; empty if the model has no pre-images."""
     if model.decoder is None:
         return {}
     found = {}
@@ -220,18 +225,18 @@ def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
     return found
 
 
-def preimages(model: Model, looked: Looked) -> Section | None:
-    """Some rows above the pre-images of their scores."""
-    frame = _frame(looked, model)
-    if frame is None or looked.rows is None or looked.scores is None or model.decoder is None:
+def preimages(model: Model, data: ReportData) -> Section | None:
+    """The section that compares some rows with the pre-images of their scores."""
+    frame = _frame(data, model)
+    if frame is None or data.rows is None or data.scores is None or model.decoder is None:
         return None
-    at = np.linspace(0, len(looked.numbers) - 1, _PAIRS).astype(np.intp)
-    rows = _rows(looked, at)
-    found = model.reconstructing(len(at))(looked.scores[at], None)
+    at = np.linspace(0, len(data.numbers) - 1, _PAIRS).astype(np.intp)
+    rows = _rows(data, at)
+    found = model.reconstructing(len(at))(data.scores[at], None)
     error = np.linalg.norm(found.rows - rows.astype(np.float64)) / np.linalg.norm(
         rows.astype(np.float64) - rows.mean(axis=0)
     )
-    caption = "Rows " + ", ".join(_row_names(looked, at))
+    caption = "Rows " + ", ".join(_row_names(data, at))
     alt = (
         f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"
     )
@@ -242,21 +247,19 @@ def preimages(model: Model, looked: Looked) -> Section | None:
     return Section("What do they keep of a row?", text, (Card("Rows and their pre-images", pictures=(pictures,)),))
 
 
-def novelty(model: Model, looked: Looked) -> Section | None:
-    """How much the scores leave out of rows, and of which the most."""
-    if looked.residual is None:
+def novelty(model: Model, data: ReportData) -> Section | None:
+    """The section on residuals, |φ(x) − φ^(x)|², and the rows with the largest."""
+    if data.residual is None:
         return None
-    values = looked.residual
+    values = data.residual
     cards = [Card("Residuals", "", figures.histogram(values, "residual", "residual |φ(x) − φ^(x)|²"))]
     most = np.argsort(-values, kind="stable")[:_EXTREMES]
-    frame = _frame(looked, model)
-    if frame and looked.rows is not None:
-        cards.append(
-            Card("Rows least like the others", pictures=(_row_pictures(looked, frame, "Largest first", most),))
-        )
+    frame = _frame(data, model)
+    if frame and data.rows is not None:
+        cards.append(Card("Rows least like the others", pictures=(_row_pictures(data, frame, "Largest first", most),)))
     else:
-        lines = zip(_row_names(looked, most), (f"{value:.4g}" for value in values[most]), strict=True)
-        cards.append(Card("Rows least like the others", table=Table(("row", "residual"), tuple(lines))))
+        lines = zip(_row_names(data, most), (f"{value:.4g}" for value in values[most]), strict=True)
+        cards.append(Card("Rows least like the others", table=ReportTable(("row", "residual"), tuple(lines))))
     return Section(
         "What is new?",
         "The residual of a row is what its scores leave out; rows unlike the fitted ones have a large one.",
@@ -264,12 +267,12 @@ def novelty(model: Model, looked: Looked) -> Section | None:
     )
 
 
-def left_out(model: Model, looked: Looked) -> Iterator[str]:
+def left_out(model: Model, data: ReportData) -> Iterator[str]:
     """What the report does not show, and why."""
-    yield from looked.notes
-    if looked.scores is None:
+    yield from data.notes
+    if data.scores is None:
         yield "scores, extreme rows and labels are left out: give --scores, or put the rows back"
-    if looked.shape is None:
+    if data.shape is None:
         yield "no pictures: rows have no image shape; --image-shape gives one"
     elif model.decoder is None:
         try:

@@ -20,8 +20,8 @@ import pytest
 import bigkpca
 from bigkpca import KernelPCA, measures
 from bigkpca.comparing import Comparison, figure, grid, reference
-from bigkpca.comparing.grid import Candidate, Way, ways_named
-from bigkpca.comparing.trial import tried
+from bigkpca.comparing.grid import Candidate, MethodVariant, parse_variants
+from bigkpca.comparing.trial import run_trial
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
@@ -92,8 +92,8 @@ def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.
     for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
         X = digits[:200, 20:26] * units
         rows, given = ArrayRows(X), FitSpec(components=3, standardize=True, sigma=3.0, preimage="linear")
-        candidate = Candidate(Way("nystroem", "uniform"), 30, 0)
-        found = tried(rows, candidate.way.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
+        candidate = Candidate(MethodVariant("nystroem", "uniform"), 30, 0)
+        found = run_trial(rows, candidate.variant.spec(given, 30, 0), candidate, reference.exact_reference(rows, given))
         errors.append(found.preimage_error)
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
 
@@ -171,7 +171,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: Comparison
 ) -> None:
     monkeypatch.setattr(reference, "EXACT_MOST_ROWS", 100)
-    monkeypatch.setattr(reference, "_MOST_WORK", 0)
+    monkeypatch.setattr(reference, "_MAX_WORK", 0)
     notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, components=COMPONENTS,
                             methods=["nystroem/uniform"], sizes=[30, 90], seeds=2)  # fmt: skip
@@ -190,7 +190,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
 def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
     path, notes = tmp_path / "all.npy", Recorder()
     np.save(path, digits)
-    rows, (kmeans, rff) = open_rows(str(path)), ways_named(FEW["methods"])
+    rows, (kmeans, rff) = open_rows(str(path)), parse_variants(FEW["methods"])
     limit = _planned(rows, kmeans, 600) - 1
     assert max(_planned(rows, kmeans, 30), _planned(rows, rff, 600)) < limit
     found = bigkpca.compare(path, tmp_path / "out", memory=limit, progress=notes, **(FEW | {"sizes": [30, 600]}))
@@ -203,7 +203,7 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any
         bigkpca.compare(path, tmp_path / "none", memory="10 MB", **FEW)
 
 
-def _planned(rows: Rows, way: Way, size: int) -> int:
+def _planned(rows: Rows, way: MethodVariant, size: int) -> int:
     return plan_fit(rows, way.spec(FitSpec(components=COMPONENTS), size, 0), Engine().threads).peak_bytes
 
 

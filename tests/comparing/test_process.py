@@ -16,7 +16,7 @@ import pytest
 import bigkpca
 from bigkpca import comparing
 from bigkpca.comparing import process
-from bigkpca.comparing.process import OwnProcesses, ProcessDiedError, peak_mb
+from bigkpca.comparing.process import ProcessDiedError, ProcessRunner, peak_mb
 from bigkpca.errors import SpecError
 from tests.comparing.options import FEW
 from tests.helpers.files import ROOT
@@ -45,7 +45,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.alone
 @pytest.mark.usefixtures("importable")
 def test_each_process_has_its_own_peak_and_ends_alone() -> None:
-    with OwnProcesses() as own:
+    with ProcessRunner() as own:
         small, large, again = own.run(hold, 1), own.run(hold, 300), own.run(hold, 1)
         assert 250 < large - small < 350
         assert abs(again - small) < 30
@@ -59,7 +59,7 @@ def test_each_process_has_its_own_peak_and_ends_alone() -> None:
 
 @pytest.mark.usefixtures("importable")
 def test_processes_end_with_the_run_that_started_them() -> None:
-    with OwnProcesses() as own:
+    with ProcessRunner() as own:
         server = own.run(os.getppid)
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
@@ -84,7 +84,7 @@ comparing.process.serve(*map(int, sys.argv[1:]))
 def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
     monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
-    with OwnProcesses() as own, pytest.raises(ProcessDiedError):
+    with ProcessRunner() as own, pytest.raises(ProcessDiedError):
         own.run(time.sleep, 5)
     assert ended(int((tmp_path / "child").read_text()), seconds=1)
 
@@ -97,8 +97,8 @@ def nap(path: str) -> None:
 _ASKS = """
 import sys
 from tests.comparing import test_process
-from bigkpca.comparing.process import OwnProcesses
-with OwnProcesses() as own:
+from bigkpca.comparing.process import ProcessRunner
+with ProcessRunner() as own:
     own.run(test_process.nap, sys.argv[1])
 """
 
@@ -138,12 +138,12 @@ def _status(pid: int) -> str:
 
 def test_processes_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
-    with OwnProcesses() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
+    with ProcessRunner() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
         own.run(os.getpid)
 
 
 def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "tried", _dying)
+    monkeypatch.setattr(comparing, "run_trial", _dying)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, **FEW)

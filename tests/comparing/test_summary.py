@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from bigkpca.comparing import summary
-from bigkpca.comparing.grid import Way
-from bigkpca.comparing.summary import Line, Spread, advice
-from bigkpca.comparing.trial import Trial
+from bigkpca.comparing.grid import MethodVariant
+from bigkpca.comparing.summary import Spread, TrialGroup, advice
+from bigkpca.comparing.trial import TrialResult
 
 
-def line(way: str, size: int, seconds: float, error: float | None) -> Line:
+def line(way: str, size: int, seconds: float, error: float | None) -> TrialGroup:
     spreads: dict[str, Spread | None] = {"seconds": Spread(seconds, seconds, seconds), "peak_mb": Spread(200, 200, 200)}
     for measure in ("score_error", "eigenvalue_error"):
         spreads[measure] = None if error is None else Spread(error, error, error)
-    return Line(Way(*way.split("/")), size, 1, spreads)
+    return TrialGroup(MethodVariant(*way.split("/")), size, 1, spreads)
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def line(way: str, size: int, seconds: float, error: float | None) -> Line:
         ([line("rff", 9, 1, 0.2)], "nothing came within 5%, larger sizes may"),
     ],
 )
-def test_advice_names_what_to_take_and_why(lines: list[Line], said: str) -> None:
+def test_advice_names_what_to_take_and_why(lines: list[TrialGroup], said: str) -> None:
     assert said in advice(lines)
 
 
 def test_medians_and_spreads_over_seeds() -> None:
-    trials = [Trial("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in
+    trials = [TrialResult("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in
               [(0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6)]]  # fmt: skip
-    (found,) = summary.lines(trials)
+    (found,) = summary.group_trials(trials)
     assert found.spreads["seconds"] == Spread(2.0, 1.0, 3.0)
     assert found.spreads["eigenvalue_error"] == Spread(0.2, 0.1, 0.6)
     assert found.spreads["score_error"] is None

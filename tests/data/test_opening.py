@@ -67,7 +67,7 @@ def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: 
 def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
     images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
     for order in (images, np.asfortranarray(images)):
-        rows = NpyRows.open(Path(as_npy(tmp_path, order)))
+        rows = NpyRows.open(as_npy(tmp_path, order))
         assert rows.row_shape == (3, 4)
         np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from bigkpca import KernelPCA, kernels, preimages
 from bigkpca.data.memory import ArrayRows
 from bigkpca.errors import SpecError
-from bigkpca.evaluating.cross_validation import LENGTHS, MOST_ROWS, RIDGES, CrossValidation, Setting, cross_validate
+from bigkpca.evaluating.cross_validation import LENGTHS, MAX_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.sample import sample_lengths
@@ -158,14 +158,14 @@ def test_a_best_value_at_the_edge_is_remarked(X: np.ndarray[Any, Any]) -> None:
         return CrossValidation(tuple(Setting(*at, error, 0.1) for at, error in values), 100, 3, 40, False)
 
     middle, first, last = ([1.0 + (i != best) for i in range(27)] for best in (13, 0, 26))
-    assert found(*middle).edges == ()
-    assert found(*first).edges == (
+    assert found(*middle).edge_notes == ()
+    assert found(*first).edge_notes == (
         "the best sigma is the smallest that was tried: shorter ones may do better still",
         "the best number of components is the smallest that was tried: fewer may do better still",
         "the best ridge is the smallest that was tried: smaller ones may do better still",
     )
-    assert found(*last).edges[0] == "the best sigma is the largest that was tried: longer ones may do better still"
-    assert CrossValidation((Setting(1.0, 5, None, 0.1, 0.1),), 100, 3, 40, False).edges == ()
+    assert found(*last).edge_notes[0] == "the best sigma is the largest that was tried: longer ones may do better still"
+    assert CrossValidation((Setting(1.0, 5, None, 0.1, 0.1),), 100, 3, 40, False).edge_notes == ()
 
 
 def test_folds_of_different_rank_are_compared(X: np.ndarray[Any, Any]) -> None:
@@ -180,8 +180,8 @@ def test_folds_of_different_rank_are_compared(X: np.ndarray[Any, Any]) -> None:
 
 
 def test_only_a_sample_is_looked_at(X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bigkpca.evaluating.cross_validation.MOST_ROWS", 100)
-    assert MOST_ROWS == 6000
+    monkeypatch.setattr("bigkpca.evaluating.cross_validation.MAX_ROWS", 100)
+    assert MAX_ROWS == 6000
     spec = FitSpec.checked(preimage="linear", size=20)
     assert cross_validate(ArrayRows(X), spec, ONE, sigmas=SIGMAS[:1], components=[4]).rows == 100
 

@@ -16,7 +16,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit
 from tests.helpers.progress import Recorder

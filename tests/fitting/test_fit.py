@@ -15,7 +15,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows, fit_within
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model

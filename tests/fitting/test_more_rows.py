@@ -12,7 +12,7 @@ from bigkpca.data.memory import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.reductions import moments_of
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, resolve

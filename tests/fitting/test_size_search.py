@@ -160,9 +160,9 @@ def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
     clock = iter([0.0, 1.0, 1.0, 1.0, 9.0, 9.0])  # the second trial takes eight seconds
     monkeypatch.setattr(size_search, "monotonic", lambda: next(clock))
     rows, spec = open_rows(digits), FitSpec.checked(**OPTIONS, tol=0.05)
-    room = size_search.Room(1000, deadline=10.0)
+    room = size_search.SizeLimits(1000, deadline=10.0)
     with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100,"):
-        fit_rows(rows, spec, Engine(threads=1), Silent(), room=room)
+        fit_rows(rows, spec, Engine(threads=1), Silent(), size_limits=room)
 
 
 def test_a_budget_that_suffices_changes_nothing(digits: Any, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zarr
 
+from bigkpca.data.stores import LocalDisk
 from bigkpca.ingesting import streaming as ingest_module
-from bigkpca.storage import durable
 
 
 class Stop(BaseException):
@@ -26,6 +26,6 @@ def stop_at(monkeypatch, module, name, call=1):
 
 MOMENTS = [
     (ingest_module, "_codes", 1),
-    (durable, "sync_tree", 1),
+    (LocalDisk, "sync", 1),
     (zarr.core.attributes.Attributes, "__setitem__", 1),
 ]

@@ -13,10 +13,11 @@ import pytest
 import zarr
 
 from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import DataError, IncompleteError, LockedError, SpecError
 from bigkpca.ingesting.formats import table, text
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.storage import destination, durable, locks
+from bigkpca.storage import destination, locks
 from tests.helpers.disks import small_disk, tree_bytes
 from tests.ingesting.files import RNG, WORDS, X, Y, idx_bytes, labels_of, npy, rows_of, write_npz
 from tests.ingesting.stopping import MOMENTS, Stop, stop_at
@@ -159,10 +160,10 @@ def test_only_a_full_disk_is_told_as_one(tmp_path, monkeypatch):
     a = npy(tmp_path / "a.npy", X)
     for code, error in ((errno.EDQUOT, IncompleteError), (errno.EIO, OSError)):
 
-        def failing(path, code=code):
+        def failing(store, path, code=code):
             raise OSError(code, os.strerror(code))
 
-        monkeypatch.setattr(durable, "sync_tree", failing)
+        monkeypatch.setattr(LocalDisk, "sync", failing)
         with pytest.raises(error, match="disk is full" if error is IncompleteError else "Input/output"):
             ingest([a], tmp_path / "out.zarr")
 

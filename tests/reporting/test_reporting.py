@@ -17,8 +17,8 @@ from sklearn.datasets import load_digits
 import bigkpca
 from bigkpca import reporting
 from bigkpca.errors import SpecError
-from bigkpca.reporting import looked
-from bigkpca.reporting.looked import spread
+from bigkpca.reporting import report_data
+from bigkpca.reporting.report_data import spread_row_numbers
 from tests.helpers.commands import run
 from tests.reporting.test_looked import drawn
 
@@ -109,7 +109,7 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(
     bigkpca.report(model, out)
     assert out.stat().st_mtime_ns == first.st_mtime_ns
     with monkeypatch.context() as nothing_is_drawn:  # to find out that something is in the way
-        nothing_is_drawn.setattr(reporting, "look", None)
+        nothing_is_drawn.setattr(reporting, "collect_report_data", None)
         bigkpca.report(model, out)
         for asked in ({"model": other}, {"model": model, "image_shape": (8, 8)}, {"model": model, "scores": Y}):
             with pytest.raises(SpecError, match="is in the way: it is another report"):
@@ -248,24 +248,24 @@ def test_what_is_missing_can_be_installed(place: Path, tmp_path: Path, monkeypat
 
 
 def test_few_rows_are_read_of_many() -> None:
-    assert spread(5, 10).tolist() == [0, 1, 2, 3, 4]
+    assert spread_row_numbers(5, 10).tolist() == [0, 1, 2, 3, 4]
     for n in (65_537, 10_000_000):
-        numbers = spread(n, 65_536)
+        numbers = spread_row_numbers(n, 65_536)
         assert 65_536 * 0.9 < len(numbers) <= 65_536
         assert numbers[0] == 0
         assert numbers[-1] == n - 1
         assert (np.diff(numbers) > 0).all()
         assert np.count_nonzero(np.diff(numbers) > 1) < 64
-    assert len(spread(1000, 10)) <= 64
+    assert len(spread_row_numbers(1000, 10)) <= 64
 
 
 @pytest.mark.usefixtures("sketched")
 def test_a_sample_is_said_to_be_one(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looked, "_MOST_SCORES", 640)
+    monkeypatch.setattr(report_data, "_MAX_SCORES", 640)
     text = drawn(place / "m.zarr", tmp_path / "r.html", scores=place / "s.zarr")
     assert "Scores of 640 of 1,797 rows, in 64 stretches spread evenly over them." in text
     scores, labels = np.asarray(zarr.open(place / "s.zarr")["scores"][:]), np.load(place / "labels.npy")
-    numbers = spread(1797, 640)
+    numbers = spread_row_numbers(1797, 640)
     lowest = numbers[np.argsort(scores[numbers, 1], kind="stable")[:6]]
     assert "Lowest scores: rows " + ", ".join(f"{row:,} ({labels[row]})" for row in lowest) in text
 

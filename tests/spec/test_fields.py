@@ -11,7 +11,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import kernels, landmarks, methods, preimages
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.spec import FitSpec
 
 
 def test_defaults():

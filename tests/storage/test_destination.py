@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import bigkpca
+from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.storage import destination, durable
+from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
 from tests.storage.outputs import FIT, OTHERS, WRITES, Write, bigkpca_array, every_write
 
@@ -193,7 +194,7 @@ def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
     wanted = tree_bytes(home / "wanted.zarr")
     with pytest.MonkeyPatch.context() as patch:
         if not can:
-            patch.setattr(durable, "exchanged", lambda *_: False)
+            patch.setattr(LocalDisk, "exchange", lambda *_: False)
         rename, calls = os.rename, []
 
         def stopping(*paths: Any) -> None:
@@ -217,14 +218,14 @@ def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    assert durable.exchanged(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert LocalDisk().exchange(str(tmp_path / "a"), str(tmp_path / "b"))
     assert [entry.name for entry in (tmp_path / "a").iterdir()] == ["b"]
     with pytest.raises(FileNotFoundError, match="No such file"):
-        durable.exchanged(str(tmp_path / "a"), str(tmp_path / "c"))
+        LocalDisk().exchange(str(tmp_path / "a"), str(tmp_path / "c"))
 
 
 def test_a_system_without_locks_is_told_so() -> None:
-    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.storage.locks"
+    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.data.stores.local_locks"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert (

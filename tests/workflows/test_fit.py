@@ -13,6 +13,7 @@ import pytest
 import bigkpca
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.stores.local_locks import lock
 from bigkpca.errors import LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -20,7 +21,6 @@ from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
-from bigkpca.storage.locks import lock
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import OPTIONS

@@ -64,10 +64,6 @@ class FeatureMap(ABC):
         """d, the number of input columns."""
         return len(self.offset)
 
-    def landmarks_in_user_units(self) -> Array | None:
-        """Landmarks (l, d) in the units of the data; None for maps without landmarks."""
-        return None
-
     def as_columns(self) -> Columns:
         """The map to the rows themselves, shifted and scaled as for this map."""
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
@@ -113,6 +109,23 @@ class FeatureMap(ABC):
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "kernel"}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **plain}
+
+    def gram(self) -> Array | None:
+        """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks."""
+        return None
+
+    def landmarks_in_user_units(self) -> Array | None:
+        """The landmarks (l, d) in the units of the data, float64; None for features without landmarks."""
+        return None
+
+    def unexplained(self, squares: float, count: int) -> float:
+        """Mean diagonal of K - VV', which adds to every eigenvalue; from `squares`, Σ |v(x_i)|² over `count` rows."""
+        return 0.0
+
+    @property
+    def directions(self) -> int | None:
+        """d*, the number of principal axes that the features are of; None for features of all columns."""
+        return None
 
 
 class Itself(FeatureMap):

@@ -126,3 +126,7 @@ class PrincipalFourierRows(_Waves):
         `squares` is Σ |v(x_i)|², which is Σ a_i² for pairs and has that mean for phases.
         """
         return 1 - squares / count if self.factor is None else 1 - self.factor**2
+
+    @property
+    def directions(self) -> int:
+        return self.axes.shape[1]

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from bigkpca.errors import Array
 from bigkpca.numerics.landmarks.base import LandmarkRule
 from bigkpca.numerics.landmarks.basic_patterns import BasicPatterns
@@ -74,14 +76,14 @@ def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
     return rule.to_dict() if isinstance(rule, Own) else RULES.to_dict(rule)
 
 
-def from_dict(values: Mapping[str, Any], own: Array) -> LandmarkRule | Own:
+def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Own:
     """The rule, or the given landmarks, that `to_dict` described.
 
     Parameters
     ----------
     values : mapping
         "name", and the options.
-    own : (l, d) array
+    own : (l, d) array or None
         The landmarks of the fitted model, in the units of the data, which replace rows that the caller gave.
 
     Returns
@@ -96,5 +98,5 @@ def from_dict(values: Mapping[str, Any], own: Array) -> LandmarkRule | Own:
     """
     for kind in (Rows, RowNumbers):
         if values["name"] == kind.name:
-            return kind.from_dict(values, own)
+            return kind.from_dict(values, np.empty((0, 0)) if own is None else own)
     return RULES.from_dict(values)

@@ -115,6 +115,11 @@ class Decoder(ABC):
         given = {**parameters, **arrays}
         return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
 
+    @property
+    def reference_rows(self) -> Array | None:
+        """Rows (m, d) of the data that the decoder keeps, shifted and scaled; None where it keeps none."""
+        return None
+
 
 def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
     """Wrap `decoding` for starts and pre-images in the units of the data; pre-images have the dtype of block work."""

@@ -138,6 +138,10 @@ class DistancesDecoder(Decoder):
 
         return decode
 
+    @property
+    def reference_rows(self) -> Array:
+        return self.rows
+
 
 def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array]:
     """|x - y|² as a function of k(x, y) / k(x, x) in (0, 1]: linear interpolation in -log k, exact for Gaussians.

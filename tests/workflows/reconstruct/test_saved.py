@@ -18,7 +18,7 @@ from bigkpca.errors import CorruptionError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.more_rows import extend
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.helpers.commands import run

@@ -1,4 +1,4 @@
-"""What a report says: is this good, what did it find, how was it made. Plain text."""
+"""Text of a report: quality of the fit, findings, provenance."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from bigkpca.numerics.certificate import trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
-from bigkpca.reporting.looked import Labels, Looked
+from bigkpca.reporting.report_data import Labels, ReportData
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import whole_gram
 
-_NEARLY_ALL, _MOST = 0.95, 0.5  # shares of what components hold, or of the variance
+_NEARLY_ALL, _MOST = 0.95, 0.5  # shares of the variance that components hold, or of all variance
 
 
 def verdict(model: Model) -> str:
-    """Whether the fit is good, with its numbers: how far its components can be trusted, how much of the variance they
-    hold, and where the rest is."""
+    """How good the fit is: trust of its components, share of variance, and what it leaves out."""
     certificate, trust = model.certificate, model.certificate.trust
     shares = model.solution.explained_variance_ratio
     if whole_gram(model):
@@ -34,14 +33,14 @@ def verdict(model: Model) -> str:
     else:
         known = "estimated" if certificate.residuals is None else "from residuals"
         more = "a larger size" if certificate.residuals is None else "more products with the Gram matrix"
-        parts = [judged(trust, shares, more), _counts(trust, known)]
+        parts = [components_verdict(trust, shares, more), _counts(trust, known)]
     return " ".join([*parts, *_held(model), *_rest(model)])
 
 
-def judged(trust: tuple[str, ...], shares: Array, more: str) -> str:
-    """The verdict on components with these shares (r,) of the variance; `more` is what would make them better.
+def components_verdict(trust: tuple[str, ...], shares: Array, more: str) -> str:
+    """The verdict on components with these shares (r,) of the variance; `more` is what would improve them.
 
-    Doubtful ones count by what they hold, since small ones at the end of a spectrum cost a model little.
+    Doubtful components count by their share of variance, since small ones at the end of a spectrum matter little.
     """
     r, trusted = len(trust), np.array([word != "doubtful" for word in trust])
     count, held = int(trusted.sum()), float(shares.sum())
@@ -63,6 +62,7 @@ def judged(trust: tuple[str, ...], shares: Array, more: str) -> str:
 
 
 def _counts(trust: tuple[str, ...], known: str) -> str:
+    """The number of solid, fair and doubtful components."""
     counts = ", ".join(f"{trust.count(word)} {word}" for word in ("solid", "fair", "doubtful") if word in trust)
     first = trustworthy(trust)
     where = f"; the first doubtful one is component {first + 1}" if 0 < first < len(trust) else ""
@@ -70,6 +70,7 @@ def _counts(trust: tuple[str, ...], known: str) -> str:
 
 
 def _held(model: Model) -> Iterator[str]:
+    """The share of variance that the components hold."""
     low = model.certificate.explained_variance_ratio_lower
     if not _knows_total(model):
         yield "How much of the variance they hold is not known: the kernel is not positive semidefinite here."
@@ -82,7 +83,7 @@ def _held(model: Model) -> Iterator[str]:
 
 
 def _rest(model: Model) -> Iterator[str]:
-    """What the components do not hold: what further ones would, and what no component of this model could."""
+    """The variance that the components leave out: what more of them would hold, and what the model cannot reach."""
     certificate, exact = model.certificate, whole_gram(model)
     held = float(model.solution.explained_variance_ratio.sum())
     reach = None if exact else certificate.relative_trace_error
@@ -109,14 +110,19 @@ def _rest(model: Model) -> Iterator[str]:
 
 
 def _knows_total(model: Model) -> bool:
-    """Whether the variance of all components is known. Of an indefinite kernel that is the sum of the positive
-    eigenvalues, of which products with the Gram matrix find the leading ones only."""
+    """Whether the total variance is known.
+
+    For an indefinite kernel it is the sum of the positive eigenvalues, of which products with the Gram matrix find the
+    leading ones only.
+    """
     return model.certificate.residuals is None or model.solution.negative == 0
 
 
 def _bounds_are_its_own(model: Model) -> bool:
-    """Whether lower bounds of eigenvalues hold for the model's own components. Those of other methods than these are
-    not the ones that the bounds come from."""
+    """Whether lower bounds of eigenvalues hold for the components of the model itself.
+
+    For methods other than these, the bounds come from the Nyström components of the same landmarks.
+    """
     return FitSpec.of(model).method_value in (Nystroem(), Exact()) or model.certificate.residuals is not None
 
 
@@ -125,53 +131,56 @@ def _explained(model: Model) -> float:
     certificate, method = model.certificate, FitSpec.of(model).method_value
     if method == Nystroem() or certificate.eigenvalue_lower is None:
         return model.solution.total_variance - (certificate.trace_error or 0.0)
-    return float(certificate.eigenvalue_lower.sum())  # eigenvalues of other methods may add up to more
+    return float(certificate.eigenvalue_lower.sum())  # those of other methods may add up to more
 
 
 def _advice(model: Model, further: float, beyond: float) -> str:
+    """Advice on how to hold more of the variance."""
     longer = " or take a longer sigma" if model.features.kernel.stationary else ""
     return f"To hold more, {'keep more components' if further >= beyond else 'fit with a larger size'}{longer}."
 
 
-def findings(model: Model, looked: Looked) -> str:
-    """What the leading components hold, and what they have to do with the labels."""
+def findings(model: Model, data: ReportData) -> str:
+    """What the leading components hold, and how they relate to the labels."""
     shares = model.solution.explained_variance_ratio
     half = int(np.searchsorted(np.cumsum(shares), shares.sum() / 2)) + 1
     text = (
         f"Component 1 holds {shares[0]:.1%} of the variance, and {half} of {len(shares)} components hold half of what "
         "all of them do."
     )
-    if looked.labels is None or looked.scores is None or len(looked.labels.names) < 2:
+    if data.labels is None or data.scores is None or len(data.labels.names) < 2:
         return text
-    explained = explained_by_labels(looked.scores, looked.labels)
+    explained = explained_by_labels(data.scores, data.labels)
     best = int(explained.argmax())
     return text + (
         f" Component {best + 1} tells the labels apart best: they explain {explained[best]:.0%} of it, "
-        f"{ends(looked.scores[:, best], looked.labels)}."
+        f"{extreme_labels(data.scores[:, best], data.labels)}."
     )
 
 
 def explained_by_labels(scores: Array, labels: Labels) -> Array:
-    """Variance of the means of the labels over the variance of scores (m, r), (r,): 1 if nothing else matters."""
+    """Share (r,) of the variance of scores (m, r) that lies between labels: variance of their means over the total."""
     between = np.zeros(scores.shape[1])
     centred = scores - scores.mean(axis=0)
     for name in labels.names:
-        here = labels.words == name
+        here = labels.values == name
         between += here.sum() * centred[here].mean(axis=0) ** 2
     total = np.einsum("ij,ij->j", centred, centred)
     return np.divide(between, total, out=np.zeros_like(between), where=total > 0)
 
 
-def ends(values: Array, labels: Labels) -> str:
-    """Which labels have the smallest and the largest mean of values (m,)."""
-    means = [values[labels.words == name].mean() for name in labels.names]
+def extreme_labels(values: Array, labels: Labels) -> str:
+    """The labels with the smallest and the largest mean of values (m,)."""
+    means = [values[labels.values == name].mean() for name in labels.names]
     low, high = labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
     return f"with {low} at the low end and {high} at the high one"
 
 
 def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan | None) -> dict[str, str]:
-    """What was fitted and how, as lines of a table; `written_by` is the version that wrote the model, `plan` what the
-    fit was planned to cost, None where its rows are gone."""
+    """What was fitted and how, as names and values of a table.
+
+    `written_by` is the version that wrote the model, `plan` the planned cost of the fit, None if its rows are gone.
+    """
     identity, kernel = model.provenance["identity"], dict(facts["kernel"])
     name = kernel.pop("name")
     parameters = ", ".join(f"{key} {_short(value)}" for key, value in kernel.items())
@@ -195,6 +204,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
 
 
 def _cost(plan: Plan) -> dict[str, str]:
+    """Planned passes and memory of the fit."""
     passes = "the rows were in memory" if not plan.passes else f"{plan.passes} over the rows, beside a sample"
     return {
         "passes": f"{passes}, {plan.bytes_read / 1e6:,.0f} MB read",
@@ -203,4 +213,5 @@ def _cost(plan: Plan) -> dict[str, str]:
 
 
 def _short(value: Any) -> str:
+    """A number with at most six digits, or any other value as text."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""What a report looks at: scores, rows, labels and residuals of a bounded number of rows."""
+"""Collect the data of a report: scores, rows, labels and residuals of a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ from bigkpca.storage import block_arrays, groups
 from bigkpca.storage.models import model_digest
 from bigkpca.workflows.scores import feature_store, open_scores
 
-_MOST_SCORES = 65_536
-_MOST_PROJECTED = 20_000
-_MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, also for models that keep all their rows
-_MOST_BYTES = 64_000_000  # of scores in memory
-_STRETCHES = 64
+_MAX_SCORES = 65_536  # rows shown, if their scores are given
+_MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
+_MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
+_MAX_BYTES = 64_000_000  # of scores in memory
+_STRETCHES = 64  # of consecutive rows
 
 
 @dataclass(frozen=True)
 class Labels:
-    """One word for each row that was looked at, and the words in the order in which a legend names them."""
+    """The label of each row as text, and the distinct labels in the order of the legend."""
 
-    words: Array  # (m,), text
+    values: Array  # (m,), text
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Looked:
-    """Rows that a report is drawn from; None where something is not there, with a note that says why.
+class ReportData:
+    """Data of a report; None for what is not available, with a note that says why.
 
-    numbers: which of the `total` rows, ascending (m,). scores (m, r). rows: the input, to read a few rows of.
-    residual (m,): novelty. shape: (H, W) or (H, W, 3) of a row as a picture.
+    `numbers` (m,), ascending, are the row numbers shown, out of `total` rows. `scores` (m, r) and `residual` (m,) are
+    those of these rows. `rows` is the input, of which single rows are read. `shape` is (H, W) or (H, W, 3) of a row as
+    a picture.
     """
 
     total: int
@@ -60,15 +61,18 @@ class Looked:
     notes: tuple[str, ...]
 
 
-def look(
+def collect_report_data(
     model: Model,
     scores: Any,
     labels: str | os.PathLike[str] | None,
     shape: Sequence[int] | None,
     array: str | None,
     progress: Progress,
-) -> Looked:
-    """Gather what there is. Raises SpecError for scores, labels and shapes that do not fit."""
+) -> ReportData:
+    """Collect what is available; reads at most 65,536 rows.
+
+    Raises SpecError for scores, labels and shapes that do not fit the model or each other.
+    """
     shape = image_shape(shape, model.columns)
     opened = None if scores is None else open_scores(model, scores)
     place, source = None if scores is None else feature_store(scores), _source(model, scores)
@@ -76,11 +80,11 @@ def look(
     if opened is None and rows is None:
         if labels is not None:
             raise SpecError("labels need rows to belong to, and there are none: " + notes[0] + "; give their scores")
-        return Looked(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
-    room = _MOST_BYTES // (8 * model.components)
+        return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
+    max_rows_in_memory = _MAX_BYTES // (8 * model.components)
     if opened is not None:
         total = opened.shape[0]
-        numbers = spread(total, min(_MOST_SCORES, room))
+        numbers = spread_row_numbers(total, min(_MAX_SCORES, max_rows_in_memory))
         found = take(opened, numbers).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")
@@ -88,10 +92,10 @@ def look(
     else:
         assert rows is not None
         total = rows.shape[0]
-        affordable = int(_MOST_PRODUCTS / (model.features.size * model.columns))
-        numbers = spread(total, min(_MOST_PROJECTED, room, max(1000, affordable)))
+        affordable = int(_MAX_PRODUCTS / (model.features.size * model.columns))
+        numbers = spread_row_numbers(total, min(_MAX_PROJECTED, max_rows_in_memory, max(1000, affordable)))
         found = _projected(model, rows, numbers, progress)
-    return Looked(
+    return ReportData(
         total=total,
         numbers=numbers,
         scores=found,
@@ -103,12 +107,12 @@ def look(
     )
 
 
-def drawn_from(
+def request_digest(
     model: Model, scores: Any, labels: str | os.PathLike[str] | None, shape: Sequence[int] | None, array: str | None
 ) -> str:
-    """A digest of all that a report depends on, by the stamps of files: no rows are read.
+    """A digest of everything that a report depends on, from the time stamps of files; reads no rows.
 
-    Raises SpecError for scores that do not fit.
+    Raises SpecError for scores that do not fit the model.
     """
     opened = None if scores is None else open_scores(model, scores)
     source = _source(model, scores)
@@ -125,9 +129,11 @@ def drawn_from(
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def spread(n: int, most: int) -> Array:
-    """At most `most` of n row numbers, ascending: all of them, or 64 stretches at even distances, so that few chunks
-    are read however many rows there are."""
+def spread_row_numbers(n: int, most: int) -> Array:
+    """At most `most` of n row numbers, ascending: all of them, or 64 evenly spaced stretches.
+
+    Stretches, so that few storage chunks are read however many rows there are.
+    """
     if n <= most:
         return np.arange(n)
     length = max(1, most // _STRETCHES)
@@ -136,20 +142,21 @@ def spread(n: int, most: int) -> Array:
 
 
 def _source(model: Model, scores: Any) -> Mapping[str, Any]:
-    """The fingerprint of the rows that scores are of, or else of those that were fitted."""
+    """The fingerprint of the rows that the scores belong to, or else of the rows that were fitted."""
     place = None if scores is None else feature_store(scores)
     source: Mapping[str, Any] = _manifest(place)["input"] if place else model.provenance["identity"]
     return source
 
 
 def _manifest(path: str) -> Mapping[str, Any]:
+    """The manifest of a feature store."""
     manifest = block_arrays.read_manifest(path)
-    assert manifest is not None  # open_scores refused what is not finished
+    assert manifest is not None  # open_scores raises an error for unfinished stores
     return manifest
 
 
 def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[Rows | None, list[str]]:
-    """The rows of a fingerprint if they are still there, and what is to be said about them."""
+    """The rows with this fingerprint if they still exist, and notes about them."""
     if source["path"] is None:
         return None, ["the rows were in memory and were not kept"]
     try:
@@ -164,6 +171,7 @@ def _input(source: Mapping[str, Any], model: Model, array: str | None) -> tuple[
 
 
 def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> Array:
+    """Scores (m, r) of the rows with these numbers."""
     step = tile_rows(model.columns, model.features.size, 8)
     found: list[Array] = []
     progress.start("projecting", len(numbers))
@@ -179,44 +187,46 @@ def _projected(model: Model, rows: Rows, numbers: Array, progress: Progress) -> 
 
 
 def _values(array: Any, numbers: Array) -> Array:
-    """Values (m,) of an array (n,) at ascending numbers: one read for each stretch of neighbours."""
+    """Values (m,) of an array (n,) at ascending numbers: one read for each stretch of consecutive numbers."""
     stretches = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return np.concatenate([np.asarray(array[int(part[0]) : int(part[-1]) + 1]) for part in stretches])
 
 
 def _residual(place: str | None, numbers: Array) -> Array | None:
+    """Residuals (m,) of the rows with these numbers, if the feature store has them."""
     if place is None or not _manifest(place).get("residual"):
         return None
     return _values(groups.open_values(place, "residual"), numbers).astype(np.float64)
 
 
 def _row_shape(path: str | None, columns: int) -> tuple[int, ...] | None:
-    """The shape that rows had before they were flattened, where a dataset knows it and it is one of pictures."""
+    """The shape of rows before ingest flattened them, if the dataset records one that is a picture."""
     shape = tuple((_dataset(path) or {}).get("row_shape") or ())
     return shape if is_picture(shape) and np.prod(shape) == columns else None
 
 
 def _dataset(path: str | None) -> Mapping[str, Any] | None:
+    """The description of a dataset at this path, if there is one."""
     about = None if path is None else groups.describe(path)
     return about if about and about["format"] == "dataset" else None
 
 
 def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int, numbers: Array) -> Labels | None:
-    """The labels as given, or else `y` beside the rows."""
+    """The labels that were given, or else the array `y` of the dataset."""
     if given is None:
         if source is None or _dataset(source) is None or not store_of(source).is_folder(f"{source}/y"):
             return None
-        # Rows may have been added since: those of before keep their places.
-        return _named(_values(groups.open_values(source, "y"), numbers), source)
+        # Rows may have been appended since; the earlier ones keep their numbers.
+        return _as_labels(_values(groups.open_values(source, "y"), numbers), source)
     values, where = _open_labels(written_out(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
-    return _named(_values(values, numbers), where)
+    return _as_labels(_values(values, numbers), where)
 
 
 def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> list[Any]:
-    """What changes when the file of labels does, or the folder of their array; empty where there are none."""
+    """Paths, sizes and time stamps of the files that hold the labels; empty if there are none."""
     if given is None and source is None:
         return []
     place = "y" if given is None else written_out(given)
@@ -228,7 +238,7 @@ def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> l
 
 
 def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
-    """An array of labels, unread, and where it lies: a .npy file, a Zarr array, a dataset, or a name in the input."""
+    """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
     store = store_of(given)
     if given.endswith(".npy") and store.exists(given):
         try:
@@ -245,14 +255,14 @@ def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
     return groups.open_values(source, given), source
 
 
-def _named(values: Array, where: str) -> Labels:
-    """Labels as words: names of categories, numbers, or bands of numbers that hardly ever repeat."""
+def _as_labels(values: Array, where: str) -> Labels:
+    """Values as labels: names of categories, numbers, or bins of numbers that hardly repeat; at most ten of them."""
     categories = (_dataset(where) or {}).get("categories")
     if categories:
         values = np.array(categories)[values]
     distinct, counts = np.unique(values, return_counts=True)
     if values.dtype.kind == "f" and len(distinct) > 10:
-        return _bands(values)
+        return _binned_labels(values)
     words = values.astype(str)
     if len(distinct) > 10:
         common = np.sort(distinct[np.argsort(-counts, kind="stable")[:9]])
@@ -261,7 +271,8 @@ def _named(values: Array, where: str) -> Labels:
     return Labels(words, tuple(distinct.astype(str).tolist()))
 
 
-def _bands(values: Array) -> Labels:
+def _binned_labels(values: Array) -> Labels:
+    """Five bins of values, each with a fifth of the rows."""
     edges = np.quantile(values, np.linspace(0, 1, 6))
     names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)

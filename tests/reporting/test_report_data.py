@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bigkpca.reporting.looked import Labels
 from sklearn.datasets import load_digits
 
 import bigkpca
 from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.reporting import looked, pictures, words
-from bigkpca.reporting.looked import Labels
+from bigkpca.reporting import pictures, report_data, text
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
@@ -33,9 +33,9 @@ def drawn(model: Any, out: Path, **options: Any) -> str:
 def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
     model = bigkpca.load(str(place / "m.zarr"))
     for labels in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
-        found = looked.look(model, None, labels, None, None, Silent())
+        found = report_data.collect_report_data(model, None, labels, None, None, Silent())
         assert found.labels is not None
-        np.testing.assert_array_equal(found.labels.words, load_digits().target[found.numbers].astype(str))
+        np.testing.assert_array_equal(found.labels.values, load_digits().target[found.numbers].astype(str))
 
 
 @pytest.mark.usefixtures("sketched")
@@ -73,12 +73,12 @@ def test_labels_with_names_many_kinds_or_numbers(tmp_path: Path) -> None:
     bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
     text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
     assert re.search("with (low at the low end and high|high at the low end and low) at the high one", text)
-    many = looked._named(np.repeat(np.arange(12), np.arange(1, 13)), "")
+    many = report_data._as_labels(np.repeat(np.arange(12), np.arange(1, 13)), "")
     assert many.names == ("3", "4", "5", "6", "7", "8", "9", "10", "11", "other")
-    assert np.count_nonzero(many.words == "other") == 1 + 2 + 3
-    numbers = looked._named(np.linspace(0, 1, 100), "")
+    assert np.count_nonzero(many.values == "other") == 1 + 2 + 3
+    numbers = report_data._as_labels(np.linspace(0, 1, 100), "")
     assert numbers.names == ("0 to 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1")
-    assert [np.count_nonzero(numbers.words == name) for name in numbers.names] == [20] * 5
+    assert [np.count_nonzero(numbers.values == name) for name in numbers.names] == [20] * 5
 
 
 def test_pictures_show_rows() -> None:
@@ -104,5 +104,5 @@ def test_pictures_show_rows() -> None:
 def test_labels_explain_what_they_explain() -> None:
     labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
-    np.testing.assert_allclose(words.explained_by_labels(scores, labels), [1, 0, 0])
-    assert words.ends(scores[:, 0], labels) == "with b at the low end and a at the high one"
+    np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
+    assert text.extreme_labels(scores[:, 0], labels) == "with b at the low end and a at the high one"

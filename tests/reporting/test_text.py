@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.reporting import figures, sections, words
+from bigkpca.reporting import figures, sections, text
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
@@ -37,7 +37,7 @@ SOUND, SHAKY = "solid", "doubtful"
     ],
 )  # fmt: skip
 def test_the_verdict_weighs_components_by_what_they_hold(trust: list[str], shares: list[float], says: str) -> None:
-    assert words.judged(tuple(trust), np.array(shares), "a larger size") == says
+    assert text.components_verdict(tuple(trust), np.array(shares), "a larger size") == says
 
 
 def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() -> None:
@@ -46,7 +46,7 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() ->
                         rng.gamma(1, 100, 1500)], axis=1)  # fmt: skip
     model = bigkpca.KernelPCA(40, size=300, random_state=0).fit(amounts).model_
     assert "doubtful" in (model.certificate.trust or ())
-    said = words.verdict(model)
+    said = text.verdict(model)
     assert re.match(
         r"Good: \d+ of 40 components can be trusted, and those hold 9\d\.\d% of what all do\. Trust: ", said
     )
@@ -59,28 +59,26 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() ->
 
 def test_trustworthy_components_that_hold_little_are_called_incomplete(digits: np.ndarray[Any, Any]) -> None:
     few = bigkpca.KernelPCA(4, size=600, random_state=0).fit(digits).model_
-    said = words.verdict(few)
+    said = text.verdict(few)
     assert said.startswith("Sound but incomplete: all 4 components can be trusted, but most of the variance lies outsi")
     assert re.search(r"Further components would hold about \d\d\.\d%\.", said)
     assert "To hold more, keep more components or take a longer sigma." in said
     narrow = bigkpca.KernelPCA(4, size=100, sigma=18.0, random_state=0).fit(digits).model_
-    assert "To hold more, fit with a larger size or take a longer sigma." in words.verdict(narrow)
+    assert "To hold more, fit with a larger size or take a longer sigma." in text.verdict(narrow)
 
 
 def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any, Any]) -> None:
     landmarks = bigkpca.KernelPCA(9, kernel="linear", size=80, dtype="float64", random_state=0).fit(digits[:300]).model_
     rounded = replace(landmarks, certificate=replace(landmarks.certificate, trace_error=0.0, relative_trace_error=0.0))
     for model in (landmarks, rounded):
-        said = words.verdict(model)
+        said = text.verdict(model)
         assert said.startswith("Good: all 9 components can be trusted.")
         assert "Less than 0.1% of the variance is out of reach of its" in said
         assert "Exact" not in said
         assert figures.trust(model) is not None
     exact = bigkpca.KernelPCA(3, method="exact", random_state=0).fit(digits[:300]).model_
-    assert words.verdict(exact).startswith(
-        "Exact: the whole Gram matrix was solved, there is no error of approximation"
-    )
-    assert "landmarks" not in words.verdict(exact)
+    assert text.verdict(exact).startswith("Exact: the whole Gram matrix was solved, there is no error of approximation")
+    assert "landmarks" not in text.verdict(exact)
     assert figures.trust(exact) is None
 
 
@@ -95,8 +93,8 @@ def test_the_last_point_of_the_learning_curve_is_the_bound(digits: np.ndarray[An
 def test_what_other_components_hold_is_not_said_of_these(digits: np.ndarray[Any, Any]) -> None:
     own = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits[:300]).model_
     columns = bigkpca.KernelPCA(4, size=100, method="columns", random_state=0).fit(digits[:300]).model_
-    assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", words.verdict(own))
-    assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", words.verdict(columns))
+    assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", text.verdict(own))
+    assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", text.verdict(columns))
 
 
 def test_bounds_in_the_table_are_no_nearer_than_they_are(digits: np.ndarray[Any, Any]) -> None:
