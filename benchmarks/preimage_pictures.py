@@ -1,4 +1,4 @@
-"""Draws docs/preimages.png: digits, noise, PCA, and what every way back makes of them. Needs the report extra."""
+"""Draws docs/preimages.png: digits, noise, PCA, and pre-images of every kind. Needs the report extra."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import doctest
 import gzip
-import inspect
 import re
 import shlex
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -147,12 +147,28 @@ def test_readme_lists_every_page() -> None:
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
 
 
-@pytest.mark.parametrize("documented", [KernelPCA, bigkpca.fit], ids=["KernelPCA", "fit"])
-def test_the_example_prints_what_it_shows(documented: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def examples() -> list[Any]:
+    """The examples of every docstring of the package."""
+    modules = [
+        import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+        for path in sorted((ROOT / "bigkpca").rglob("*.py"))
+        if ">>> " in path.read_text(encoding="utf-8")
+    ]
+    known = {"np": np, "KernelPCA": KernelPCA, "bigkpca": bigkpca}
+    found = [example for module in modules for example in doctest.DocTestFinder().find(module, extraglobs=known)]
+    return [pytest.param(example, id=example.name) for example in found if example.examples]
+
+
+@pytest.mark.parametrize("example", examples())
+def test_the_example_of_a_docstring_prints_what_it_shows(
+    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    example = doctest.DocTestParser().get_doctest(
-        inspect.getdoc(documented) or "", {"np": np, "KernelPCA": KernelPCA, "bigkpca": bigkpca}, "example", None, None
-    )
-    assert len(example.examples) > 3
-    found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example)
-    assert found.failed == 0
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed == 0
+
+
+def test_the_public_functions_have_examples() -> None:
+    named = {example.id for example in examples()}
+    for public in ("KernelPCA", "fit", "transform", "reconstruct", "denoise", "evaluate", "report"):
+        value = getattr(bigkpca, public)
+        assert f"{value.__module__}.{value.__qualname__}" in named

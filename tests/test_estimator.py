@@ -338,9 +338,9 @@ def test_functions_that_take_a_model_take_a_fitted_estimator(
 
 
 def test_functions_that_take_a_model_refuse_anything_else(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
-    with pytest.raises(SpecError, match="this KernelPCA holds no model: give a KernelPCA after its fit"):
+    with pytest.raises(SpecError, match="this KernelPCA has no model: give a fitted KernelPCA"):
         bigkpca.evaluate(small, X)
-    with pytest.raises(SpecError, match="a ndarray is no model: give what fit returned, the path where a model is"):
+    with pytest.raises(SpecError, match="a ndarray is not a model: give what fit returned, the path of a model"):
         arrays.scores(X, X)
 
 

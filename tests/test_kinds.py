@@ -81,16 +81,16 @@ def test_the_gradient_of_a_kernel_is_that_of_finite_differences(name: str) -> No
     if kernel.towards is None:
         pytest.skip("it says that it has none")
     Z, Y = X[:4], X[4:10]
-    K, pulls = np.empty((2, 4, 6))
-    kernel.pulling(Y, 4)(Z, K, pulls)
+    K, weights = np.empty((2, 4, 6))
+    kernel.gradient_weights(Y, 4)(Z, K, weights)
     assert_allclose(K, kernel(Z, Y), rtol=1e-12, atol=1e-12)
     for column in range(5):
         moved = step * np.eye(5)[column]
         slope = (kernel(Z + moved, Y) - kernel(Z - moved, Y)) / (2 * step)
         towards = Y[None, :, column] - (Z[:, None, column] if kernel.towards == "difference" else 0)
-        assert_allclose(pulls * towards, slope, rtol=1e-5, atol=1e-7)
-    kernel.pulling(Z, 4)(Z, np.empty((4, 4)), own := np.empty((4, 4)))
-    assert_allclose(kernel.own_pull(Z), np.diag(own), rtol=1e-5)
+        assert_allclose(weights * towards, slope, rtol=1e-5, atol=1e-7)
+    kernel.gradient_weights(Z, 4)(Z, np.empty((4, 4)), own := np.empty((4, 4)))
+    assert_allclose(kernel.own_gradient_weight(Z), np.diag(own), rtol=1e-5)
 
 
 class Independent:

@@ -449,3 +449,59 @@ def test_the_check_sees_what_is_wrong(name, source, message):
 )
 def test_the_check_lets_pass_what_is_right(name, source):
     assert complaints(source, name) == []
+
+
+# Files that may touch paths themselves: everything else goes through `data.stores`.
+TOUCHING_PATHS = {
+    "data.stores": "writes ~ out",
+    "data.stores.local": "is the store of local disks",
+    "data.stores.local_locks": "is the store of local disks",
+    "data.stores.local_paths": "is the store of local disks",
+    "data.version_marks": "asks for the status of a zip file, which Zarr reads by itself",
+    "data.zarr": "knows an array in a folder by its LocalStore",
+    "ingesting.formats": "hands files in other formats to the libraries that read them",
+    "ingesting.formats.binary": "hands files in other formats to the libraries that read them",
+    "ingesting.formats.columnar": "hands files in other formats to the libraries that read them",
+    "ingesting.formats.concat": "hands files in other formats to the libraries that read them",
+    "ingesting.formats.table": "hands files in other formats to the libraries that read them",
+    "ingesting.formats.text": "hands files in other formats to the libraries that read them",
+    "reporting.page": "reads its own template",
+}
+_OF_OS = {"path", "stat", "walk", "listdir", "scandir", "rename", "replace", "remove", "unlink", "mkdir", "makedirs"}
+
+
+def touches_paths(source):
+    """What a file does with paths by itself: (what, line)."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            yield from ((name, node.lineno) for name in names if name in ("shutil", "pathlib", "glob", "LocalStore"))
+        of_os = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+        if of_os and node.attr in _OF_OS:
+            yield f"os.{node.attr}", node.lineno
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            yield "open", node.lineno
+
+
+def test_paths_are_touched_by_stores_alone():
+    found = {name: list(touches_paths(path.read_text(encoding="utf-8"))) for name, path in FILES.items()}
+    assert {name: what for name, what in found.items() if what and name not in TOUCHING_PATHS} == {}
+    assert [name for name in TOUCHING_PATHS if not found[name]] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("import os\nos.path.exists('a')", "os.path"),
+        ("import shutil", "shutil"),
+        ("from pathlib import Path", "pathlib"),
+        ("from zarr.storage import LocalStore", "LocalStore"),
+        ("open('a')", "open"),
+    ],
+)
+def test_the_check_sees_who_touches_paths(source, what):
+    assert what in [found for found, _ in touches_paths(source)]
+
+
+def test_the_check_lets_pass_what_touches_no_path():
+    assert list(touches_paths("import os\nfrom os import PathLike\nos.getpid()\nrows.open('a')")) == []

@@ -57,7 +57,7 @@ OWN_WAY: dict[str, dict[str, Any]] = {
 
 
 class Reference:
-    """Exact kernel PCA of all rows, and the way back from any scores over those rows."""
+    """Exact kernel PCA of all rows, and pre-images of any scores over those rows."""
 
     def __init__(self, X: Array, folder: Path) -> None:
         kept = folder / f"example2-exact-{len(X)}.zarr"

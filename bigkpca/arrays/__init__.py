@@ -76,7 +76,7 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
     rows = open_rows(X)
     S = np.asarray(landmarks)
     if S.ndim != 2 or S.shape[1] != rows.shape[1]:
-        raise SpecError(f"landmarks of shape {S.shape} do not go with rows of {rows.shape[1]} columns")
+        raise SpecError(f"landmarks of shape {S.shape} do not fit rows of {rows.shape[1]} columns")
     dtype = np.result_type(rows.dtype, np.float32)
     offset = S.mean(axis=0, dtype=np.float64) if kernel.stationary else np.zeros(rows.shape[1])
     features = KernelRows(kernel, offset, (S - offset).astype(dtype))

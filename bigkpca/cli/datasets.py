@@ -23,7 +23,7 @@ from bigkpca.cli.progress import Report
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz IDX Parquet HDF5."""
+    """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz .tsv IDX Parquet HDF5."""
     from bigkpca.ingesting.streaming import ingest as run
     from bigkpca.storage.describe import info as look
 

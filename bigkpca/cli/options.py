@@ -122,24 +122,22 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return values | {"landmarks": _array_of(own)} if isinstance(own, str) and own.endswith(".npy") else values
 
 
-_USED = {"degree": ("polynomial",), "coef0": ("polynomial", "sigmoid")}
-
-
 def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
     """Raise SpecError for an option that the fit, or every fit by `varied` methods, would ignore."""
-    from bigkpca.numerics.kernels import kernel_class
-    from bigkpca.numerics.methods import Exact, named
+    from bigkpca.numerics.kernels import KERNELS, kernel_class, parameter_names
+    from bigkpca.numerics.methods import named
 
     kernel = kernel_class(str(values.get("kernel", FitSpec().kernel))).name
-    for name, kernels in _USED.items():
+    for name in ("degree", "coef0"):
+        kernels = [each for each in KERNELS if name in parameter_names(each)]
         if name in values and kernel not in kernels:
             raise SpecError(f"--{name} is for the {' and '.join(kernels)} kernel, not for {kernel}: leave it out")
-    exact = named(str(values.get("method", FitSpec().method))) == Exact()
+    exact = named(str(values.get("method", FitSpec().method))).exact
     if exact and "size" in values:
-        raise SpecError("--method exact takes every row for a landmark: leave --size out")
+        raise SpecError("--method exact uses every row: leave --size out")
     stops = varied or exact or values.get("refine", "0") != "0"
     if "residual_tol" in values and not stops:
-        raise SpecError("--residual-tol is where --method exact and --refine stop: add one of them, or leave it out")
+        raise SpecError("--residual-tol belongs to --method exact and --refine: add one of them, or leave it out")
 
 
 def _array_of(path: str) -> Any:

@@ -66,8 +66,8 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     from bigkpca.data.opening import open_rows
     from bigkpca.evaluating.cross_validation import cross_validate
 
-    way = options["preimage"] or "ridge"
-    spec = FitSpec.checked(**fields, preimage=way, noise=options["noise"], size=options["size"] or "auto")
+    preimage = options["preimage"] or "ridge"
+    spec = FitSpec.checked(**fields, preimage=preimage, noise=options["noise"], size=options["size"] or "auto")
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
     if options["save"]:
@@ -99,14 +99,12 @@ def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation
     """The fit command with the best setting and all other options of the cross-validation."""
     from bigkpca.numerics import preimages
 
-    best, way = found.best, spec.preimage_value
+    best: Any = found.best
+    preimage: Any = spec.own_preimage  # noise is an option by itself
     if best.ridge is not None:
-        assert isinstance(way, preimages.Ridge | preimages.Denoising)
-        way = replace(way, ridge=best.ridge)
-    if isinstance(way, preimages.Denoising) and spec.noise:
-        way = replace(way, noise=None)  # it is an option of its own
+        preimage = replace(preimage, ridge=best.ridge)
     words = ["bigkpca", "fit", data, "MODEL", "--sigma", f"{best.sigma:.6g}", "--components", str(best.components)]
-    words += ["--preimage", preimages.written(way), "--size", str(found.size)]
+    words += ["--preimage", preimages.written(preimage), "--size", str(found.size)]
     given, default = {name: getattr(spec, name) for name in ("kernel", "seed", "noise")}, FitSpec()
     for name, value in given.items():
         words += [f"--{name}", str(value)] if value != getattr(default, name) else []

@@ -11,8 +11,7 @@ figure      plot of error against time
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -21,19 +20,26 @@ import numpy as np
 
 from bigkpca.comparing import figure
 from bigkpca.comparing.folder import FIGURE, Folder
-from bigkpca.comparing.grid import Candidate, MethodVariant, all_variants, candidates, default_sizes, parse_variants
+from bigkpca.comparing.grid import (
+    Candidate,
+    MethodVariant,
+    all_variants,
+    candidates,
+    default_sizes,
+    feasible_fits,
+    parse_variants,
+)
 from bigkpca.comparing.process import ProcessDiedError, ProcessRunner
 from bigkpca.comparing.reference import Reference, exact_reference, sampled_reference, sampled_size, why_not_exact
 from bigkpca.comparing.summary import TrialGroup, advice, group_trials
 from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import last_name, store_of
-from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.data.stores import AnyPath, last_name, store_of
+from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.units import parse_bytes, parse_seconds
+from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
@@ -65,17 +71,30 @@ class Comparison(Told):
 
 def compare(
     data: Any,
-    out: str | os.PathLike[str],
+    out: AnyPath,
     *,
     methods: str | Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
     seeds: int = 3,
+    components: int = 50,
+    kernel: Any = "gaussian",
+    sigma: float | str = "median",
+    gamma: float | None = None,
+    degree: int = 3,
+    coef0: float = 1.0,
+    center: bool = True,
+    standardize: bool = False,
+    dtype: str | None = None,
+    residual_tol: float = 1e-2,
+    preimage: Any = "fixed-point",
+    noise: float | None = None,
+    block_rows: int | None = None,
+    array: str | None = None,
     time_budget: str | float = "10 min",
     memory: str | int | None = None,
-    array: str | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
-    **options: Any,
+    **varied: Any,
 ) -> Comparison:
     """Fit data by every method, at every size, for every seed, and record time, memory and errors of each fit.
 
@@ -93,20 +112,20 @@ def compare(
         size that a fit takes by default.
     seeds : int, default=3
         Number of fits of each method and size, with seeds 0, 1, ...
+    components, kernel, ..., noise, block_rows
+        Options of `bigkpca.fit` that all fits share; components is a number here.
+    array : str, optional
+        Name of the array of the rows inside a Zarr group.
     time_budget : str or float, default="10 min"
         No fit starts after this time, e.g. "10 min", or in seconds.
     memory : str or int, optional
         Leave out fits that need more memory in a process, e.g. "2 GB", or in bytes.
-    array : str, optional
-        Name of the array of the rows inside a Zarr group.
     overwrite : bool, default=False
         Replace another comparison in `out`. Other files are never replaced.
     progress : Progress, optional
         Receives progress and notes.
-    **options
-        Fields of `FitSpec` that all fits share, as in `bigkpca.fit`: components (an int, 50 by default), kernel, sigma,
-        gamma, degree, coef0, center, standardize, dtype, residual_tol, preimage, noise, block_rows. Not those that a
-        comparison varies: method, landmarks, size, seed, tol, refine, n_directions, solver.
+    **varied
+        Refused with the reason: options of a fit that a comparison varies, as method, landmarks, size and seed.
 
     Returns
     -------
@@ -133,23 +152,33 @@ def compare(
     Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. The
     same call continues a comparison with the fits that are missing.
     """
-    spec, deadline = _spec(options), monotonic() + parse_seconds(time_budget)
+    # Each field of FitSpec that fits share is a parameter of this function, of the same name.
+    shared = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
+    spec, run = _spec(shared | varied), RunOptions(None, None, memory, time_budget, overwrite, progress)
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, array)
     chosen = all_variants() if methods is None else parse_variants(methods)
     sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
-    limit = None if memory is None else parse_bytes(memory)
+    grid = feasible_fits(
+        candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, run.memory_limit, methods, progress
+    )
+    return _compared(rows, spec, grid, max(sizes), out, run)
+
+
+def _compared(
+    rows: Rows, spec: FitSpec, grid: Sequence[tuple[Candidate, FitSpec]], largest: int, out: AnyPath, run: RunOptions
+) -> Comparison:
+    """Make the fits that are missing in the folder `out`, and sum up all of them."""
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
     out = paths.output_path(out, record["input"]["path"])
     folder = Folder(out)
-    grid = _feasible_fits(candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, limit, methods, progress)
     with store_of(out).writer(out), ProcessRunner() as processes:
-        folder.claim(record, overwrite=overwrite)
+        folder.claim(record, overwrite=run.overwrite)
         if not figure.can_draw():
-            progress.note(f"there will be no {FIGURE}: {INSTALL}, and run this again")
-        work = _ComparisonRun(rows, spec, folder, processes, progress)
-        reference = work.reference(max(sizes), limit)
-        trials, missing = work.trials(reference, grid, deadline)
+            run.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
+        work = _ComparisonRun(rows, spec, folder, processes, run.progress)
+        reference = work.reference(largest, run.memory_limit)
+        trials, missing = work.trials(reference, grid, run.deadline)
         groups = group_trials(trials)
         if figure.can_draw():
             folder.write_figure(figure.comparison_svg(groups, last_name(rows.where), reference.description))
@@ -181,45 +210,6 @@ def _checked_sizes(sizes: Any, seeds: int) -> Sequence[int] | None:
     return found
 
 
-def _feasible_fits(
-    grid: Iterator[Candidate],
-    rows: Rows,
-    spec: FitSpec,
-    limit: int | None,
-    asked: Sequence[str] | None,
-    progress: Progress,
-) -> list[tuple[Candidate, FitSpec]]:
-    """The candidates that suit the kernel and the memory limit, with their specs; notes those left out, each once.
-
-    Raises SpecError if a method that was asked for by name does not suit the kernel, or if no candidate is left.
-    """
-    found: list[tuple[Candidate, FitSpec]] = []
-    noted: set[tuple[MethodVariant, int]] = set()
-    for candidate in grid:
-        try:
-            own = candidate.variant.spec(spec, candidate.size, candidate.seed)
-            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
-            found.append((candidate, own))
-        except MemoryLimitError as error:
-            _note_once(noted, candidate.variant, candidate.size, str(error), progress)
-        except SpecError as error:
-            if asked is not None:
-                raise
-            _note_once(noted, candidate.variant, 0, f"{candidate.variant} is left out: {error}", progress)
-    if not found:
-        raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
-    return found
-
-
-def _note_once(
-    noted: set[tuple[MethodVariant, int]], variant: MethodVariant, size: int, message: str, progress: Progress
-) -> None:
-    """Note a message once for each variant and size."""
-    if (variant, size) not in noted:
-        progress.note(message)
-    noted.add((variant, size))
-
-
 @dataclass(frozen=True)
 class _ComparisonRun:
     """Rows, spec, output folder and processes that all fits of a comparison share."""
@@ -248,20 +238,22 @@ class _ComparisonRun:
         return found
 
     def trials(
-        self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float
+        self, reference: Reference, grid: Sequence[tuple[Candidate, FitSpec]], deadline: float | None
     ) -> tuple[list[TrialResult], int]:
         """Run the missing fits until the deadline: all trials so far, and the number of fits still missing."""
         trials = self.folder.trials() or _reference_trials(reference, self.rows.shape[0])
         done = {Candidate(MethodVariant(trial.method, trial.landmarks), trial.size, trial.seed) for trial in trials}
         missing = [(candidate, spec) for candidate, spec in grid if candidate not in done]
         if len(missing) < len(grid):
-            self.progress.note(f"going on: {len(grid) - len(missing)} of {len(grid)} fits were made before")
+            self.progress.note(f"continuing: {len(grid) - len(missing)} of {len(grid)} fits are done already")
         self.folder.write_trials(trials)
         left = 0
         for number, (candidate, spec) in enumerate(missing):
-            if monotonic() > deadline:
+            if deadline is not None and monotonic() > deadline:
                 left += len(missing) - number
-                self.progress.note(f"the time is over with {left} of {len(grid)} fits left: the same command goes on")
+                self.progress.note(
+                    f"time budget used up, {left} of {len(grid)} fits left: run the same command to continue"
+                )
                 break
             try:
                 trial = self.processes.run(run_trial, self.rows, reference.with_same_sigma(spec), candidate, reference)

@@ -83,7 +83,9 @@ class Folder:
             with self._store.open(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
                 return [_trial(line) for line in csv.DictReader(text)]
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptionError(f"{path} does not hold trials: move it away, and they are run again") from error
+            raise CorruptionError(
+                f"{path} is not a list of trials: move it away, and run the same command again"
+            ) from error
 
     def write_trials(self, trials: Sequence[TrialResult]) -> None:
         """Store all trials so far, atomically."""
@@ -102,7 +104,9 @@ class Folder:
         except FileNotFoundError:
             return None
         except (OSError, KeyError, ValueError, BadZipFile) as error:
-            raise CorruptionError(f"{self._at(_REFERENCE)} cannot be read: remove it, and it is made again") from error
+            raise CorruptionError(
+                f"{self._at(_REFERENCE)} cannot be read: remove it, and run the same command again"
+            ) from error
 
     def write_reference(self, reference: Reference) -> None:
         """Store the reference, atomically."""

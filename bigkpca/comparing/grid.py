@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import unknown_name
+from bigkpca.errors import MemoryLimitError, SpecError, unknown_name
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit
+from bigkpca.execution.progress import Progress
 from bigkpca.numerics import landmarks, methods
 from bigkpca.spec import VARIED, FitSpec, resolve
 
@@ -89,3 +92,42 @@ def candidates(chosen: Sequence[MethodVariant], sizes: Sequence[int], seeds: int
                 fits = min(size, n) if methods.named(variant.method).landmarks else variant.even(size)
                 grid[Candidate(variant, fits, seed)] = None
     return iter(grid)
+
+
+def feasible_fits(
+    grid: Iterator[Candidate],
+    rows: Rows,
+    spec: FitSpec,
+    limit: int | None,
+    asked: Sequence[str] | None,
+    progress: Progress,
+) -> list[tuple[Candidate, FitSpec]]:
+    """The candidates that suit the kernel and the memory limit, with their specs; notes those left out, each once.
+
+    Raises SpecError if a method that was asked for by name does not suit the kernel, or if no candidate is left.
+    """
+    found: list[tuple[Candidate, FitSpec]] = []
+    noted: set[tuple[MethodVariant, int]] = set()
+    for candidate in grid:
+        try:
+            own = candidate.variant.spec(spec, candidate.size, candidate.seed)
+            plan_fit(rows, own, Engine().threads).check(limit, f"{candidate.variant} is left out at {candidate.size:,}")
+            found.append((candidate, own))
+        except MemoryLimitError as error:
+            _note_once(noted, candidate.variant, candidate.size, str(error), progress)
+        except SpecError as error:
+            if asked is not None:
+                raise
+            _note_once(noted, candidate.variant, 0, f"{candidate.variant} is left out: {error}", progress)
+    if not found:
+        raise SpecError("nothing is left to compare: allow more memory, or ask for smaller sizes")
+    return found
+
+
+def _note_once(
+    noted: set[tuple[MethodVariant, int]], variant: MethodVariant, size: int, message: str, progress: Progress
+) -> None:
+    """Note a message once for each variant and size."""
+    if (variant, size) not in noted:
+        progress.note(message)
+    noted.add((variant, size))

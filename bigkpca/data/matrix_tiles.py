@@ -17,7 +17,7 @@ from bigkpca.data.dask import DaskRows
 from bigkpca.data.rows import Rows, little_endian
 from bigkpca.errors import Array, SpecError, check_finite
 
-PIECE_BYTES = 2**23  # one read, which takes longer than the product with it
+TILE_BYTES = 2**23  # one read, which takes longer than the product with it
 PART_BYTES = 2**26  # sent to a task that cannot read the source itself
 _STRIP_ROWS = 2048
 _TALL = 512  # rows of a tile: with fewer, the vectors would cause more memory traffic than the matrix
@@ -75,13 +75,13 @@ def parts(rows: Rows, block_rows: int | None, *, upper: bool) -> list[Part]:
     return found
 
 
-def pieces(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -> Iterator[tuple[Part, Array]]:
+def matrix_tiles(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -> Iterator[tuple[Part, Array]]:
     """The tiles of a part with their values, about 8 MB each, or one chunk where that is larger.
 
     With `upper`, the part to the left of the diagonal is left out, except for squares on it that are one tile high.
     Checks every value for NaN and infinity, and adds the little-endian values to `digest`.
     """
-    height, width = piece_shape(rows)
+    height, width = tile_shape(rows)
     for a in range(part.rows.start, part.rows.stop, height):
         numbers = slice(a, min(a + height, part.rows.stop))
         first = max(a, part.columns.start) if upper else part.columns.start
@@ -94,21 +94,21 @@ def pieces(rows: Rows, part: Part, *, upper: bool = False, digest: Any = None) -
             yield Part(numbers, columns), K
 
 
-def piece_shape(rows: Rows) -> tuple[int, int]:
+def tile_shape(rows: Rows) -> tuple[int, int]:
     """(rows, columns) of a tile: about 8 MB of whole chunks, at least one, 512 rows high where chunks allow it."""
     (height, width), itemsize = rows.grid, np.result_type(rows.dtype, np.float32).itemsize
-    tall = height * max(1, min(_TALL, PIECE_BYTES // (width * itemsize)) // height)
-    return tall, width * max(1, PIECE_BYTES // (tall * width * itemsize))
+    tall = height * max(1, min(_TALL, TILE_BYTES // (width * itemsize)) // height)
+    return tall, width * max(1, TILE_BYTES // (tall * width * itemsize))
 
 
 def read_bytes(rows: Rows) -> int:
     """Bytes of one read: of a tile, or of the whole matrix where that is smaller."""
-    height, width = piece_shape(rows)
+    height, width = tile_shape(rows)
     n, d = rows.shape
     return min(height, n) * min(width, d) * np.result_type(rows.dtype, np.float32).itemsize
 
 
 def upper_share(rows: Rows) -> float:
     """The share of a square matrix that is read where its upper half is sufficient."""
-    bands = ceil(rows.shape[0] / piece_shape(rows)[0])
+    bands = ceil(rows.shape[0] / tile_shape(rows)[0])
     return (bands + 1) / (2 * bands) if halves(rows) else 1.0

@@ -114,7 +114,7 @@ class ZarrRows:
             return
         if missing := self.missing():
             raise CorruptionError(
-                f"{self.where}: {len(missing)} stored chunks are gone, the first holds row {missing[0]}; "
+                f"{self.where}: {len(missing)} stored chunks are missing, the first holds row {missing[0]}; "
                 "restore them or ingest the data again"
             )
 
@@ -159,7 +159,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         if not store_of(path).exists(f"{path}/{MAIN[kind]}/{MANIFEST}"):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
     elif kind == "model":
-        raise SpecError(f"{path} is a bigkpca model, and no rows: give a dataset, an array, or scores")
+        raise SpecError(f"{path} is a bigkpca model, not rows: give a dataset, an array, or scores")
     node = group.get(name or "x")
     if node is None and name is None:
         arrays = dict(group.arrays())

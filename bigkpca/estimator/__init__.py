@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +22,7 @@ from bigkpca.storage import models
 from bigkpca.workflows.fit import save as save_model
 
 
-class KernelPCA(ModelMethods, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     """Kernel PCA of data that need not fit in memory.
 
     Scores are (v(x) - mean) @ components, where v(x) are the kernels of a row with the landmarks, or its random

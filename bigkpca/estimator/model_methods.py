@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,11 +20,10 @@ from bigkpca.workflows.scores import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 
-class ModelMethods(FittedAttributes, RowsInput):
-    """Methods of KernelPCA that use its model."""
+class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+    """Methods of KernelPCA that use its model. `set_output` reaches those of classes with scikit-learn's mixin."""
 
     noise: float | None
-    get_feature_names_out: Any  # of scikit-learn's mixin
 
     def transform(self, X: Any, out: AnyPath | None = None) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.

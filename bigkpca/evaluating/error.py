@@ -39,8 +39,8 @@ def evaluate_rows(
     spec = FitSpec.of(model)
     if spec.precomputed:
         raise SpecError(
-            f"evaluate computes kernels of rows, and {rows.where} is a matrix of them: the certificate of this model "
-            "has the residual of every component"
+            f"evaluate needs rows, and {rows.where} is a kernel matrix: the certificate of the model has the residual "
+            "of every component"
         )
     n = rows.shape[0]
     if not 1 < sample <= n:

@@ -103,8 +103,8 @@ def _warn_if_unlike(types: Mapping[str, tuple[str, ...]]) -> None:
     if len(of_type) > 1:
         found = ", ".join(f"{name} ({len(at)}, e.g. {at[0]})" for name, at in sorted(of_type.items()))
         warnings.warn(
-            f"BLAS computes for unlike processors on the workers: {found}. Which worker computes which block then "
-            "decides the last digits of results; for the same bytes from every run, take workers of one type, or start "
+            f"the BLAS of the workers is for different processors: {found}. The last digits of results then depend on "
+            "which worker computes which block; for the same bytes from every run, use workers of one type, or start "
             "all of them with the same OPENBLAS_CORETYPE",
             UnlikeWorkersWarning,
             stacklevel=4,

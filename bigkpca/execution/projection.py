@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block, tile_rows
-from bigkpca.data.matrix_tiles import Part, pieces
+from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
@@ -18,7 +18,6 @@ from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, named_
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.aligned import all_aligned
-from bigkpca.numerics.features import GivenKernels
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
 
@@ -26,7 +25,7 @@ from bigkpca.numerics.preimages import Expansion, Preimages, joined
 @refuse_overflow(lambda scores: scores)
 def block_scores(rows: Rows, block: Block, model: Model) -> Array:
     """Scores (rows of the block, r) in the dtype of block work."""
-    project = _scores_of_kernels if isinstance(model.features, GivenKernels) else _scores
+    project = _scores_of_kernels if model.features.precomputed else _scores
     return project(rows, block, model)
 
 
@@ -45,7 +44,7 @@ def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
     dtype, scores = model.features.dtype, np.zeros((len(block), model.components))
     project = model.solution.projection(dtype)
     part = Part(slice(block.start, block.stop), slice(0, model.columns))
-    for at, K in pieces(rows, part):
+    for at, K in matrix_tiles(rows, part):
         scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
     return scores.astype(dtype)
 
@@ -133,7 +132,7 @@ def check_columns(rows: Rows, model: Model) -> None:
         return
     if rows.shape[1] == model.columns:
         return
-    if isinstance(model.features, GivenKernels):
+    if model.features.precomputed:
         raise SpecError(
             f"{rows.where} has {rows.shape[1]} columns, the model was fitted on the kernels of {model.columns} rows: "
             "each new row must hold its kernels with all of those, in the same order"

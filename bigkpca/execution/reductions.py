@@ -52,14 +52,14 @@ def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BlockSums:
     """Sums over the features, and the SHA-256 of each block's values, in block order."""
 
     sums: Any  # Moments, or Action
     digests: tuple[str, ...]
 
-    def __add__(self, other: Summary) -> Summary:
-        return Summary(self.sums + other.sums, self.digests + other.digests)
+    def __add__(self, other: BlockSums) -> BlockSums:
+        return BlockSums(self.sums + other.sums, self.digests + other.digests)
 
     @property
     def content(self) -> str:
@@ -78,7 +78,7 @@ def moments_of(
 ) -> tuple[Moments, str]:
     """Moments of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean."""
     blocks = fit_blocks(rows, block_rows)
-    summary: Summary = sum_by_block(title, _moments, rows, (features, shift), blocks, engine, progress)
+    summary: BlockSums = sum_by_block(title, _moments, rows, (features, shift), blocks, engine, progress)
     return summary.sums, summary.content
 
 
@@ -94,24 +94,24 @@ def action_of(
 ) -> tuple[Action, str]:
     """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
     blocks = fit_blocks(rows, block_rows)
-    summary: Summary = sum_by_block(title, _action, rows, (features, shift, Q), blocks, engine, progress)
+    summary: BlockSums = sum_by_block(title, _action, rows, (features, shift, Q), blocks, engine, progress)
     return summary.sums, summary.content
 
 
 @refuse_overflow(lambda summary: summary.sums.scatter)
-def _moments(rows: Rows, block: Block, features: FeatureMap, shift: Array) -> Summary:
+def _moments(rows: Rows, block: Block, features: FeatureMap, shift: Array) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     moments = block_moments(features.tiles(X_tiles, most_rows), shift)
-    return Summary(moments, (digest.hexdigest(),))
+    return BlockSums(moments, (digest.hexdigest(),))
 
 
 @refuse_overflow(lambda summary: summary.sums.products)
-def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> Summary:
+def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     action = block_action(features.tiles(X_tiles, most_rows), shift, Q)
-    return Summary(action, (digest.hexdigest(),))
+    return BlockSums(action, (digest.hexdigest(),))
 
 
 def mean_features(features: FeatureMap, X: Array) -> Array:
@@ -122,7 +122,7 @@ def mean_features(features: FeatureMap, X: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Draws:
+class ResidualDraws:
     """Rows of one block drawn in proportion to their residuals, with replacement, shifted as landmarks are."""
 
     rows: Array  # (c, d)
@@ -140,7 +140,7 @@ def draws_by_residual(
     block_rows: int | None,
     engine: Engine,
     progress: Progress,
-) -> list[Draws]:
+) -> list[ResidualDraws]:
     """For each block, `count` rows drawn in proportion to their residuals with the landmarks of `factor`: one pass."""
     blocks = fit_blocks(rows, block_rows)
     given = columns, factor, count, seed.spawn(len(blocks))
@@ -149,7 +149,7 @@ def draws_by_residual(
 
 def _draws(
     rows: Rows, block: Block, columns: Columns, factor: Factor, count: int, seeds: list[np.random.SeedSequence]
-) -> Draws:
+) -> ResidualDraws:
     # Each slot is a reservoir of one: a tile takes it over with its share of the residuals seen so far.
     rng = np.random.default_rng(seeds[block.number])
     drawn, residuals = np.empty((count, rows.shape[1]), columns.dtype), np.zeros(count)
@@ -164,7 +164,7 @@ def _draws(
             slots = np.flatnonzero(rng.random(count) * total < share)
             picks = rng.choice(len(X), len(slots), p=left / share)
             drawn[slots], residuals[slots] = X[picks], left[picks]
-    return Draws(drawn, residuals, total, trace)
+    return ResidualDraws(drawn, residuals, total, trace)
 
 
 def sums_with(rows: Rows, model: Model, given: Probes, engine: Engine, progress: Progress) -> Sums:
@@ -185,7 +185,7 @@ def sums_for(
 ) -> Regression:
     """The sums over all rows that train a pre-image: one pass."""
     given, blocks = (model.features, training), fit_blocks(rows, block_rows)
-    found: Regression = sum_by_block("learning the way back", _regression, rows, given, blocks, engine, progress)
+    found: Regression = sum_by_block("training pre-images", _regression, rows, given, blocks, engine, progress)
     return found
 
 

@@ -21,7 +21,7 @@ from bigkpca.fitting.sample import PreparedSample, prepare_sample
 from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size
 from bigkpca.numerics import growth, rounding, solvers
 from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.growth import Estimate
+from bigkpca.numerics.growth import EstimatedError
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.spec import FitSpec, ResolvedFit
@@ -43,7 +43,7 @@ class ChosenFeatures:
     features: FeatureMap
     near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
     unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave; None unless k is stationary
-    kernel_error: Estimate | None  # of random features only
+    kernel_error: EstimatedError | None  # of random features only
     grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it

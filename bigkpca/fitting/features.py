@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
@@ -10,7 +11,6 @@ from bigkpca.fitting.landmarks import choose_landmarks
 from bigkpca.fitting.random_features import principal_axes, principal_features, random_features
 from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.spec import ResolvedFit
 
 FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at different sizes
@@ -24,11 +24,12 @@ def feature_map_factory(
     One pass for the principal axes of rff-pca. The returned function makes no pass, except with RPCholesky over all
     rows.
     """
-    method, columns = fit.spec.method_value, prepared.columns
-    if isinstance(method, PrincipalFeatures):
+    method: Any = fit.spec.method_value
+    columns = prepared.columns
+    if method.principal:
         principal = principal_axes(prepared, fit.spec, engine, progress)
         return lambda sized: principal_features(prepared, principal, method, sized)
-    if isinstance(method, RandomFeatures):
+    if not method.landmarks:
         return lambda sized: random_features(prepared, method, sized)
 
     def kernel_rows(sized: ResolvedFit) -> KernelRows:

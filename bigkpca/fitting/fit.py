@@ -112,7 +112,7 @@ def _fit_without_decoder(
         return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
-        progress.note(f"size {grown.size} leaves {reached:.4g}, above tol={spec.tol}: growing on")
+        progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
         more = replace(size_limits, bias=size_limits.bias * reached / grown.error.value)
         return _fit_without_decoder(rows, fit, engine, progress, identity, more)
     warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)

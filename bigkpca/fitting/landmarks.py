@@ -43,7 +43,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
             f"{rows.where}: k(x, x) is zero for all sampled rows, so there is nothing to choose landmarks by"
         )
     if len(chosen) < size:
-        progress.note(f"{rule.name}: {len(chosen)} landmarks, beyond which the rows have nothing to add")
+        progress.note(f"{rule.name}: {len(chosen)} landmarks: more of them would add nothing")
     return chosen
 
 
@@ -101,7 +101,7 @@ def _refreshed(
     engine: Engine,
     progress: Progress,
 ) -> tuple[Proposals, float]:
-    """Draws in proportion to the residuals of all rows, and Σ k(x, x): one pass."""
+    """ResidualDraws in proportion to the residuals of all rows, and Σ k(x, x): one pass."""
     count = -(-sample_rows(*rows.shape, 0) // len(fit_blocks(rows, spec.block_rows)))
     seed = np.random.SeedSequence(spec.seed, spawn_key=(PROPOSALS, number))
     draws = draws_by_residual(rows, columns, factor, count, seed, spec.block_rows, engine, progress)

@@ -17,7 +17,7 @@ from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import SKETCH, random_stream
@@ -45,7 +45,7 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
         certified = Certificate()
     else:
         if spec.exact:
-            assert isinstance(features, KernelRows)
+            assert has_landmarks(features)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)

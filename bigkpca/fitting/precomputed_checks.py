@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.matrix_tiles import Part, pieces
+from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import Rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
@@ -40,7 +40,7 @@ def read_part(rows: Rows, part: Part, dtype: np.dtype[Any]) -> tuple[Array, str]
     """The entries of a part, and their digest."""
     values, digest = np.empty(part.shape, dtype), hashlib.sha256()
     with np.errstate(over="ignore"):
-        for at, K in pieces(rows, part, digest=digest):
+        for at, K in matrix_tiles(rows, part, digest=digest):
             values[at.within(part)] = K
     check_overflow(values, rows.where)
     return values, digest.hexdigest()

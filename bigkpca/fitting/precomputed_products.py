@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bigkpca.data.matrix_tiles import Part, halves, parts, pieces
+from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, check_overflow
@@ -152,7 +152,7 @@ def _survey_part(rows: Rows, part: Part, S: Array, P: Array) -> MatrixSurvey:
     images, mirrored = np.zeros((height, P.shape[1])), np.zeros((width, P.shape[1]))
     least, largest = np.full(height, np.inf), np.full(height, -np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
-        for at, values in pieces(rows, part, digest=digest):
+        for at, values in matrix_tiles(rows, part, digest=digest):
             K, (tall, wide) = values.astype(P.dtype, copy=False), at.within(part)
             images[tall] += K @ P[at.columns]
             least[tall], largest[tall] = (
@@ -191,6 +191,6 @@ def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B:
 def _multiply_part(rows: Rows, part: Part, B: Array, upper: bool) -> Array:
     """The contribution of one part to K B, (n, c)."""
     out = np.zeros(B.shape)
-    for at, K in pieces(rows, part, upper=upper):
+    for at, K in matrix_tiles(rows, part, upper=upper):
         add_tile(out, B, at.rows, at.columns, K.astype(B.dtype, copy=False), mirrored=upper)
     return out

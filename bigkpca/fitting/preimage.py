@@ -15,7 +15,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.reductions import sums_for
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
@@ -107,7 +107,7 @@ def check_extensible(spec: FitSpec) -> None:
 def _kept_rows(model: Model, seed: int) -> Array:
     """A sample (m, d) of the rows that the model keeps, in the units of the data."""
     features = model.features
-    assert isinstance(features, KernelRows)
+    assert has_landmarks(features)
     n, d = features.landmarks.shape
     numbers = np.sort(random_stream(seed, REFERENCES).choice(n, sample_rows(n, d, 0), replace=False))
     few = replace(features, landmarks=features.landmarks[numbers])

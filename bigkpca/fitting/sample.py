@@ -120,7 +120,7 @@ def _given_numbers(rows: Rows, spec: FitSpec) -> Array:
         return np.empty(0, np.intp)
     given, n = spec.landmarks.numbers, rows.shape[0]
     if given.max() >= n:
-        raise SpecError(f"landmark {given.max()} is not a row of {rows.where}, whose {n} rows are counted from 0")
+        raise SpecError(f"landmark {given.max()} is not a row of {rows.where}, which has {n} rows, counted from 0")
     return given.astype(np.intp)
 
 

@@ -12,8 +12,8 @@ from bigkpca.execution.progress import Progress
 from bigkpca.fitting.features import FeatureMapFactory
 from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics import growth
-from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.growth import Estimate, Stratum, Trial
+from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.growth import EstimatedError, SampleStratum, SizeTrial
 from bigkpca.numerics.landmarks import RPCholesky
 from bigkpca.spec import FitSpec, ResolvedFit
 
@@ -42,7 +42,7 @@ class GrownSize:
 
     size: int
     features: FeatureMap
-    error: Estimate
+    error: EstimatedError
     stopped: str | None = None
 
 
@@ -63,7 +63,7 @@ def grow_size(
     assert spec.tol is not None
     judge, judged = _error_estimator(prepared, spec)
     step = 2 if spec.method_value.pairs else 1
-    tried: list[Trial] = []
+    tried: list[SizeTrial] = []
     best: GrownSize | None = None
     late = False
     while (size := growth.next_size(tried, spec.tol, start=_START, most=size_limits.largest, step=step)) is not None:
@@ -73,7 +73,7 @@ def grow_size(
         pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
         grown = GrownSize(size, features, replace(found, value=found.value * size_limits.bias))
         progress.note(f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows")
-        tried.append(Trial(size, grown.error.at_most))
+        tried.append(SizeTrial(size, grown.error.at_most))
         late = size_limits.deadline is not None and monotonic() + pass_seconds > size_limits.deadline
         if best is None or not (late or best.error.at_most <= spec.tol) or grown.error.at_most <= spec.tol:
             best = grown
@@ -98,7 +98,7 @@ def _fit_at_size(fit: ResolvedFit, size: int) -> ResolvedFit:
     return sized
 
 
-def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
+def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], EstimatedError], int]:
     """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
     (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
     m = len(sampled.sample)
@@ -107,16 +107,16 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
     # Rows that landmarks may be made from have smaller errors than others: two strata, weighted by size.
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]
-    strata = [Stratum(columns.shifted(seen), m), Stratum(columns.shifted(sampled.held_out), n - m)]
+    strata = [SampleStratum(columns.shifted(seen), m), SampleStratum(columns.shifted(sampled.held_out), n - m)]
 
-    def judge(features: FeatureMap) -> Estimate:
-        assert isinstance(features, KernelRows)
+    def judge(features: FeatureMap) -> EstimatedError:
+        assert has_landmarks(features)
         return growth.trace_error(features, strata, spec.center)
 
     return judge, len(seen) + len(sampled.held_out)
 
 
-def _tolerance_out_of_reach(best: GrownSize, tried: list[Trial], spec: FitSpec) -> SpecError:
+def _tolerance_out_of_reach(best: GrownSize, tried: list[SizeTrial], spec: FitSpec) -> SpecError:
     """The error for a tolerance that no size within the limits reaches."""
     what = "landmarks" if spec.method_value.landmarks else "random features"
     return SpecError(

@@ -14,7 +14,7 @@ from bigkpca.numerics import bounds, certificate, rounding, solvers, spectral
 from bigkpca.numerics.bounds import Evidence
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.methods import Exact
@@ -60,7 +60,7 @@ def solve(
     """
     tolerance, spec = rank_tolerance(features.dtype), fit.spec
     if spec.exact:
-        assert isinstance(features, KernelRows)
+        assert has_landmarks(features)
         return _solve_exactly(features, spec, checks, tolerance, in_order)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
@@ -70,7 +70,7 @@ def solve(
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = method.solve(moments, features, components, spec.center, tolerance, span)
-        if isinstance(features, KernelRows) and span is not None:
+        if has_landmarks(features) and span is not None:
             found = bounds.of_landmarks(
                 method, features, solution, span, evidence, center=spec.center, tolerance=tolerance
             )
@@ -115,7 +115,7 @@ def _evidence(
     """The measurements from which the bounds of a certificate are computed."""
     uniform = isinstance(fit.rule, Uniform) and checks.count == moments.count  # of all rows
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
-    if isinstance(features, KernelRows) and span is not None and features.kernel.positive:
+    if has_landmarks(features) and span is not None and features.kernel.positive:
         if not len(checks.unseen):
             return found
         rng = random_stream(fit.spec.seed, KRYLOV)

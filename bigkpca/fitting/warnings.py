@@ -116,7 +116,7 @@ def warn_if_narrow(kernel: Kernel, by_sample: float | None, by_landmarks: float 
     if kernel.stationary and min(shares) > _MOSTLY_UNEXPLAINED:
         warnings.warn(
             f"{kernel} is narrow for these rows: landmarks leave {min(shares):.0%} of Σ k(x, x) unexplained, and above "
-            "50 % the Gram matrix is close to the identity, which nothing can compress; `bigkpca sigma` prints "
+            "50 % the Gram matrix is close to the identity, which cannot be compressed; `bigkpca sigma` prints "
             "lengths that suit the data",
             NarrowKernelWarning,
             stacklevel=3,

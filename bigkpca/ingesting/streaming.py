@@ -125,7 +125,7 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
     if target.state == "done":
         if source.names is not None and "column_names" not in (groups.describe(path) or {}):
             progress.note(
-                f"{path} was made before names of columns were kept, so that it may hold the index of a frame, or "
+                f"{path} was made before column names were kept, so that it may hold the index of a frame, or "
                 "columns of files in different orders: remove it and run this again to be sure"
             )
         return True
@@ -165,7 +165,7 @@ def _append(source: Source, path: str, record: Mapping[str, Any], progress: Prog
         return True
     names = tuple(about["column_names"]) if "column_names" in about else None
     if names is None and source.names is not None:
-        progress.note(f"{path} has no names of its columns: those of the new rows are taken to be in its order")
+        progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
     source = source.named(names, path)
     _show_notes(source, progress)
     _check_fits(source, record, path, group)

@@ -22,7 +22,7 @@ _STEEP, _FLAT = -4.0, -0.1  # bounds of the slope d log(error) / d log(size)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimatedError:
     """A relative error predicted from a sample."""
 
     value: float
@@ -35,7 +35,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SizeTrial:
     """A size that was tried, with its relative error."""
 
     size: int
@@ -43,14 +43,14 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Stratum:
+class SampleStratum:
     """Rows X (e, d), shifted and scaled, drawn from `count` rows without replacement."""
 
     X: Array
     count: int
 
 
-def trace_error(features: KernelRows, strata: Sequence[Stratum], center: bool) -> Estimate:
+def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: bool) -> EstimatedError:
     """tr(E) / T of Nyström over the rows that the strata are samples of; E = K - K^, T an upper bound of tr(Kc):
 
         residual_i = k(x_i, x_i) - |z_i|²,   total_i = residual_i + |z_i - mean z|²,   ratio of their weighted sums,
@@ -81,17 +81,17 @@ def _coordinates(W: Array, K: Array, tolerance: float) -> Array:
     return np.asarray(scipy.linalg.solve_triangular(L, K, lower=True, overwrite_b=True, check_finite=False))
 
 
-def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> Estimate:
+def _ratio(numerators: Array, denominators: Array, weights: Array, missed: Array) -> EstimatedError:
     """Σ w a / Σ w b over sampled rows with its standard error; `missed` are the unsampled shares of their strata."""
     total = float(weights @ denominators)
     if not total > 0:  # the kernel is so narrow that no variance remains: the error is all of it, or zero
-        return Estimate(float((numerators > 0).any()), 0.0)
+        return EstimatedError(float((numerators > 0).any()), 0.0)
     value = float(weights @ numerators) / total
     spread = weights * (numerators - value * denominators)
-    return Estimate(value, float(np.sqrt(np.sum(missed * spread**2))) / total)
+    return EstimatedError(value, float(np.sqrt(np.sum(missed * spread**2))) / total)
 
 
-def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
+def kernel_error(features: FeatureMap, X: Array, center: bool) -> EstimatedError:
     """|H(K - K^)H|_F / |Kc|_F of features whose error has either sign, over pairs of rows X (e, d) in user units.
 
     The diagonal is left out: of all n² entries it is a small part. The standard error is the jackknife's over rows.
@@ -108,10 +108,10 @@ def kernel_error(features: FeatureMap, X: Array, center: bool) -> Estimate:
     squares, wrong = (np.einsum("ij,ij->i", A, A) for A in (K, E))
     ratio = _ratio(wrong, squares, np.ones(len(X)), np.full(len(X), 4.0))  # 4 = 2², as each pair belongs to two rows
     value = float(np.sqrt(ratio.value))
-    return Estimate(value, ratio.standard_error / (2 * value) if value else 0.0)
+    return EstimatedError(value, ratio.standard_error / (2 * value) if value else 0.0)
 
 
-def next_size(tried: Sequence[Trial], tol: float, *, start: int, most: int, step: int) -> int | None:
+def next_size(tried: Sequence[SizeTrial], tol: float, *, start: int, most: int, step: int) -> int | None:
     """The next size to try, a multiple of `step` and at most `most`; None when the search is over.
 
     It is over when a size meets `tol` and a size smaller by a tenth, or by `step`, does not; or when `most` does not.
@@ -138,14 +138,14 @@ def next_size(tried: Sequence[Trial], tol: float, *, start: int, most: int, step
     return min(max(_multiple(inside, step), low + step), met - step)
 
 
-def extrapolated(tried: Sequence[Trial], tol: float) -> int:
+def extrapolated(tried: Sequence[SizeTrial], tol: float) -> int:
     """The size at which the trend of the last trials meets `tol`, to two digits."""
     size = _crossing(sorted(tried, key=lambda trial: trial.size)[-2:], tol)
     digits = 10 ** max(int(np.log10(size)) - 1, 0)
     return ceil(size / digits) * digits
 
 
-def _crossing(trials: Sequence[Trial], tol: float) -> float:
+def _crossing(trials: Sequence[SizeTrial], tol: float) -> float:
     """The size at which a power law through two trials, or through one with slope -1/2, meets `tol`."""
     last = trials[-1]
     slope = -0.5

@@ -14,7 +14,7 @@ from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import Summary, Told, counted
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, GivenKernels, KernelRows
+from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages import (
@@ -62,9 +62,11 @@ class Model(Told):
     def summary(self) -> Summary:
         """The main facts, and the eigenvalues."""
         rows = self.moments.count if self.moments else self.features.size
-        what = "landmarks" if isinstance(self.features, KernelRows) else "features"
-        keeps_rows = self.moments is None and isinstance(self.features, KernelRows)
-        known = self.moments or isinstance(self.features, KernelRows | GivenKernels)  # a sketch does not count rows
+        what = "landmarks" if has_landmarks(self.features) else "features"
+        keeps_rows = self.moments is None and has_landmarks(self.features)
+        known = (
+            self.moments or has_landmarks(self.features) or self.features.precomputed
+        )  # a sketch does not count rows
         facts = {
             "method": self.method.name if keeps_rows or "spec" in self.provenance else "unknown",
             "kernel": repr(self.features.kernel),
@@ -75,7 +77,7 @@ class Model(Told):
         }
         if self.certificate.trust:
             facts["trust"] = counted(self.certificate.trust)
-        facts["way back"] = self.decoder.name if self.decoder else "none"
+        facts["pre-image"] = self.decoder.name if self.decoder else "none"
         columns = {
             "eigenvalue": self.solution.eigenvalues,
             "share of variance": self.solution.explained_variance_ratio,
@@ -114,7 +116,7 @@ class Model(Told):
     @property
     def method(self) -> Method:
         """The method of the model; the exact one where it keeps its rows."""
-        if self.moments is None and isinstance(self.features, KernelRows):
+        if self.moments is None and has_landmarks(self.features):
             return methods.Exact()
         given = self.provenance["spec"]["method"]
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
@@ -142,7 +144,7 @@ class Model(Told):
         """
         if self.decoder is None:
             FixedPoint().check(self.features.kernel, self.method)
-            raise SpecError("this model leads nowhere back: fit it again with preimage='ridge' or 'denoising'")
+            raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
     def residual(self, X: Array) -> Array:
@@ -153,8 +155,10 @@ class Model(Told):
 
     def check_residuals(self) -> None:
         """Raise SpecError where k(x, x) of a row is not known."""
-        if isinstance(self.features, GivenKernels):
-            raise SpecError("residuals need k(x, x), which rows of a precomputed matrix do not say: leave residual out")
+        if self.features.precomputed:
+            raise SpecError(
+                "residuals need k(x, x), which rows of a precomputed matrix do not contain: leave residual out"
+            )
 
     def expansion(self) -> Expansion:
         """The expansion that `residuals` needs: one decomposition of W. Raises SpecError like `check_residuals`."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.solvers import Span
@@ -124,7 +124,7 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
     Measured on rows X (q, d) in the units of the data, and on points near landmarks, where kernels are large. float32
     is compared with float64; the errors of float64 itself are smaller by `smaller_in_double`.
     """
-    if isinstance(features, KernelRows):
+    if has_landmarks(features):
         with np.errstate(over="ignore"):
             near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
         X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
@@ -200,7 +200,7 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
 
 def _smaller(features: FeatureMap, rounded: Array, exact: Array) -> float:
     """`smaller_in_double` of these features, from some of the landmarks."""
-    if not isinstance(features, KernelRows):
+    if not has_landmarks(features):
         return _DOUBLE / _SINGLE
     return smaller_in_double(features.kernel, _some(features), _off(rounded, exact))
 

@@ -155,7 +155,7 @@ def _centred_landmarks(A: Array, center: bool) -> Array:
     return (A + A.T) / 2
 
 
-def columns(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+def column_sampling(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
     """Column sampling: singular values of the sampled columns C, scaled by √(n / l); uniform landmarks only.
 
         H_l (C'C - n m m') H_l = V D² V',  eigenvalues = √(n / l) D,  components = H_l V √eigenvalues / D,
@@ -184,7 +184,7 @@ def columns(span: Span, components: int | float | None, *, center: bool, toleran
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
-def columns_map(moments: Moments, tolerance: float) -> Array:
+def column_sampling_map(moments: Moments, tolerance: float) -> Array:
     """P (l, m) with √(n / l) C ((C'C)^(1/2))⁺ C' = (C P)(C P)': (n / l)^(1/4) V D^(-1/2)."""
     squares, V = eigh_descending(about_the_mean(moments, center=False)[0])
     kept = numerical_rank(squares, tolerance)

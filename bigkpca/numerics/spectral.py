@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from bigkpca.errors import Array
-from bigkpca.numerics.features import FeatureMap, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.residual_matrix import ResidualMatrix, residual_matrix
 from bigkpca.numerics.rounding import farthest
@@ -176,8 +176,7 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     E = features.kernel.gram(rows)
     if span is None:
         E -= V @ V.T
-        if isinstance(features, PrincipalFourierRows):  # its solver adds this to every eigenvalue
-            E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))
+        E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))  # solvers add it to all eigenvalues
     else:
         Z = V @ span.P
         E -= (Z * span.signs) @ Z.T

@@ -107,7 +107,7 @@ def report(
     store = store_of(out)
     with store.writer(out):
         if store.exists(out) and mark.encode() in paths.head(out):
-            progress.note(f"{out} is there already, of the same model and rows: nothing to do")
+            progress.note(f"{out} exists already, of the same model and rows: nothing to do")
             return out
         if store.exists(out) and not overwrite:
             raise SpecError(

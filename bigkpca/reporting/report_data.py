@@ -79,7 +79,7 @@ def collect_report_data(
     rows, notes = _input(source, model, array)
     if opened is None and rows is None:
         if labels is not None:
-            raise SpecError("labels need rows to belong to, and there are none: " + notes[0] + "; give their scores")
+            raise SpecError("labels need rows, and there are none: " + notes[0] + "; give their scores")
         return ReportData(0, np.empty(0, np.intp), None, None, None, None, shape, tuple(notes))
     max_rows_in_memory = _MAX_BYTES // (8 * model.components)
     if opened is not None:

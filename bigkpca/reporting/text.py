@@ -190,7 +190,7 @@ def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan 
         "kernel": f"{name} ({parameters})" if parameters else name,
         "landmarks" if "landmarks" in facts else "random features": f"{model.features.size:,}",
         "components": f"{model.components:,}",
-        "way back to rows": facts["preimage"] or "none",
+        "pre-image": facts["preimage"] or "none",
         "data": identity["path"] or "an array in memory",
         "rows": f"{identity['shape'][0]:,} × {identity['shape'][1]:,}, {np.dtype(identity['dtype']).name}",
         "stamp of the data": str(identity["stamp"]),

@@ -64,8 +64,8 @@ def method(value: str | Method) -> str | Method:
 def preimage(value: str | Preimage) -> str | Preimage:
     """A pre-image, or the name of one; a value where the name came with options."""
     if isinstance(value, str):
-        way = preimages.named(value)
-        return way if ":" in value else way.name
+        found = preimages.named(value)
+        return found if ":" in value else found.name
     if type(value) not in preimages.PREIMAGES.values():
         raise SpecError(f"preimage={value!r}: give a name or a value of bigkpca.preimages")
     return value

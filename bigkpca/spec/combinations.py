@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics import kernels
+from bigkpca.numerics import kernels, preimages
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.methods import PrincipalFeatures
-from bigkpca.numerics.preimages import Denoising, FixedPoint
+from bigkpca.numerics.preimages import FixedPoint
 
 
 def check(spec: Any) -> None:
@@ -41,10 +40,10 @@ def _method_fits(spec: Any) -> None:
         )
     if spec.precomputed and spec.standardize:
         raise SpecError("standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels")
-    if spec.n_directions != "auto" and not isinstance(method, PrincipalFeatures):
+    if spec.n_directions != "auto" and not method.principal:
         raise SpecError(f"n_directions={spec.n_directions} belongs to method='rff-pca', not to {method.name!r}")
     if method.landmarks and spec.solver == "randomized":
-        raise SpecError(f"solver='randomized' is for random features: method={method.name!r} holds its W anyway")
+        raise SpecError(f"solver='randomized' is for random features, not for method={method.name!r}")
     if not method.landmarks and spec.landmarks != "auto":
         raise SpecError(f"method={method.name!r} draws random features and has no landmarks: leave landmarks out")
     if method.uniform and spec.rule_name not in ("auto", "uniform"):
@@ -63,16 +62,16 @@ def _method_fits(spec: Any) -> None:
         raise SpecError(f"size={spec.size}, but {own} landmarks are given: leave size out")
     if spec.tol is not None and (spec.exact or own is not None or spec.size != "auto"):
         what = "the exact method" if spec.exact else f"{own} landmarks" if own is not None else f"size={spec.size}"
-        raise SpecError(f"tol={spec.tol} lets the size grow, but {what} leaves nothing to grow: leave tol out")
+        raise SpecError(f"tol={spec.tol} grows the size, but {what} fixes it: leave tol out")
     method.check(spec.kernel_value(1, 1.0), None if spec.size == "auto" else spec.size)
 
 
 def _preimage_fits(spec: Any) -> None:
-    way = spec.preimage_value
-    if isinstance(spec.preimage, Denoising) and spec.preimage.noise and spec.noise:
+    preimage = spec.preimage_value
+    if spec.noise and preimages.own_noise(spec.own_preimage):
         raise SpecError(f"noise={spec.noise} and {spec.preimage} both give the noise: leave one of them out")
-    if way == FixedPoint():  # the default, which a kernel may refuse when it is asked for rows
+    if preimage == FixedPoint():  # the default, which a kernel may refuse when it is asked for rows
         return
     if spec.precomputed:
-        raise SpecError(f"preimage={way.name!r} leads back to rows, which kernel='precomputed' has none of")
-    way.check(spec.kernel_value(1, 1.0), spec.kept_method)
+        raise SpecError(f"preimage={preimage.name!r} gives rows, and kernel='precomputed' has none")
+    preimage.check(spec.kernel_value(1, 1.0), spec.kept_method)

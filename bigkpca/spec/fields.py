@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Denoising, Preimage
+from bigkpca.numerics.preimages import Preimage
 from bigkpca.spec import checks, combinations
 
 VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
@@ -130,8 +129,13 @@ class FitSpec(BaseModel):
     @property
     def preimage_value(self) -> Preimage:
         """The pre-image, with its options."""
-        way: Preimage = preimages.named(self.preimage) if isinstance(self.preimage, str) else self.preimage
-        return replace(way, noise=self.noise) if isinstance(way, Denoising) and way.noise is None else way
+        return preimages.with_noise(self.own_preimage, self.noise)
+
+    @property
+    def own_preimage(self) -> Preimage:
+        """The pre-image with the options that were given with it: `noise` is not among them."""
+        found: Preimage = preimages.named(self.preimage) if isinstance(self.preimage, str) else self.preimage
+        return found
 
     @property
     def kept_method(self) -> Method:
@@ -167,7 +171,7 @@ class FitSpec(BaseModel):
         """What the length of the kernel measures; SpecError for a kernel without one."""
         found = kernels.kernel_class(self.kernel).distance if isinstance(self.kernel, str) else None
         if found is None:
-            raise SpecError(f"the kernel {self.kernel} has no length that distances could give")
+            raise SpecError(f"the kernel {self.kernel} has no length sigma")
         return found
 
     @property
@@ -179,7 +183,7 @@ class FitSpec(BaseModel):
     @property
     def kernel_parameters(self) -> set[str]:
         """Names of the parameters of a kernel that is given by name; options of these names set them."""
-        return {field.name for field in fields(kernels.kernel_class(str(self.kernel)))}
+        return kernels.parameter_names(str(self.kernel))
 
     def kernel_value(self, columns: int, median: float | None) -> Kernel:
         """The kernel for rows of `columns` columns, `median` being the length that the sample gave."""
@@ -206,7 +210,7 @@ class FitSpec(BaseModel):
     @property
     def exact(self) -> bool:
         """Whether every row is a landmark."""
-        return isinstance(self.method_value, methods.Exact)
+        return self.method_value.exact
 
     @property
     def precomputed(self) -> bool:

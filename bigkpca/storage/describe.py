@@ -30,7 +30,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     if about is None:
         return _rows_info(path, array)
     if array is not None:
-        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, told of as a whole: leave --array out")
+        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: leave --array out")
     if about["format"] == "model":
         return model_info(models.load_model(path), path)
     if about["format"] in MAIN:
@@ -72,8 +72,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
 
 def _preimage_options(spec: FitSpec) -> dict[str, Any]:
     """Options of the pre-image that are not the default; noise that the fit sets is not among them."""
-    own = preimages.named(spec.preimage) if isinstance(spec.preimage, str) else spec.preimage
-    return preimages.changed(own)
+    return preimages.changed(spec.own_preimage)
 
 
 def _other_options(spec: FitSpec) -> dict[str, Any]:

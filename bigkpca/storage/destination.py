@@ -1,4 +1,4 @@
-"""Where a run writes: what is there already, what may be replaced, and how finished output is published."""
+"""Where a run writes: what exists already, what may be replaced, and how finished output is published."""
 
 from __future__ import annotations
 

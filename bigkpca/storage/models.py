@@ -82,8 +82,8 @@ def model_of(given: AnyModel) -> Model:
         return aligned
     name = type(given).__name__
     if hasattr(given, "get_params"):  # an estimator
-        raise SpecError(f"this {name} holds no model: give a KernelPCA after its fit")
-    raise SpecError(f"a {name} is no model: give what fit returned, the path where a model is, or a fitted KernelPCA")
+        raise SpecError(f"this {name} has no model: give a fitted KernelPCA")
+    raise SpecError(f"a {name} is not a model: give what fit returned, the path of a model, or a fitted KernelPCA")
 
 
 def load_model(path: AnyPath) -> Model:
@@ -100,7 +100,7 @@ def load_model(path: AnyPath) -> Model:
         raise CorruptionError(f"{path}: an array does not decode ({error}); fit the model again") from error
     if gone := sorted(set(about["arrays"]) - set(arrays)):
         what = " (the rows that it compares others with)" if "landmarks" in gone else ""
-        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are gone; restore them, or fit the model again")
+        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or fit the model again")
     known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
     if _digest(known, arrays) != about["digest"]:
         raise CorruptionError(f"{path}: its content does not match its digest; fit the model again")

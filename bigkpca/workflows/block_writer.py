@@ -58,7 +58,7 @@ def written(
         }
         place = destination.open_destination(out, record, overwrite=run.overwrite)
         if place.state == "done":
-            run.progress.note(f"{out} is there already, from the same model and rows: nothing to do")
+            run.progress.note(f"{out} exists already, from the same model and rows: nothing to do")
             return block_arrays.open_main(out, work.kind)
         blocks = split(work.rows.shape[0], plan.block_rows)
         if place.state == "new":
@@ -81,7 +81,7 @@ def _write_missing(
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
     missing = [block for block in blocks if block.number not in digests]
     if digests:
-        progress.note(f"going on: {len(blocks) - len(missing)} of {len(blocks)} blocks were written before")
+        progress.note(f"continuing: {len(blocks) - len(missing)} of {len(blocks)} blocks are written already")
     given = [work.function, path, work.model]
     if work.prepared and missing:
         given.append(work.prepared(work.model))
@@ -101,4 +101,4 @@ def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     # Stores remember what they listed, so the rows are opened afresh.
     path = before["path"]
     if path is not None and open_rows(path, rows.name).fingerprint() != before:
-        raise SpecError(f"{rows.where} changed while it was read: run again once it is at rest")
+        raise SpecError(f"{rows.where} changed while it was read: run again when nothing writes to it")

@@ -125,7 +125,7 @@ def fit(
 
 
 def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Model:
-    """Fit `spec` to the rows and save the model at `out`, unless it is there already."""
+    """Fit `spec` to the rows and save the model at `out`, unless it exists already."""
     if run.deadline is not None and spec.tol is None:
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
@@ -148,10 +148,10 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
 
 def _fitted_before(out: str, rows: Rows, progress: Progress) -> Model:
     """The model that an earlier run saved."""
-    progress.note(f"{out} is there already, fitted from the same rows and options: nothing to do")
+    progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
     model = models.load_model(out)
     if rows.names is not None and model.names is None:
-        progress.note(f"{out} knows no names of columns: remove it and fit again to have later rows compared")
+        progress.note(f"{out} has no column names: remove it and fit again, so that later rows can be checked")
     return model
 
 

@@ -33,7 +33,7 @@ def _check_maker(model: Model, scores: Any) -> None:
     if manifest["model"] != own:
         raise SpecError(
             f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
-            "scores mean nothing to another model; take the one that made them, or transform again"
+            "scores belong to the model that made them; use that model, or transform again"
         )
 
 

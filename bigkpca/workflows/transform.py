@@ -257,7 +257,9 @@ def _write_preimages(
     work = BlockOutput("reconstruction", rows, model, arrays, plan, function, title, model_path)
     x = written(work, out, {"given": given}, run)
     if lost := int(np.count_nonzero(block_arrays.values(paths.group_path(out), "far"))):
-        run.progress.note(f"{lost:,} of {x.shape[0]:,} rows are far from all data: they became the mean, see far")
+        run.progress.note(
+            f"{lost:,} of {x.shape[0]:,} rows are far from all data and became the mean: see the array far"
+        )
     return x
 
 

@@ -120,7 +120,7 @@ def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
         (["--cv", "--components", "0"], "--components 0: give numbers"),
         (["--cv", "--components", "²"], "--components ²: give numbers"),
         (["--cv", "--components", "5,,6"], "give numbers of components"),
-        (["--cv", "--kernel", "linear"], "has no length that distances could give"),
+        (["--cv", "--kernel", "linear"], "has no length sigma"),
         (["--cv", "--preimage", "rigde"], "did you mean 'ridge'"),
         (["--cv", "--preimage", "denoising"], "need the standard deviation of the noise"),
         (["--cv", "--kernel", "laplacian", "--preimage", "fixed-point"], "pre-images of the laplacian kernel"),

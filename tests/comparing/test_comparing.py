@@ -117,7 +117,7 @@ def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(
     (out / "compare.svg").unlink(missing_ok=True)
     monkeypatch.setattr(figure, "find_spec", lambda name: None)
     bigkpca.compare(data, out, progress=notes, **FEW)
-    assert "there will be no compare.svg: pip install 'bigkpca[report]', and run this again" in notes.notes
+    assert "compare.svg is not drawn: pip install 'bigkpca[report]', and run this again" in notes.notes
     assert not (out / "compare.svg").exists()
     assert (out / "compare.csv").exists()
 
@@ -127,7 +127,7 @@ def test_the_same_call_does_nothing_and_more_of_it_adds(few: str, data: str, tmp
     shutil.copytree(few, out)
     before = (out / "compare.csv").read_text()
     bigkpca.compare(data, out, progress=notes, **FEW)
-    assert notes.notes == ["going on: 2 of 2 fits were made before"]
+    assert notes.notes == ["continuing: 2 of 2 fits are done already"]
     assert (out / "compare.csv").read_text() == before
     bigkpca.compare(data, out, **(FEW | {"sizes": [30, 40]}))
     after = (out / "compare.csv").read_text()
@@ -153,7 +153,7 @@ def test_a_killed_comparison_goes_on(data: str, tmp_path: Path) -> None:
     assert 3 < len(before.splitlines()) < 22
     again = run("compare", data, out, *options)
     assert again.exit_code == 0
-    assert "going on: " in again.stderr
+    assert "continuing: " in again.stderr
     assert out.joinpath("compare.csv").read_text().startswith(before)
     assert len(out.joinpath("compare.csv").read_text().splitlines()) == 22
 
@@ -162,7 +162,7 @@ def test_no_fit_starts_when_the_time_is_over(data: str, tmp_path: Path) -> None:
     out, notes = tmp_path / "out", Recorder()
     first = bigkpca.compare(data, out, time_budget=0.001, progress=notes, **FEW)
     assert first.missing == 2
-    assert notes.notes[-1] == "the time is over with 2 of 2 fits left: the same command goes on"
+    assert notes.notes[-1] == "time budget used up, 2 of 2 fits left: run the same command to continue"
     assert first.advice == "Nothing was compared yet."
     assert bigkpca.compare(data, out, **FEW).missing == 0
 
@@ -270,7 +270,7 @@ def test_files_that_were_damaged(few: str, data: str, tmp_path: Path) -> None:
     shutil.copytree(few, out)
     text = (out / "compare.csv").read_text()
     (out / "compare.csv").write_text(text.replace("rff,,30", "rff,,many"))
-    with pytest.raises(CorruptionError, match=r"compare\.csv does not hold trials: move it away"):
+    with pytest.raises(CorruptionError, match=r"compare\.csv is not a list of trials: move it away"):
         bigkpca.compare(data, out, **FEW)
     (out / "compare.csv").write_text(text)
     (out / "reference.npz").write_bytes((out / "reference.npz").read_bytes()[:200])

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.data import matrix_tiles as module
 from bigkpca.data import npy
-from bigkpca.data.matrix_tiles import Part, halves, parts, piece_shape, pieces, read_bytes, upper_share
+from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts, read_bytes, tile_shape, upper_share
 from bigkpca.data.memory import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strips and pieces of a few rows, so that there are many."""
     monkeypatch.setattr(module, "_STRIP_ROWS", 24)
     monkeypatch.setattr(module, "_TALL", 5)
-    monkeypatch.setattr(module, "PIECE_BYTES", 1500)
+    monkeypatch.setattr(module, "TILE_BYTES", 1500)
     monkeypatch.setattr(module, "PART_BYTES", 3000)
     monkeypatch.setattr(npy, "_RUN_BYTES", 64)
 
@@ -60,7 +60,7 @@ def loaded(rows: Any, part: Part) -> Any:
 def test_pieces_make_up_the_matrix(kind: str, tmp_path: Path) -> None:
     rows, seen = open_rows(KINDS[kind](tmp_path)), np.zeros((N, N), int)
     for part in parts(rows, None, upper=False):
-        for at, values in pieces(loaded(rows, part), part):
+        for at, values in matrix_tiles(loaded(rows, part), part):
             assert_array_equal(values, K[at.rows, at.columns])
             seen[at.rows, at.columns] += 1
             tall, wide = at.within(part)
@@ -75,12 +75,12 @@ def test_the_upper_half_is_enough_for_a_product_where_chunks_allow_it(kind: str,
     B, out, seen = np.random.default_rng(1).normal(size=(N, 3)), np.zeros((N, 3)), np.zeros((N, N), int)
     upper = halves(rows)
     for part in parts(rows, None, upper=upper):
-        for at, values in pieces(loaded(rows, part), part, upper=upper):
+        for at, values in matrix_tiles(loaded(rows, part), part, upper=upper):
             add_tile(out, B, at.rows, at.columns, values, mirrored=upper)
             seen[at.rows, at.columns] += 1
     assert_allclose(out, K @ B, atol=1e-12)
     assert seen.max() == 1
-    assert (seen.mean() < 0.7) == (upper and piece_shape(rows)[0] < 40)
+    assert (seen.mean() < 0.7) == (upper and tile_shape(rows)[0] < 40)
     if not kind.startswith("dask"):  # whose parts are cut to pieces by another grid
         assert seen.mean() <= upper_share(rows) + 0.03  # the last band is short
 
@@ -104,7 +104,7 @@ def test_any_grid_gives_the_product(n: int, height: int, width: int, upper: bool
     upper = upper and halves(rows)
     B, out = np.eye(n), np.zeros((n, n))
     for part in parts(rows, block_rows, upper=upper):
-        for at, values in pieces(rows, part, upper=upper):
+        for at, values in matrix_tiles(rows, part, upper=upper):
             for edge, size, end in ((at.rows, height, n), (at.columns, width, n)):  # whole chunks
                 assert edge.start % min(size, n) == 0
                 assert edge.stop % min(size, n) == 0 or edge.stop == end
@@ -126,7 +126,7 @@ def test_each_chunk_is_decoded_once(kind: str, upper: bool, tmp_path: Path, monk
 
     monkeypatch.setattr(ZarrRows, "block", counting)
     for part in parts(rows, None, upper=upper):
-        for _ in pieces(rows, part, upper=upper):
+        for _ in matrix_tiles(rows, part, upper=upper):
             pass
     assert decoded.max() == 1
     if not upper:
@@ -138,7 +138,7 @@ def test_pieces_are_small_or_one_chunk(kind: str, tmp_path: Path) -> None:
     rows = open_rows(KINDS[kind](tmp_path))
     chunk = np.prod(np.minimum(rows.grid, N)) * 8
     for part in parts(rows, None, upper=False):
-        sizes = [values.nbytes for _, values in pieces(rows, part)]
+        sizes = [values.nbytes for _, values in matrix_tiles(rows, part)]
         assert max(sizes) <= read_bytes(rows) <= max(1500, chunk)
         if kind.startswith("dask"):  # handed to tasks
             assert part.shape[0] * part.shape[1] * 8 <= max(3000, part.shape[0] * rows.grid[1] * 8)
@@ -147,7 +147,7 @@ def test_pieces_are_small_or_one_chunk(kind: str, tmp_path: Path) -> None:
 
 
 def test_pieces_of_plain_arrays_are_as_tall_as_the_products_like() -> None:
-    assert piece_shape(ArrayRows(np.empty((10**5, 10**5), np.int8)))[0] == 5
+    assert tile_shape(ArrayRows(np.empty((10**5, 10**5), np.int8)))[0] == 5
 
 
 @pytest.mark.parametrize(
@@ -166,17 +166,17 @@ def test_pieces_of_plain_arrays_are_as_tall_as_the_products_like() -> None:
 )
 def test_the_shape_of_a_piece(grid: Any, dtype: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert piece_shape(ArrayRows(np.broadcast_to(np.zeros(1, dtype), (60_000, 60_000)), grid=grid)) == shape
+    assert tile_shape(ArrayRows(np.broadcast_to(np.zeros(1, dtype), (60_000, 60_000)), grid=grid)) == shape
 
 
 def test_values_that_are_not_finite_are_named_and_the_rest_is_digested() -> None:
     digest = hashlib.sha256()
     whole = Part(slice(0, N), slice(0, N))
-    values = [piece for _, piece in pieces(ArrayRows(K), whole, digest=digest)]
+    values = [piece for _, piece in matrix_tiles(ArrayRows(K), whole, digest=digest)]
     assert digest.hexdigest() == hashlib.sha256(b"".join(piece.tobytes() for piece in values)).hexdigest()
     broken = K.copy()
     broken[71, 50] = np.nan
     with pytest.raises(DataError, match=r"row 71, column 50 is NaN"):
-        list(pieces(ArrayRows(broken), whole))
+        list(matrix_tiles(ArrayRows(broken), whole))
     with pytest.raises(DataError, match=r"row 71, column 50 is NaN"):
-        list(pieces(ArrayRows(broken[60:, 40:], 60, first_column=40), Part(slice(60, N), slice(40, N))))
+        list(matrix_tiles(ArrayRows(broken[60:, 40:], 60, first_column=40), Part(slice(60, N), slice(40, N))))

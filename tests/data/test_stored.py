@@ -42,7 +42,7 @@ def test_a_chunk_that_does_not_decode_is_named(tmp_path: Path) -> None:
 def test_a_missing_chunk_is_a_loss_where_the_fill_value_is_nan(tmp_path: Path) -> None:
     path = in_chunks(tmp_path, fill_value=np.nan)
     (Path(path) / "c" / "3" / "0").unlink()
-    with pytest.raises(CorruptionError, match="1 stored chunks are gone, the first holds row 30"):
+    with pytest.raises(CorruptionError, match="1 stored chunks are missing, the first holds row 30"):
         open_rows(path)
 
 

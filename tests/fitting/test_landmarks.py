@@ -50,8 +50,8 @@ NO_SPECTRUM = (
         ({"landmarks": np.arange(15.0).reshape(5, 3)}, "landmarks have 3 columns, the array has 64"),
         ({"landmarks": np.empty((0, 64))}, r"landmarks of shape \(0, 64\): give rows like those of the data"),
         ({"landmarks": np.zeros((2, 3, 4))}, r"landmarks of shape \(2, 3, 4\): give rows like those of the data"),
-        ({"landmarks": [1, 600]}, "landmark 600 is not a row of the array, whose 600 rows are counted from 0"),
-        ({"landmarks": np.array([2**63], np.uint64)}, "landmark 9223372036854775808 is not a row of the array, whose"),
+        ({"landmarks": [1, 600]}, "landmark 600 is not a row of the array, which has 600 rows, counted from 0"),
+        ({"landmarks": np.array([2**63], np.uint64)}, "landmark 9223372036854775808 is not a row of the array, which"),
         ({"landmarks": [1, -2]}, "landmark -2: row numbers are counted from 0"),
         ({"landmarks": [1.0, 2.0]}, "row numbers for landmarks must be integers, not float64"),
         ({"landmarks": []}, r"landmarks of shape \(0,\): give at least one row"),
@@ -88,7 +88,7 @@ NO_SPECTRUM = (
         ({"method": "rff", "kernel": function}, NO_SPECTRUM.format("function")),
         ({"method": "rff", "kernel": 1 * kernels.Gaussian(1.0) + kernels.Linear()}, NO_SPECTRUM.format("sum")),
         ({"method": "rff-pca", "kernel": "laplacian"}, "'rff-pca' needs the gaussian kernel, not 'laplacian'"),
-        ({"solver": "randomized"}, "solver='randomized' is for random features: method='nystroem'"),
+        ({"solver": "randomized"}, "solver='randomized' is for random features, not for method='nystroem'"),
         (
             {"solver": "randomized", "method": "rff", "n_components": None},
             "the randomized solver, used above 8192 random features or when asked for, needs a number of components, "

@@ -85,7 +85,7 @@ def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_o
 
     def hopeful(features: Any, strata: Any, center: bool) -> growth.Estimate:
         found = judge(features, strata, center)
-        return growth.Estimate(0.8 * found.value, 0.0)
+        return growth.EstimatedError(0.8 * found.value, 0.0)
 
     monkeypatch.setattr(growth, "trace_error", hopeful)
     notes = Recorder()
@@ -175,9 +175,9 @@ def test_a_budget_that_suffices_changes_nothing(digits: Any, tmp_path: Path) -> 
     [
         ({"tol": 0.0}, "tol=0.0"),
         ({"tol": 1.0}, "tol=1.0"),
-        ({"tol": 0.1, "size": 50}, r"tol=0.1 lets the size grow, but size=50 leaves nothing to grow"),
-        ({"tol": 0.1, "method": "exact"}, "but the exact method leaves nothing to grow"),
-        ({"tol": 0.1, "landmarks": [1, 2]}, "but 2 landmarks leaves nothing to grow"),
+        ({"tol": 0.1, "size": 50}, r"tol=0.1 grows the size, but size=50 fixes it"),
+        ({"tol": 0.1, "method": "exact"}, "but the exact method fixes it"),
+        ({"tol": 0.1, "landmarks": [1, 2]}, "but 2 landmarks fixes it"),
         ({"tol": 0.1, "time_budget": "soon"}, "'soon' is not a time"),
         ({"tol": 0.1, "time_budget": 0}, "a time budget must be positive"),
         ({"time_budget": "1 min"}, "give a tolerance, tol, with it"),

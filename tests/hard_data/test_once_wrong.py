@@ -18,10 +18,11 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.engine import Engine
-from bigkpca.numerics import bounds, solvers, spectral
+from bigkpca.numerics import nystroem_bounds, solvers, spectral
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Linear, Sigmoid
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.residual_matrix import residual_matrix
 from tests.helpers import oracles
 
 
@@ -289,7 +290,7 @@ def test_more_features_than_rows_have_no_more_components_than_rows():
 
 def test_shares_of_the_variance_are_bounded_where_they_are_called_proven():
     """All of the variance may be in reach though tr(E) is large, since tr(HEH) may be anything below it."""
-    found = bounds._upper_shares(np.array([50.0, 5.0, 1.0]), 1000.0, 60.0)
+    found = nystroem_bounds._upper_shares(np.array([50.0, 5.0, 1.0]), 1000.0, 60.0)
     for j in range(3):
         for h in np.linspace(0, 1000, 200):
             largest = min(([50.0, 5.0, 1.0][i] + h / (j - i + 1)) / (60 + h) for i in range(j + 1))
@@ -362,7 +363,7 @@ def test_products_with_the_residual_matrix_are_those_of_the_matrix(m):
     E = K - oracles.nystroem_gram(C, features.gram(), 1e-12)
     Q = np.random.default_rng(0).normal(size=(m, 3))
     with Engine(threads=2).small_work() as in_order:
-        found = spectral._residual(features, span, X[-m:], in_order)
+        found = residual_matrix(features, span, X[-m:], in_order)
         assert_allclose(found.times(Q, in_order), E @ Q, atol=1e-9)
         assert found.times(Q, in_order).tobytes() == found.times(Q).tobytes()
     assert_allclose(found.diagonal(), np.diag(E), atol=1e-9)

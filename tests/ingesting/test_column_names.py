@@ -111,7 +111,7 @@ def test_columns_are_found_by_name_in_further_files(first: str, second: str, tmp
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (FRAME[["a", "b"]], r"b\.\w+ lacks the column 'c' of .*a\.\w+: columns are found by their names.*rename, add"),
+        (FRAME[["a", "b"]], r"b\.\w+ lacks the column 'c' of .*a\.\w+: columns are found by name.*rename, add"),
         (FRAME.assign(d=1.0), r"b\.\w+ has the column 'd', unlike .*a\.\w+"),
         (FRAME.rename(columns={"b": "B"}), r"lacks the column 'b' of .* and has the column 'B', unlike"),
         (
@@ -136,7 +136,7 @@ def test_files_without_names_are_taken_in_order_which_is_told(tmp_path: Path) ->
     np.testing.assert_allclose(found["x"], X, rtol=1e-15)
     assert found["names"] == ["a", "b", "c"]
     (note,) = notes.notes
-    assert note.startswith(f"{parts[1]} and 1 more: has no names of its columns, which are taken to be in the order")
+    assert note.startswith(f"{parts[1]} and 1 more: has no column names; its columns are taken to be in the order")
 
 
 def test_names_come_from_the_first_file_that_has_some(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_append_finds_columns_by_name(tmp_path: Path) -> None:
 def test_append_takes_columns_in_order_where_names_are_missing_and_tells(tmp_path: Path) -> None:
     named, nameless = csv(tmp_path / "a.csv", FRAME[:20]), csv(tmp_path / "b.csv", FRAME[20:], header=False)
     for first, second, message in (
-        (named, nameless, f"{nameless}: has no names of its columns, which are taken to be in the order"),
-        (nameless, named, f"{tmp_path / 'o.zarr'} has no names of its columns: those of the new rows are taken"),
+        (named, nameless, f"{nameless}: has no column names; its columns are taken to be in the order"),
+        (nameless, named, f"{tmp_path / 'o.zarr'} has no column names: the new rows are taken to have its columns"),
     ):
         notes = Recorder()
         ingest([first], tmp_path / "o.zarr", overwrite=True)

@@ -14,10 +14,11 @@ import zarr
 
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
+from bigkpca.data.stores import local_locks as locks
 from bigkpca.errors import DataError, IncompleteError, LockedError, SpecError
 from bigkpca.ingesting.formats import table, text
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.storage import destination, locks
+from bigkpca.storage import destination
 from tests.helpers.disks import small_disk, tree_bytes
 from tests.ingesting.files import RNG, WORDS, X, Y, idx_bytes, labels_of, npy, rows_of, write_npz
 from tests.ingesting.stopping import MOMENTS, Stop, stop_at

@@ -56,7 +56,7 @@ def moments_at(kernel, X, landmarks):
 def columns_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.columns(solvers.span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
+    solution = solvers.column_sampling(solvers.span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
     return solution, (C - solution.mean) @ solution.components
 
 

@@ -87,7 +87,7 @@ def test_what_is_told_of_a_model() -> None:
     model = fitted()
     told = repr(model)
     assert told.startswith("Model of 20 components\n  method     nystroem\n")
-    for fact in ("landmarks  40", "rows       300", "columns    8", "way back   fixed-point", "... 17 more"):
+    for fact in ("landmarks  40", "rows       300", "columns    8", "pre-image  fixed-point", "... 17 more"):
         assert fact in told
     assert f"{model.solution.eigenvalues[0]:.5g}" in told
     share = model.certificate.relative_trace_error

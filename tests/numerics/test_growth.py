@@ -13,17 +13,17 @@ from numpy.testing import assert_allclose
 from bigkpca import KernelPCA, kernels
 from bigkpca.numerics import growth
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.growth import Stratum, Trial, kernel_error, next_size, trace_error
+from bigkpca.numerics.growth import SampleStratum, SizeTrial, kernel_error, next_size, trace_error
 from tests.helpers import oracles
 
 
-def searched(error: Any, tol: float, *, start: int = 100, most: int = 8192, step: int = 1) -> list[Trial]:
+def searched(error: Any, tol: float, *, start: int = 100, most: int = 8192, step: int = 1) -> list[SizeTrial]:
     """All trials of a search."""
-    tried: list[Trial] = []
+    tried: list[SizeTrial] = []
     while (size := next_size(tried, tol, start=start, most=most, step=step)) is not None:
         assert size not in [trial.size for trial in tried]
         assert len(tried) < 60
-        tried.append(Trial(size, error(size)))
+        tried.append(SizeTrial(size, error(size)))
     return tried
 
 
@@ -65,13 +65,13 @@ def test_the_search_ends_with_errors_that_are_noisy() -> None:
 
 def test_errors_that_do_not_fall_end_the_search_at_the_most() -> None:
     tried = searched(lambda size: 0.5, 0.1, most=3000)
-    assert tried[-1] == Trial(3000, 0.5)
+    assert tried[-1] == SizeTrial(3000, 0.5)
     assert growth.extrapolated(tried, 0.1) > 3000
 
 
 def test_what_a_tolerance_would_take_is_told_to_two_digits() -> None:
-    assert growth.extrapolated([Trial(100, 0.4), Trial(400, 0.2)], 0.1) == 1600
-    assert growth.extrapolated([Trial(400, 0.2)], 0.1) == 1600
+    assert growth.extrapolated([SizeTrial(100, 0.4), SizeTrial(400, 0.2)], 0.1) == 1600
+    assert growth.extrapolated([SizeTrial(400, 0.2)], 0.1) == 1600
 
 
 @pytest.mark.parametrize("center", [True, False])
@@ -82,7 +82,10 @@ def test_all_rows_give_the_certified_error(kernel: Any, center: bool, digits: An
     features = model.model_.features
     shifted = features.shifted(X)
     certified = model.certificate_.relative_trace_error
-    for strata in ([Stratum(shifted, 500)], [Stratum(shifted[:200], 200), Stratum(shifted[200:], 300)]):
+    for strata in (
+        [SampleStratum(shifted, 500)],
+        [SampleStratum(shifted[:200], 200), SampleStratum(shifted[200:], 300)],
+    ):
         found = trace_error(features, strata, center)
         assert_allclose(found.value, certified, rtol=1e-7)
         assert found.standard_error == 0
@@ -91,7 +94,7 @@ def test_all_rows_give_the_certified_error(kernel: Any, center: bool, digits: An
 def test_an_indefinite_kernel_is_judged_too(digits: Any) -> None:
     X = digits[:300].astype(np.float64) / 16
     features = KernelRows(kernels.Sigmoid(0.1, -3.0), np.zeros(64), X[:40])
-    assert np.isfinite(trace_error(features, [Stratum(X, 300)], center=False).value)
+    assert np.isfinite(trace_error(features, [SampleStratum(X, 300)], center=False).value)
 
 
 def test_sampled_rows_give_the_error_within_their_standard_errors(digits: Any) -> None:
@@ -102,7 +105,7 @@ def test_sampled_rows_give_the_error_within_their_standard_errors(digits: Any) -
     off = []
     for _ in range(200):
         few, more = (part[rng.choice(len(part), 60, replace=False)] for part in (shifted[:600], shifted[600:]))
-        found = trace_error(features, [Stratum(few, 600), Stratum(more, len(X) - 600)], True)
+        found = trace_error(features, [SampleStratum(few, 600), SampleStratum(more, len(X) - 600)], True)
         off.append((found.value - certified) / found.standard_error)
     assert abs(np.mean(off)) < 0.35  # the mean z of 120 rows, not of all, makes the error a little larger
     assert 0.8 < np.std(off) < 1.25

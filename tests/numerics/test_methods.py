@@ -170,7 +170,7 @@ def test_each_method_has_its_solver(center):
         (Nystroem(), solvers.nystroem(solvers.span_of(W, moments, 1e-12), 2, **keys)),
         (Nystroem("thesis"), solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 2, rank=None, **keys)),
         (Nystroem("thesis", 1), solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 2, rank=1, **keys)),
-        (ColumnSampling(), solvers.columns(solvers.span_of(W, moments, 1e-12), 2, **keys)),
+        (ColumnSampling(), solvers.column_sampling(solvers.span_of(W, moments, 1e-12), 2, **keys)),
     ):
         assert_same_solution(method.solve(moments, features, 2, center, 1e-12), expected)
     moments, _ = moments_and_features(fourier(), X)

@@ -225,7 +225,7 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     V = kernel(X, X[:60])
     moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
     span = solvers.span_of(kernel.gram(X[:60]), moments, 1e-12)
-    solution = solvers.columns(span, 3, center=False, tolerance=1e-12)
+    solution = solvers.column_sampling(span, 3, center=False, tolerance=1e-12)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
     assert_allclose(solution.negative, -1, rtol=1e-9)
 

@@ -141,7 +141,7 @@ def test_maps_are_factors_of_the_approximations(seed):
     moments, W, C = moments_at(kernel, X, X[:10])
     Z = C @ solvers.nystroem_map(W, 1e-12)
     assert_allclose(Z @ Z.T, oracles.nystroem_gram(C, W, 1e-12), atol=1e-7)
-    Z = C @ solvers.columns_map(moments, 1e-12)
+    Z = C @ solvers.column_sampling_map(moments, 1e-12)
     assert_allclose(Z @ Z.T, oracles.columns_gram(C), atol=1e-7)
     assert_allclose(Z.T @ Z, np.diag(np.diag(Z.T @ Z)), atol=1e-7)
 
@@ -152,7 +152,7 @@ def test_maps_leave_out_what_repeats():
     moments, W, C = moments_at(kernel, X, S)
     for P, expected in (
         (solvers.nystroem_map(W, 1e-12), oracles.nystroem_gram(C, W, 1e-12)),
-        (solvers.columns_map(moments, 1e-12), oracles.columns_gram(C)),
+        (solvers.column_sampling_map(moments, 1e-12), oracles.columns_gram(C)),
     ):
         assert P.shape == (12, 4)
         assert_allclose(C @ P @ P.T @ C.T, expected, atol=1e-7)
@@ -164,7 +164,7 @@ def test_the_factor_of_columns_is_the_square_root_of_n_over_l():
     X, kernel = rng.normal(size=(400, 4)), Gaussian(2.0)
     S = X[rng.choice(400, 60, replace=False)]
     moments, _, C = moments_at(kernel, X, S)
-    P = solvers.columns_map(moments, 1e-12)
+    P = solvers.column_sampling_map(moments, 1e-12)
     K = kernel(X, X)
     assert np.linalg.norm(K - C @ P @ P.T @ C.T) < 0.1 * np.linalg.norm(K)
 
@@ -257,10 +257,10 @@ def test_other_solvers_leave_their_arguments_alone_too():
     moments = Moments(40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
-        solvers.columns(solvers.span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
+        solvers.column_sampling(solvers.span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
         solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 3, rank=None, center=center, tolerance=1e-12)
         solvers.plain(moments, 3, center=center, tolerance=1e-12)
-    solvers.columns_map(moments, 1e-12)
+    solvers.column_sampling_map(moments, 1e-12)
     solvers.nystroem_map(W, 1e-12)
     for array, kept in zip((W, moments.mean, moments.scatter), before, strict=True):
         assert_array_equal(array, kept)

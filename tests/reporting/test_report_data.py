@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigkpca.reporting.looked import Labels
 from sklearn.datasets import load_digits
 
 import bigkpca
@@ -20,6 +19,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.reporting import pictures, report_data, text
+from bigkpca.reporting.report_data import Labels
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")

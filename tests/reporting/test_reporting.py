@@ -20,7 +20,7 @@ from bigkpca.errors import SpecError
 from bigkpca.reporting import report_data
 from bigkpca.reporting.report_data import spread_row_numbers
 from tests.helpers.commands import run
-from tests.reporting.test_looked import drawn
+from tests.reporting.test_report_data import drawn
 
 pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install 'bigkpca[report]'")
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
@@ -152,7 +152,7 @@ def test_a_model_whose_data_are_gone(place: Path, tmp_path: Path) -> None:
     text = drawn(tmp_path / "m.zarr", tmp_path / "t.html", scores=tmp_path / "s.npy")
     assert "lowest score" in text  # a table in place of pictures
     assert "no pictures: rows have no image shape" in text
-    with pytest.raises(SpecError, match="labels need rows to belong to, and there are none"):
+    with pytest.raises(SpecError, match="labels need rows, and there are none"):
         bigkpca.report(tmp_path / "m.zarr", tmp_path / "u.html", labels=place / "labels.npy")
 
 

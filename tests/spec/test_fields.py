@@ -130,9 +130,15 @@ def test_options_are_read_as_people_type_them(option, typed, value):
         ({"n_directions": 4, "method": "rff"}, "n_directions=4 belongs to method='rff-pca', not to 'rff'"),
         ({"n_directions": 0, "method": "rff-pca"}, "n_directions=0: at least one principal axis"),
         ({"solver": "fast"}, "solver='fast': .*'auto', 'dense' or 'randomized'"),
-        ({"solver": "randomized"}, "solver='randomized' is for random features: method='nystroem'"),
-        ({"solver": "randomized", "method": "columns"}, "solver='randomized' is for random features: method='columns'"),
-        ({"solver": "randomized", "method": "exact"}, "solver='randomized' is for random features: method='exact'"),
+        ({"solver": "randomized"}, "solver='randomized' is for random features, not for method='nystroem'"),
+        (
+            {"solver": "randomized", "method": "columns"},
+            "for random features, not for method='columns'",
+        ),
+        (
+            {"solver": "randomized", "method": "exact"},
+            "for random features, not for method='exact'",
+        ),
         ({"method": "rff", "size": 7}, "size=7: sines and cosines come in pairs"),
         ({"method": "rff", "landmarks": "kmeans"}, "'rff' draws random features and has no landmarks"),
         ({"method": "rff-pca", "landmarks": [1, 2]}, "'rff-pca' draws random features and has no landmarks"),

@@ -67,7 +67,7 @@ def test_the_distance_is_that_of_the_kernel():
 
 @pytest.mark.parametrize("kernel", ["linear", kernels.Gaussian(2.0)], ids=str)
 def test_a_kernel_without_a_length_of_its_own_has_no_distance(kernel):
-    with pytest.raises(SpecError, match="has no length that distances could give"):
+    with pytest.raises(SpecError, match="has no length sigma"):
         _ = FitSpec.checked(kernel=kernel).distance
 
 

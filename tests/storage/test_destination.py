@@ -43,20 +43,20 @@ def test_the_current_folder_and_those_around_it_are_refused(write: str, path: st
 @pytest.mark.parametrize(
     ("run", "match"),
     [
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr", **how), "is what is read"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "./d.zarr/", **how), "is what is read"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "link", **how), "is what is read"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr", **how), "is an input"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "./d.zarr/", **how), "is an input"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "link", **how), "is an input"),
+        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr", **how), "is an input"),
         (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr/s", **how), "lie inside each other"),
         (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr/s", **how), "lie inside each other"),
         (lambda **how: bigkpca.transform("m.zarr", "d.zarr/x", "d.zarr", **how), "lie inside each other"),
         (lambda **how: bigkpca.transform("m.zarr", bigkpca_array(), "d.zarr", **how), "lie inside each other"),
-        (lambda **how: bigkpca.fit("d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.fit("d.zarr", "d.zarr", **how), "is an input"),
         (lambda **how: bigkpca.fit("d.zarr", "d.zarr/model", **how), "lie inside each other"),
-        (lambda **how: bigkpca.reconstruct("m.zarr", "s.zarr", "s.zarr", **how), "is what is read"),
-        (lambda **how: bigkpca.denoise("m.zarr", "d.zarr", "d.zarr", **how), "is what is read"),
+        (lambda **how: bigkpca.reconstruct("m.zarr", "s.zarr", "s.zarr", **how), "is an input"),
+        (lambda **how: bigkpca.denoise("m.zarr", "d.zarr", "d.zarr", **how), "is an input"),
         (lambda **how: bigkpca.denoise("m.zarr", "a.npy", "a.npy/x", **how), "lie inside each other"),
-        (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), "is what is read"),
+        (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), "is an input"),
     ],
 )
 def test_what_is_read_is_never_replaced(run: Write, match: str, overwrite: bool, home: Path) -> None:
@@ -141,7 +141,7 @@ def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled
     bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
     bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr")
     (home / "link").symlink_to("s2.zarr/scores")
-    with pytest.raises(SpecError, match="scores mean nothing to another model"):
+    with pytest.raises(SpecError, match="scores belong to the model that made them"):
         bigkpca.reconstruct("m.zarr", spelled, "o.zarr")
 
 
@@ -153,7 +153,7 @@ def test_a_file_where_a_folder_is_needed_is_named(write: str, home: Path) -> Non
 
 
 def test_what_is_no_rows_is_not_read_as_rows(home: Path) -> None:
-    with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, and no rows"):
+    with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, not rows"):
         bigkpca.fit("m.zarr", "o.zarr")
     (home / "s.zarr" / "scores" / "manifest.json").unlink()
     with pytest.raises(IncompleteError, match=r"s\.zarr is not finished: run the command that makes it again"):
@@ -236,6 +236,6 @@ def test_a_system_without_locks_is_told_so() -> None:
 
 @pytest.mark.parametrize("write", WRITES)
 def test_the_folder_where_a_disk_is_mounted_is_refused(write: str, home: Path, mounted: Callable[[str], Path]) -> None:
-    with pytest.raises(SpecError, match=r"is where a file system is mounted, .* name a folder in it"):
+    with pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
         WRITES[write](mounted("size=8m"))
     assert not list(home.glob("disk.*"))

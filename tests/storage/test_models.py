@@ -60,7 +60,7 @@ def test_an_exact_model_whose_rows_are_gone_says_so(digits: np.ndarray[Any, Any]
     path = tmp_path / "model.zarr"
     bigkpca.fit(digits[:50], path, method="exact", components=3)
     shutil.rmtree(path / "landmarks")
-    with pytest.raises(CorruptionError, match=r"landmarks \(the rows that it compares others with\) are gone"):
+    with pytest.raises(CorruptionError, match=r"landmarks \(the rows that it compares others with\) are missing"):
         bigkpca.transform(path, digits[:50], tmp_path / "scores.zarr")
 
 

@@ -112,7 +112,7 @@ def test_a_model_of_before_names_takes_a_frame(tmp_path: Path) -> None:
     notes = Recorder()
     bigkpca.fit(X, tmp_path / "model.zarr", components=2, size=20)
     assert bigkpca.fit(FRAME, tmp_path / "model.zarr", components=2, size=20, progress=notes).names is None
-    assert "is there already" in notes.notes[0]
+    assert "exists already" in notes.notes[0]
     bigkpca.transform(tmp_path / "model.zarr", TURNED, tmp_path / "scores.zarr")
 
 

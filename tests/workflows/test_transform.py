@@ -96,7 +96,7 @@ def test_an_unpublished_store_resumes_with_missing_and_damaged_blocks_alone(
     damaged.write_bytes(damaged.read_bytes()[:-7])
     notes = Recorder()
     bigkpca.transform(model, dataset, out, block_rows=200, progress=notes)
-    assert notes.notes == ["going on: 7 of 9 blocks were written before"]
+    assert notes.notes == ["continuing: 7 of 9 blocks are written already"]
     assert tree_bytes(out) == tree_bytes(clean)
 
 

@@ -22,7 +22,7 @@ def check_output(given: str, inputs: tuple[str, ...]) -> str:
     if _within(here, real):
         raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")
     if os.path.ismount(real):
-        raise SpecError(f"{given} is where a file system is mounted, which no rename can replace: name a folder in it")
+        raise SpecError(f"{given} is a mount point, which cannot be replaced: name a folder in it")
     for other in inputs:
         _check_apart(given, real, other)
     if file := next((str(above) for above in Path(real).parents if above.is_file()), None):
@@ -34,9 +34,9 @@ def _check_apart(given: str, real: str, other: str) -> None:
     """Raise SpecError where an output would lie at an input, in it or around it."""
     taken = os.path.realpath(os.path.expanduser(other))
     if real == taken or (os.path.exists(real) and os.path.exists(taken) and os.path.samefile(real, taken)):
-        raise SpecError(f"{given} is what is read, and would be replaced: choose another output path")
+        raise SpecError(f"{given} is an input, and would be replaced: choose another output path")
     if _within(real, taken) or _within(taken, real):
-        raise SpecError(f"{given} and what is read, {other}, lie inside each other: choose another output path")
+        raise SpecError(f"{given} and the input {other} lie inside each other: choose another output path")
 
 
 def _within(inner: str, outer: str) -> bool:

@@ -12,7 +12,6 @@ from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
 from bigkpca.execution.planning.base import Plan, components, graph_bytes, resident, streaming_bytes, tile_bytes
 from bigkpca.numerics.growth import JUDGING_ROWS
-from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
@@ -49,7 +48,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     else:
         passes, working = _features_pass(rows, fit, threads, sums)
         stages += working
-    if isinstance(spec.method_value, PrincipalFeatures):
+    if spec.method_value.principal:
         more, working_bytes = _pass(rows, d, 0, fit.dtype.itemsize, threads, sums, _axes_width(d))
         passes += more
         stages.append(m * d * rows.dtype.itemsize + working_bytes)
@@ -118,11 +117,10 @@ def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int)
 def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, sums: int) -> int:
     """Work space of the pass that trains the pre-images, and of its linear system."""
     trained: Any = fit.spec.preimage_value
-    d, q, D, itemsize = fit.d, trained.size, fit.size, fit.dtype.itemsize
-    square = 8 * q * (q + d)
-    tile = tile_rows(d, D, itemsize) * 8 * (2 * q + 2 * d)
+    d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
+    one, tile = trained.training_bytes(tile_rows(d, D, itemsize), d)
     moments = 0 if fit.spec.exact else 8 * D * D
-    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * square) + (sums + 3) * square
+    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * one) + (sums + 3) * one
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:

@@ -7,7 +7,7 @@ from math import ceil
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.planning.base import Plan, graph_bytes, resident, streaming_bytes, tile_bytes
-from bigkpca.numerics.features import GivenKernels, KernelRows
+from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
 
 _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
@@ -19,18 +19,16 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     itemsize = model.features.dtype.itemsize
     row_bytes = model.components * itemsize
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
-    D = model.features.size
-    held = sum(array.nbytes for array in model.features.arrays().values())
-    fixed = 2 * held + model.solution.components.nbytes
-    fixed += 8 * D * D if model.moments else 0
-    # Rows of kernels are read piece by piece, and multiplied by components in the dtype of block work.
-    given = isinstance(model.features, GivenKernels)
-    reading = tile_bytes(rows) + D * row_bytes if given else streaming_bytes(rows, D, held, itemsize)
+    D, held, fixed = model.features.size, _map_bytes(model), _model_bytes(model)
+    if model.features.precomputed:  # rows are read in tiles, and multiplied by components in the dtype of block work
+        reading = tile_bytes(rows) + D * row_bytes
+    else:
+        reading = streaming_bytes(rows, D, held, itemsize)
     one = reading + 4 * block * row_bytes + graph_bytes(rows, block)
     peak = fixed + threads * one
     if residual:
         expansion = 2 * 8 * D * (model.components + 1)
-        preparing = _EXPANSION_SQUARES * 8 * D * D if model.moments and isinstance(model.features, KernelRows) else 0
+        preparing = _EXPANSION_SQUARES * 8 * D * D if model.moments and has_landmarks(model.features) else 0
         # The features of a tile are computed twice, for scores and for residuals; of the latter in float64 as well.
         tile = tile_rows(d, D, itemsize) * (2 * D * (itemsize + 8) + 8 * (d + 3 * model.components)) + 2 * held
         peak = fixed + expansion + max(preparing, threads * (one + tile))
@@ -58,12 +56,8 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     assert model.decoder is not None
     decoder = sum(array.nbytes for array in model.decoder.arrays().values())
-    held = sum(array.nbytes for array in model.features.arrays().values())
-    fixed = 2 * held + decoder + model.solution.components.nbytes + (8 * D * D if model.moments else 0)
-    height = tile_rows(d, D, 8)
-    # In float64: kernels and pulls of a tile, beside a few copies of its rows; landmarks once more for each thread.
-    tile = height * 8 * (4 * D + 8 * d) + 2 * 8 * D * d
-    one = streaming_bytes(rows, D, held, itemsize) + tile + 4 * block * row_bytes
+    tile = model.decoder.working_bytes(model.features, tile_rows(d, D, 8))
+    one = streaming_bytes(rows, D, _map_bytes(model), itemsize) + tile + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=given,
@@ -72,7 +66,7 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
         tasks=ceil(n / block),
         passes=1,
         bytes_read=rows.dtype.itemsize * given * n,
-        peak_bytes=resident(fixed + threads * (one + graph_bytes(rows, block))),
+        peak_bytes=resident(_model_bytes(model) + decoder + threads * (one + graph_bytes(rows, block))),
         result_bytes=n * row_bytes,
     )
 
@@ -81,10 +75,9 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     """The cost of an evaluation by `sample` exact rows, chosen from `pooled` that are read: these, and one pass."""
     n, d = rows.shape
     D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
-    held = sum(array.nbytes for array in model.features.arrays().values())
-    fixed = 2 * held + model.solution.components.nbytes + (8 * D * D if model.moments else 0)
+    held, fixed = _map_bytes(model), _model_bytes(model)
     pool = 2 * pooled * d * rows.dtype.itemsize
-    factor = 8 * D * D if isinstance(model.features, KernelRows) else 0
+    factor = 8 * D * D if has_landmarks(model.features) else 0
     probes = 8 * sample * (2 * D + d + r)
     height = tile_rows(d, D, itemsize)
     # For each thread: landmarks, probes and their coordinates in the dtype of block work; kernels and errors of a tile.
@@ -103,3 +96,14 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
         peak_bytes=resident(fixed + max(choosing, pool + factor + probes + threads * one)),
         result_bytes=8 * 5 * r,
     )
+
+
+def _map_bytes(model: Model) -> int:
+    """Bytes of the arrays of the feature map."""
+    return sum(array.nbytes for array in model.features.arrays().values())
+
+
+def _model_bytes(model: Model) -> int:
+    """Bytes of a model and of a copy of its feature map, which every process holds."""
+    scatter = 8 * model.features.size**2 if model.moments else 0
+    return 2 * _map_bytes(model) + model.solution.components.nbytes + scatter

@@ -65,4 +65,4 @@ def _format(path: Path) -> Format:
     if binary.is_idx(head):
         return _IDX
     known = [*(suffix for kind in FORMATS for suffix in kind.suffixes), "IDX and IDX.gz (as MNIST comes)"]
-    raise SpecError(f"{path} is in no format that can be ingested: those are {', '.join(known)}")
+    raise SpecError(f"{path} is in no known format: these can be ingested: {', '.join(known)}")

@@ -13,7 +13,7 @@ import numpy as np
 from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, names_apart
 from bigkpca.ingesting.formats import Column, Table, open_column, open_table
 
-_BY_ORDER = "has no names of its columns, which are taken to be in the order of those that have some"
+_BY_ORDER = "has no column names; its columns are taken to be in the order of the files that have names"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Source:
         """Read the headers of all files. Raises SpecError where they do not fit together."""
         paths = [_existing(source) for source in sources]
         if not paths:
-            raise SpecError("nothing to ingest: name at least one file")
+            raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
         tables = tuple(open_table(path, member, None if apart else labels) for path in paths)
@@ -167,15 +167,15 @@ def _order(table: Table, names: tuple[str, ...], where: str) -> list[int] | None
         return None
     if set(table.names) != set(names) or len(table.names) != len(names):
         raise SpecError(
-            f"{table.where} {names_apart(table.names, names, where)}: columns are found by their names, so that all "
-            "files must have the same ones; rename, add or remove them first"
+            f"{table.where} {names_apart(table.names, names, where)}: columns are found by name, so all files "
+            "must have the same names; rename, add or remove columns first"
         )
     at = {name: number for number, name in enumerate(table.names)}
     if len(at) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SpecError(
             f"{table.where} {names_apart(table.names, names, where)}, and {twice!r} is the name of several: give each "
-            "column a name of its own, as columns are found by their names"
+            "column its own name, since columns are found by name"
         )
     return [at[name] for name in names]
 

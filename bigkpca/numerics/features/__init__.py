@@ -9,7 +9,7 @@ from typing import Any
 from bigkpca.errors import Array
 from bigkpca.numerics.features.base import Columns, FeatureMap, Fill, shifted_rows
 from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
-from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows
+from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows, has_landmarks
 from bigkpca.numerics.features.tensor_sketch import TensorSketch, check_sketchable, tensor_sketch
 from bigkpca.numerics.kernels import Kernel
 
@@ -25,6 +25,7 @@ __all__ = [
     "TensorSketch",
     "check_sketchable",
     "from_parts",
+    "has_landmarks",
     "shifted_rows",
     "tensor_sketch",
 ]

@@ -41,6 +41,7 @@ class FeatureMap(ABC):
     """
 
     name: ClassVar[str]
+    precomputed: ClassVar[bool] = False  # whether rows are kernels with the fitted rows
     kernel: Kernel
     offset: Array
     scale: Array | None = field(default=None, kw_only=True)
@@ -121,6 +122,11 @@ class FeatureMap(ABC):
     def unexplained(self, squares: float, count: int) -> float:
         """Mean diagonal of K - VV', which adds to every eigenvalue; from `squares`, Σ |v(x_i)|² over `count` rows."""
         return 0.0
+
+    @property
+    def blind_off_axes(self) -> bool:
+        """Whether features do not depend on the part of a row that is orthogonal to the principal axes."""
+        return False
 
     @property
     def directions(self) -> int | None:

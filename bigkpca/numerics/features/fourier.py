@@ -128,5 +128,9 @@ class PrincipalFourierRows(_Waves):
         return 1 - squares / count if self.factor is None else 1 - self.factor**2
 
     @property
+    def blind_off_axes(self) -> bool:
+        return self.factor is not None
+
+    @property
     def directions(self) -> int:
         return self.axes.shape[1]

@@ -10,7 +10,7 @@ import scipy.linalg
 from scipy.special import ndtri
 
 from bigkpca.errors import Array
-from bigkpca.numerics.kernels import Draws, Kernel
+from bigkpca.numerics.kernels import FrequencyDraws, Kernel
 
 Coupling = Literal["iid", "orthogonal", "qmc"]
 
@@ -90,7 +90,7 @@ def draw_frequencies(
     Only "qmc" uses `axes` (d, d), the principal axes of the rows. Raises SpecError for a kernel without a spectral
     density.
     """
-    draws: Draws
+    draws: FrequencyDraws
     if coupling == "iid":
         draws = _Independent(count, d, rng)
     elif coupling == "orthogonal":

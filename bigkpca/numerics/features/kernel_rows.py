@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -48,11 +48,17 @@ class KernelRows(FeatureMap):
         return (S if self.scale is None else S * self.scale) + self.offset
 
 
+def has_landmarks(features: FeatureMap) -> TypeGuard[KernelRows]:
+    """Whether the features are kernels with landmarks, which the map keeps."""
+    return isinstance(features, KernelRows)
+
+
 @dataclass(frozen=True)
 class GivenKernels(Itself):
     """v(x) = (k(x, x_1), ..., k(x, x_n)), precomputed kernels with the n fitted rows: the row itself."""
 
     name: ClassVar[str] = "given-kernels"
+    precomputed: ClassVar[bool] = True
     precision: str  # of block work: float32 or float64
 
     __repr__ = brief

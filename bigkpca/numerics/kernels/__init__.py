@@ -23,10 +23,11 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from bigkpca.numerics.kernels.algebra import Kernel, Product, Scaled, Sum
-from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, squared_norms
+from bigkpca.numerics.kernels.base import Distance, Evaluate, EvaluateWithWeights, FrequencyDraws, squared_norms
 from bigkpca.numerics.kernels.function import Function
 from bigkpca.numerics.kernels.gaussian import Gaussian
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
@@ -40,9 +41,9 @@ __all__ = [
     "KERNELS",
     "Cosine",
     "Distance",
-    "Draws",
     "Evaluate",
-    "EvaluatePull",
+    "EvaluateWithWeights",
+    "FrequencyDraws",
     "Function",
     "Gaussian",
     "Kernel",
@@ -58,6 +59,7 @@ __all__ = [
     "Sum",
     "from_dict",
     "kernel_class",
+    "parameter_names",
     "squared_norms",
 ]
 
@@ -96,3 +98,16 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
         if name == pair.name:
             return pair(from_dict(fields["left"]), from_dict(fields["right"]))
     return KERNELS.from_dict(values)
+
+
+def parameter_names(name: str) -> set[str]:
+    """Names of the parameters of a kernel that is given by its name; options of the same names set them.
+
+    Raises SpecError for an unknown kernel.
+
+    Examples
+    --------
+    >>> sorted(parameter_names("polynomial"))
+    ['coef0', 'degree', 'gamma']
+    """
+    return {field.name for field in fields(kernel_class(name))}

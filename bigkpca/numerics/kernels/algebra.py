@@ -10,12 +10,12 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels.base import (
-    Draws,
     Evaluate,
-    EvaluatePull,
+    EvaluateWithWeights,
+    FrequencyDraws,
     KernelFunction,
     Towards,
-    no_pull,
+    no_gradient,
     require_positive,
 )
 
@@ -101,11 +101,11 @@ class _Pair(Kernel):
 
     def _combined_weights(
         self, Y: Array, most_rows: int, combine: Callable[[Array, Array, Array, Array], None]
-    ) -> EvaluatePull:
+    ) -> EvaluateWithWeights:
         """Prepare k and its gradient weight; `combine` merges (K, weights) of both kernels into the first two."""
         if self.towards is None:
-            raise no_pull(self)
-        left, right = self.left.pulling(Y, most_rows), self.right.pulling(Y, most_rows)
+            raise no_gradient(self)
+        left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
         values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
 
         def evaluate(X: Array, K: Array, weights: Array) -> None:
@@ -139,15 +139,15 @@ class Sum(_Pair):
     def diagonal(self, X: Array) -> Array:
         return self.left.diagonal(X) + self.right.diagonal(X)
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         def added(K: Array, weights: Array, values: Array, others: Array) -> None:
             K += values
             weights += others
 
         return self._combined_weights(Y, most_rows, added)
 
-    def own_pull(self, X: Array) -> Array:
-        return self.left.own_pull(X) + self.right.own_pull(X)
+    def own_gradient_weight(self, X: Array) -> Array:
+        return self.left.own_gradient_weight(X) + self.right.own_gradient_weight(X)
 
 
 class Product(_Pair):
@@ -167,7 +167,7 @@ class Product(_Pair):
     def diagonal(self, X: Array) -> Array:
         return self.left.diagonal(X) * self.right.diagonal(X)
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         def multiplied(K: Array, weights: Array, values: Array, others: Array) -> None:
             weights *= values
             others *= K
@@ -176,15 +176,15 @@ class Product(_Pair):
 
         return self._combined_weights(Y, most_rows, multiplied)
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         left, right = self.left, self.right
-        return left.own_pull(X) * right.diagonal(X) + left.diagonal(X) * right.own_pull(X)
+        return left.own_gradient_weight(X) * right.diagonal(X) + left.diagonal(X) * right.own_gradient_weight(X)
 
     @property
     def spectral(self) -> bool:
         return self.left.spectral and self.right.spectral
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """The sum of independent frequencies of both: the density of a product is the convolution of both densities."""
         if not self.spectral:
             return super().frequencies(draws)
@@ -258,8 +258,8 @@ class Scaled(Kernel):
     def diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel.diagonal(X)
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
-        inner = self.kernel.pulling(Y, most_rows)
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
+        inner = self.kernel.gradient_weights(Y, most_rows)
 
         def evaluate(X: Array, K: Array, weights: Array) -> None:
             inner(X, K, weights)
@@ -268,10 +268,10 @@ class Scaled(Kernel):
 
         return evaluate
 
-    def own_pull(self, X: Array) -> Array:
-        return self.factor * self.kernel.own_pull(X)
+    def own_gradient_weight(self, X: Array) -> Array:
+        return self.factor * self.kernel.own_gradient_weight(X)
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """Frequencies of the kernel itself: the factor scales features, not frequencies."""
         return self.kernel.frequencies(draws)
 

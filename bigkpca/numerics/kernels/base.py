@@ -16,12 +16,14 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
-EvaluatePull = Callable[[Array, Array, Array], None]  # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
+EvaluateWithWeights = Callable[
+    [Array, Array, Array], None
+]  # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
 Distance = Literal["sqeuclidean", "cityblock"]
 Towards = Literal["difference", "product"]
 
 
-class Draws(Protocol):
+class FrequencyDraws(Protocol):
     """m random points from which a kernel makes its frequencies; every call returns new, independent numbers."""
 
     def normals(self) -> Array:
@@ -116,23 +118,23 @@ class KernelFunction(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The kernel as JSON-ready values, which `kernels.from_dict` reads."""
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`.
 
         Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 18.
         """
-        raise no_pull(self)
+        raise no_gradient(self)
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         """The gradient weight p(x_i, x_i), (b,), float64. Raises SpecError for a kernel without one."""
-        raise no_pull(self)
+        raise no_gradient(self)
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """Draw frequencies w from the spectral density: k(x, y) / k(0, 0) = E cos(w'(x - y)).
 
         Parameters
         ----------
-        draws : Draws
+        draws : FrequencyDraws
             m random points.
 
         Returns
@@ -177,7 +179,7 @@ def no_spectrum(kernel: KernelFunction) -> SpecError:
     )
 
 
-def no_pull(kernel: KernelFunction) -> SpecError:
+def no_gradient(kernel: KernelFunction) -> SpecError:
     """The error for a kernel without a gradient weight; it names the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, Towards
+from bigkpca.numerics.kernels.base import Distance, Evaluate, EvaluateWithWeights, FrequencyDraws, Towards
 from bigkpca.numerics.kernels.stationary import Stationary, radial, with_gradient_weights
 
 
@@ -49,16 +49,16 @@ class Gaussian(Stationary):
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         return radial(Y, self.sigma, most_rows, lambda values: np.exp(values, out=values))
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight k / sigma²."""
         inverse = Y.dtype.type(1 / self.sigma**2)
         return with_gradient_weights(
             self.against(Y, most_rows), lambda K, weights: np.multiply(K, inverse, out=weights)
         )
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         return np.full(len(X), 1 / self.sigma**2)
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """w ~ N(0, I / sigma²)."""
         return draws.normals() / self.sigma

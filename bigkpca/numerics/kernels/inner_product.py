@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.algebra import Leaf
-from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, Towards, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Towards, require_positive, squared_norms
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Linear(Leaf):
     def diagonal(self, X: Array) -> Array:
         return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         inner = self.against(Y, most_rows)
 
         def evaluate(X: Array, K: Array, weights: Array) -> None:
@@ -53,7 +53,7 @@ class Linear(Leaf):
 
         return evaluate
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         return np.ones(len(X))
 
 
@@ -113,7 +113,7 @@ class Polynomial(Leaf):
     def diagonal(self, X: Array) -> Array:
         return (self.gamma * Linear().diagonal(X) + self.coef0) ** int(self.degree)
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight degree · gamma · (gamma <x, y> + coef0)^(degree - 1)."""
         inner = Linear().against(Y, most_rows)
         base = np.empty((most_rows, len(Y)), Y.dtype)
@@ -131,7 +131,7 @@ class Polynomial(Leaf):
 
         return evaluate
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         base = self.gamma * Linear().diagonal(X) + self.coef0
         return np.asarray(self.degree * self.gamma * base ** (int(self.degree) - 1))
 

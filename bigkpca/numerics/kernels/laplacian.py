@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from bigkpca.errors import Array
-from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate
+from bigkpca.numerics.kernels.base import Distance, Evaluate, FrequencyDraws
 from bigkpca.numerics.kernels.stationary import Stationary
 
 
@@ -60,6 +60,6 @@ class Laplacian(Stationary):
 
         return evaluate
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """w has independent Cauchy entries of scale 1 / sigma, made of normal ones through their quantiles."""
         return np.tan(np.pi * (ndtr(draws.normals()) - 0.5)) / self.sigma

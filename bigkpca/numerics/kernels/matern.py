@@ -9,7 +9,15 @@ import numpy as np
 from scipy.special import gammaincinv, gammaln, kve
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, Towards, no_pull, require_positive
+from bigkpca.numerics.kernels.base import (
+    Distance,
+    Evaluate,
+    EvaluateWithWeights,
+    FrequencyDraws,
+    Towards,
+    no_gradient,
+    require_positive,
+)
 from bigkpca.numerics.kernels.stationary import Stationary, radial
 
 _LARGEST_NU = 100  # beyond it the Bessel functions overflow in double precision
@@ -70,13 +78,13 @@ class Matern(Stationary):
     def towards(self) -> Towards | None:
         return "difference" if self.nu > 1 else None  # for smaller nu the gradient weight is infinite at x = y
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight.
 
         It is nu / (nu - 1) / sigma² times the Matérn kernel of nu - 1 and length sigma √((nu - 1) / nu).
         """
         if self.towards is None:
-            raise no_pull(self)
+            raise no_gradient(self)
         values = self.against(Y, most_rows)
         smoother = Matern(self.sigma * np.sqrt((self.nu - 1) / self.nu), self.nu - 1).against(Y, most_rows)
 
@@ -87,9 +95,9 @@ class Matern(Stationary):
 
         return evaluate
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         if self.towards is None:
-            raise no_pull(self)
+            raise no_gradient(self)
         return np.full(len(X), self._largest_weight)
 
     @property
@@ -105,7 +113,7 @@ class Matern(Stationary):
             logarithm = (1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(exact) + np.log(kve(nu, exact)) - exact
         s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = z / sigma · √(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
         chi_squared = np.maximum(2 * gammaincinv(self.nu, draws.uniforms()), 1e-30)  # may underflow when nu is tiny
         return draws.normals() * (np.sqrt(2 * self.nu / chi_squared) / self.sigma)[:, None]

@@ -9,7 +9,14 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from bigkpca.errors import Array
-from bigkpca.numerics.kernels.base import Distance, Draws, Evaluate, EvaluatePull, Towards, require_positive
+from bigkpca.numerics.kernels.base import (
+    Distance,
+    Evaluate,
+    EvaluateWithWeights,
+    FrequencyDraws,
+    Towards,
+    require_positive,
+)
 from bigkpca.numerics.kernels.stationary import Stationary, radial, with_gradient_weights
 
 
@@ -61,7 +68,7 @@ class RationalQuadratic(Stationary):
 
         return radial(Y, self.sigma, most_rows, profile)
 
-    def pulling(self, Y: Array, most_rows: int) -> EvaluatePull:
+    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight k^((alpha + 1) / alpha) / sigma²."""
 
         def weight_of(K: Array, weights: Array) -> None:
@@ -70,10 +77,10 @@ class RationalQuadratic(Stationary):
 
         return with_gradient_weights(self.against(Y, most_rows), weight_of)
 
-    def own_pull(self, X: Array) -> Array:
+    def own_gradient_weight(self, X: Array) -> Array:
         return np.full(len(X), 1 / self.sigma**2)
 
-    def frequencies(self, draws: Draws) -> Array:
+    def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = √tau z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""
         tau = gammaincinv(self.alpha, draws.uniforms()) / self.alpha
         return draws.normals() * (np.sqrt(tau) / self.sigma)[:, None]

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels.algebra import Leaf
-from bigkpca.numerics.kernels.base import Evaluate, EvaluatePull, cached_pieces, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, cached_pieces, require_positive, squared_norms
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     return evaluate
 
 
-def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array], object]) -> EvaluatePull:
+def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array], object]) -> EvaluateWithWeights:
     """k with its gradient weight, which `weight_of` writes to its second argument from kernel values in its first."""
 
     def both(X: Array, K: Array, weights: Array) -> None:

@@ -20,10 +20,16 @@ class Method(Protocol):
         What options and files call the method.
     landmarks : bool
         Whether features are kernels with landmarks; otherwise they are random.
+    exact : bool
+        Whether every row is a landmark.
+    principal : bool
+        Whether features are those of principal axes, which take one more pass.
     """
 
     name: ClassVar[str]
-    landmarks: ClassVar[bool]  # whether features are kernel rows, else random
+    landmarks: ClassVar[bool]
+    exact: ClassVar[bool]
+    principal: ClassVar[bool]
 
     @property
     def uniform(self) -> bool:
@@ -87,6 +93,8 @@ class OfLandmarks:
     """Base of methods whose features are kernels with landmarks."""
 
     landmarks: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    principal: ClassVar[bool] = False
     pairs: ClassVar[bool] = False
 
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:

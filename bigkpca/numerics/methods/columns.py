@@ -51,8 +51,8 @@ class ColumnSampling(OfLandmarks):
         span: Span | None = None,
     ) -> Solution:
         span = span or solvers.span_of(features.gram(), moments, tolerance)
-        return solvers.columns(span, components, center=center, tolerance=tolerance)
+        return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
         assert moments is not None  # kept with every model of this method
-        return solvers.columns_map(moments, tolerance)
+        return solvers.column_sampling_map(moments, tolerance)

@@ -36,6 +36,7 @@ class Exact(OfLandmarks):
     """
 
     name: ClassVar[str] = "exact"
+    exact: ClassVar[bool] = True
     uniform: ClassVar[bool] = False
 
     def check(self, kernel: Kernel, size: int | None) -> None:

@@ -51,6 +51,7 @@ class PrincipalFeatures(Trigonometric):
     """
 
     name: ClassVar[str] = "rff-pca"
+    principal: ClassVar[bool] = True
     correction: Correction = "pointwise"
     form: Form = "orthogonal"
 

@@ -15,6 +15,8 @@ class Trigonometric:
     """Base of methods with random sines and cosines; their form decides frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+    principal: ClassVar[bool] = False
     uniform: ClassVar[bool] = False
     form: Form
 

@@ -27,7 +27,7 @@ Ridge(ridge=0.01, size=500)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -77,10 +77,12 @@ __all__ = [
     "from_dict",
     "joined",
     "named",
+    "own_noise",
     "reconstructing",
     "residuals",
     "row_noise",
     "to_dict",
+    "with_noise",
     "written",
 ]
 
@@ -145,6 +147,24 @@ def changed(preimage: Preimage) -> dict[str, Any]:
     """
     default = to_dict(type(preimage)())
     return {key: value for key, value in to_dict(preimage).items() if value != default[key]}
+
+
+def own_noise(preimage: Preimage) -> float | None:
+    """The noise among the options of a method; None where it has none, or takes none."""
+    return preimage.noise if isinstance(preimage, Denoising) else None
+
+
+def with_noise(preimage: Preimage, noise: float | None) -> Preimage:
+    """The method trained on this noise; as it is where it takes none, or has noise of its own.
+
+    Examples
+    --------
+    >>> with_noise(Denoising(), 0.5), with_noise(Ridge(), 0.5)
+    (Denoising(noise=0.5, ridge=0.1, size=1000), Ridge(ridge=0.3, size=1000))
+    """
+    if isinstance(preimage, Denoising) and preimage.noise is None:
+        return replace(preimage, noise=noise)
+    return preimage
 
 
 def _options(kind: type[Any], typed: str) -> dict[str, Any]:

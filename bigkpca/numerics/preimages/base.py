@@ -98,6 +98,15 @@ class Decoder(ABC):
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         """Prepare the map for tiles of at most `most_rows` scores; the returned function owns its work space."""
 
+    def working_bytes(self, features: FeatureMap, rows: int) -> int:
+        """Bytes that decoding a tile of `rows` scores needs, all in float64.
+
+        By default those of an iteration: kernels and gradient weights of the tile, a few copies of its rows, and a copy
+        of the landmarks.
+        """
+        D, d = features.size, features.columns
+        return rows * 8 * (4 * D + 8 * d) + 2 * 8 * D * d
+
     def arrays(self) -> dict[str, Array]:
         """The fields that are arrays, by name."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
@@ -179,9 +188,8 @@ class Training(Protocol):
 class Trained(Preimage, Protocol):
     """A pre-image method whose decoder needs one more pass over the data."""
 
-    @property
-    def size(self) -> int:
-        """The largest number of features of scores; the sums of the pass hold size x (size + d) numbers."""
+    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
+        """Bytes of the sums that the pass adds up, and of a tile of `rows` rows."""
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> Training:
         """Prepare the pass over `count` rows, from sampled rows (m, d) in the units of the data."""

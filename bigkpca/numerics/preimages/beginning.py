@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.preimages.objective import Objective
 
 _MOST_ROWS = 512
@@ -30,7 +30,7 @@ class Candidates:
 
 def candidates_of(features: FeatureMap) -> Candidates:
     """Some of the landmarks. None for random features, which are noise wherever they have no direction."""
-    if not isinstance(features, KernelRows):
+    if not has_landmarks(features):
         return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0), np.empty(0))
     S = features.landmarks.astype(np.float64)
     C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]

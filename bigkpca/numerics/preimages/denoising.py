@@ -12,6 +12,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Fitted
 from bigkpca.numerics.preimages.noise import Noise
+from bigkpca.numerics.preimages.regression import training_bytes
 from bigkpca.numerics.preimages.ridge import KernelTraining, kernel_training
 
 _ROWS_PER_KERNEL = 10
@@ -69,6 +70,9 @@ class Denoising:
         """Accept every kernel and method. Raise SpecError where the noise is not given."""
         if self.noise is None:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
+
+    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
+        return training_bytes(self.size, rows, columns)
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
         self.check(fitted.features.kernel, fitted.method)

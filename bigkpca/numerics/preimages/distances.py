@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.methods import Method, PrincipalFeatures
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
 
@@ -65,13 +64,13 @@ class Distances:
         if self.neighbours < 2 or self.rows < self.neighbours:
             raise SpecError(f"{self}: at least 2 neighbours, and at least as many rows")
 
-    def check(self, kernel: Kernel, method: Method) -> None:
+    def check(self, kernel: Kernel, method: Any) -> None:
         if not kernel.radial:
             raise SpecError(
                 f"pre-images by 'mds' need a kernel that is a decreasing function of |x - y|, not {kernel.name}: use "
                 "'ridge', 'denoising' or 'linear'"
             )
-        if isinstance(method, PrincipalFeatures) and method.correction != "pointwise":
+        if method.principal and method.correction != "pointwise":
             raise SpecError(
                 f"pre-images by 'mds' need distances, and {method} has one factor for all rows, which is blind to what "
                 "lies off the principal axes: use correction='pointwise', or 'fixed-point', 'ridge', 'denoising' or "

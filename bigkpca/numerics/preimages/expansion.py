@@ -10,7 +10,7 @@ import scipy.linalg
 from bigkpca.errors import Array
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.preimages.base import Fitted
 from bigkpca.numerics.solvers import Span
@@ -62,7 +62,7 @@ def expansion(fitted: Fitted) -> Expansion:
     first.
     """
     features, solution = fitted.features, fitted.solution
-    if not isinstance(features, KernelRows):
+    if not has_landmarks(features):
         return _with_components(solution, solution.mean)
     if fitted.moments is None:  # W is the Gram matrix of all rows, and W⁺ mean is known without it
         return _with_components(solution, np.full(features.size, 1 / features.size if fitted.centred else 0.0))

@@ -10,9 +10,9 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
-from bigkpca.numerics.kernels.base import no_pull
+from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.ascent import climb
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
@@ -89,7 +89,7 @@ class FixedPoint:
                 "with form='phase', use 'mds', 'ridge', 'denoising' or 'linear'"
             )
         if kernel.towards is None:
-            raise no_pull(kernel)
+            raise no_gradient(kernel)
 
     def decoder(self, fitted: Fitted, rows: Array | None = None) -> FixedPointDecoder:
         self.check(fitted.features.kernel, fitted.method)
@@ -142,7 +142,7 @@ class FixedPointDecoder(Decoder):
         start_of = LinearDecoder(self.mean_score, self.mean_row, self.weights)
         candidates = candidates_of(features)
         # With one factor for all rows, features do not depend on what lies off the axes; only the linear map does.
-        blind = isinstance(features, PrincipalFourierRows) and features.factor is not None
+        blind = features.blind_off_axes
 
         def decode(Y: Array, start: Array | None) -> Preimages:
             gamma = given.weights(Y)

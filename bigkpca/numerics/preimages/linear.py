@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows
+from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
@@ -73,7 +73,7 @@ class Linear:
 def linear_decoder(fitted: Fitted, rows: Array | None) -> LinearDecoder:
     """Least squares from scores to rows, of the landmarks or else of `rows` (m, d) in the units of the data."""
     features, solution = fitted.features, fitted.solution
-    if not isinstance(features, KernelRows):
+    if not has_landmarks(features):
         rows = sampled(rows, "pre-images of random features")
         X, Y = features.shifted(rows), fitted.scores(rows)
     elif fitted.moments is None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, PrincipalFourierRows
+from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 
 _LEAST_WEIGHT = 1e-6
@@ -51,15 +52,14 @@ class Objective:
 
 def objective(features: FeatureMap, most_rows: int) -> Objective:
     """F for tiles of at most `most_rows` rows."""
-    if isinstance(features, KernelRows):
+    if has_landmarks(features):
         return _over_landmarks(features.kernel, features.landmarks.astype(np.float64), most_rows)
-    assert isinstance(features, FourierRows | PrincipalFourierRows)  # `check` refuses all others
-    return _over_waves(features)
+    return _over_waves(features)  # `check` refuses all others
 
 
 def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
     """F over landmarks S (l, d)."""
-    evaluate = kernel.pulling(S, most_rows)
+    evaluate = kernel.gradient_weights(S, most_rows)
     values, slopes = np.empty((2, most_rows, len(S)))
 
     def weighted(Z: Array, gamma: Array) -> tuple[Array, Array]:
@@ -75,20 +75,22 @@ def _over_landmarks(kernel: Kernel, S: Array, most_rows: int) -> Objective:
 
     def of_product(Z: Array, gamma: Array) -> Gradient:
         value, A = weighted(Z, gamma)
-        return Gradient(value - kernel.diagonal(Z) / 2, value, kernel.own_pull(Z), np.full(len(Z), own), A @ S)
+        return Gradient(
+            value - kernel.diagonal(Z) / 2, value, kernel.own_gradient_weight(Z), np.full(len(Z), own), A @ S
+        )
 
-    own, level = float(kernel.own_pull(S).mean()), float(kernel.diagonal(S).mean())
+    own, level = float(kernel.own_gradient_weight(S).mean()), float(kernel.diagonal(S).mean())
     length = float(np.sqrt(level / own))
     if kernel.towards == "difference":
         return Objective(of_difference, length, own, own, _LEAST_WEIGHT)
     return Objective(of_product, length, own, 0.0, _LEAST_WEIGHT)
 
 
-def _over_waves(features: FourierRows | PrincipalFourierRows) -> Objective:
+def _over_waves(features: Any) -> Objective:
     """F over random Fourier features."""
     kernel, frequencies = features.kernel, features.frequencies.astype(np.float64)
     zero = np.zeros((1, features.columns))
-    own, level = float(kernel.own_pull(zero)[0]), float(kernel.diagonal(zero)[0])
+    own, level = float(kernel.own_gradient_weight(zero)[0]), float(kernel.diagonal(zero)[0])
     m = len(frequencies)
     amplitude = np.sqrt(level / m)
 
@@ -103,7 +105,7 @@ def _over_waves(features: FourierRows | PrincipalFourierRows) -> Objective:
         return amplitude * value, amplitude * (cosines @ frequencies)
 
     def at(Z: Array, gamma: Array) -> Gradient:
-        value, gradient = waves(Z, gamma) if isinstance(features, FourierRows) else _on_axes(features, Z, gamma, waves)
+        value, gradient = waves(Z, gamma) if features.directions is None else _on_axes(features, Z, gamma, waves)
         weight = own * value  # that of the kernel which the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
         return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)

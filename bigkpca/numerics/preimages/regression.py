@@ -56,6 +56,11 @@ class Regression:
         return np.asarray(solved / lengths[:, None])
 
 
+def training_bytes(size: int, rows: int, columns: int) -> tuple[int, int]:
+    """Bytes of the sums of `size` features with `columns` columns, and of a tile of `rows` pairs."""
+    return 8 * size * (size + columns), 8 * rows * (2 * size + 2 * columns)
+
+
 def block_regression(pairs: Iterable[tuple[Array, Array]], shift: Array, row_shift: Array) -> Regression:
     """The sums of one block, one tile (features (b, q), rows (b, d)) at a time. Tiles are overwritten.
 

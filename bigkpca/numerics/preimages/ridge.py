@@ -17,7 +17,7 @@ from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
 from bigkpca.numerics.preimages.noise import Noise
-from bigkpca.numerics.preimages.regression import Regression, block_regression
+from bigkpca.numerics.preimages.regression import Regression, block_regression, training_bytes
 from bigkpca.numerics.preimages.scored import Scored
 
 _TOLERANCE = 1e-12
@@ -94,6 +94,9 @@ class Ridge:
 
     def check(self, kernel: Kernel, method: Method) -> None:
         """Accept every kernel and method."""
+
+    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
+        return training_bytes(self.size, rows, columns)
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
         return kernel_training(fitted, None, rows, self.size, self.ridge, seed)

@@ -14,7 +14,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(matrix_tiles, "_STRIP_ROWS", 64)
     monkeypatch.setattr(matrix_tiles, "_TALL", 32)
-    monkeypatch.setattr(matrix_tiles, "PIECE_BYTES", 2**14)
+    monkeypatch.setattr(matrix_tiles, "TILE_BYTES", 2**14)
     monkeypatch.setattr(matrix_tiles, "PART_BYTES", 2**15)
     monkeypatch.setattr(npy, "_RUN_BYTES", 2**8)
 

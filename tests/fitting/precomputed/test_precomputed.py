@@ -173,7 +173,7 @@ def test_models_and_scores_are_the_same_bytes_everywhere(
     """With pieces as they come, since workers do not see the small constants; parts are cut here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrix_tiles, "_TALL", 512)
-        patch.setattr(matrix_tiles, "PIECE_BYTES", 2**23)
+        patch.setattr(matrix_tiles, "TILE_BYTES", 2**23)
         source = SOURCES[kind](tmp_path, K.astype(dtype))
         one, other = (fitted(source, runs, residual_tol=1e-3) for runs in (None, engine))
         assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")

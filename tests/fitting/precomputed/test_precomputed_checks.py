@@ -110,7 +110,7 @@ def test_missing_chunks_are_told_from_wrong_entries(zarr_format: Any, path: str,
         fitted(place)
     place = as_zarr(tmp_path, K, (50, 50), "nan.zarr", zarr_format=zarr_format, fill_value=np.nan)
     chunk(place, 2, 3).unlink()
-    with pytest.raises(CorruptionError, match=r"1 stored chunks are gone, the first holds row 100"):
+    with pytest.raises(CorruptionError, match=r"1 stored chunks are missing, the first holds row 100"):
         fitted(place)
 
 

@@ -90,7 +90,7 @@ def test_rows_of_the_wrong_width_are_refused(path: str, tmp_path: Path) -> None:
 
 def test_what_needs_rows_or_their_matrix_says_so(path: str) -> None:
     model = estimator().fit(K)
-    with pytest.raises(SpecError, match="is a matrix of them: the certificate of this model has the residual"):
+    with pytest.raises(SpecError, match="is a kernel matrix: the certificate of the model has the residual"):
         bigkpca.evaluate(model.model_, K)
     with pytest.raises(SpecError, match="keeps neither its rows nor their matrix"):
         arrays.feature_map(model.model_, K)

@@ -72,7 +72,7 @@ def test_the_gradient_is_gone_where_it_ends_for_every_kernel_with_a_pull(kernel)
         slope(lambda z, g=g: naive_objective(kernel, model.features.landmarks, g, z), z)
         for z, g in zip(found.rows, gamma, strict=True)
     ]
-    scale = kernel.own_pull(X).mean()
+    scale = kernel.own_gradient_weight(X).mean()
     assert_allclose(left, 0, atol=2e-6 * scale)
 
 

@@ -49,9 +49,9 @@ def test_the_gradient_over_waves_is_that_of_the_features(kind):
 @pytest.mark.parametrize("kernel", WITH_PULL, ids=str)
 def test_the_pull_of_a_row_at_itself_is_the_limit_of_pulls_near_it(kernel):
     x = rows(1, seed=1) + 1
-    K, pulls = np.empty((2, 1, 1))
-    kernel.pulling(x + 1e-6, 1)(x, K, pulls)
-    assert_allclose(pulls[0], kernel.own_pull(x), rtol=1e-4)
+    K, weights = np.empty((2, 1, 1))
+    kernel.gradient_weights(x + 1e-6, 1)(x, K, weights)
+    assert_allclose(weights[0], kernel.own_gradient_weight(x), rtol=1e-4)
 
 
 @pytest.mark.parametrize("kernel", WITHOUT_PULL, ids=lambda k: k.name)
@@ -61,7 +61,7 @@ def test_kernels_without_a_pull_say_what_works(kernel):
     with pytest.raises(SpecError, match=f"pre-images of the {kernel.name} kernel {ways}"):
         FixedPoint().check(kernel, Nystroem())
     with pytest.raises(SpecError, match=ways):
-        kernel.pulling(rows(2), 1)
+        kernel.gradient_weights(rows(2), 1)
 
 
 def test_kernels_that_tell_distances_are_sent_to_mds():
@@ -72,4 +72,4 @@ def test_kernels_that_tell_distances_are_sent_to_mds():
 @pytest.mark.parametrize("kernel", [Laplacian(2.0), Matern(2.0, nu=1.0)], ids=str)
 def test_kernels_without_a_pull_have_none_at_a_row_itself(kernel):
     with pytest.raises(SpecError, match="have no fixed point"):
-        kernel.own_pull(rows(2))
+        kernel.own_gradient_weight(rows(2))

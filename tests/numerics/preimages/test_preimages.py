@@ -1,4 +1,4 @@
-"""What every way back has in common: units, precision, names, options, and what is refused."""
+"""What every pre-image has in common: units, precision, names, options, and what is refused."""
 
 import json
 from dataclasses import replace

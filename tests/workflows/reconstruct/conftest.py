@@ -81,7 +81,7 @@ def on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     def opened(*_: Any) -> Iterator[Engine]:
         yield engine
 
-    monkeypatch.setattr("bigkpca.workflows.block_writer.open_engine", opened)
+    monkeypatch.setattr("bigkpca.execution.run_options.open_engine", opened)
     return engine
 
 

@@ -153,12 +153,12 @@ def test_a_matrix_of_kernels_leads_to_no_rows(X: np.ndarray[Any, Any], tmp_path:
     assert not hasattr(kpca, "score")
     assert run("denoise", tmp_path / "model.zarr", tmp_path / "kernels.npy", tmp_path / "out.zarr").exit_code == 2
     for way in ("ridge", "linear", "mds"):
-        with pytest.raises(SpecError, match=f"preimage='{way}' leads back to rows, which kernel='precomputed' has"):
+        with pytest.raises(SpecError, match=f"preimage='{way}' gives rows, and kernel='precomputed' has"):
             FitSpec.checked(kernel="precomputed", method="exact", preimage=way)
 
 
 def test_a_model_whose_way_back_was_left_out_says_so(X: np.ndarray[Any, Any]) -> None:
-    with pytest.raises(SpecError, match="this model leads nowhere back: fit it again with preimage='ridge'"):
+    with pytest.raises(SpecError, match="this model has no pre-images: fit it again with preimage='ridge'"):
         fitted(X).leading(3).reconstructing(1)
 
 
@@ -186,7 +186,7 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model: str, X: np.ndar
     given[[3, 250]] += 1e4
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
     np.testing.assert_array_equal(np.flatnonzero(block_arrays.values(str(tmp_path / "rows.zarr"), "far")), [3, 250])
-    assert notes.notes == ["2 of 500 rows are far from all data: they became the mean, see far"]  # type: ignore[attr-defined]
+    assert notes.notes == ["2 of 500 rows are far from all data and became the mean: see the array far"]  # type: ignore[attr-defined]
     mean = fitted_model.decoder.mean_row + fitted_model.features.offset  # type: ignore[union-attr]
     np.testing.assert_allclose(stored[[3, 250]], np.tile(mean, (2, 1)), rtol=1e-6)
     np.testing.assert_allclose(mean, X.mean(axis=0), atol=1.5)

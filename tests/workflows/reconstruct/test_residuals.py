@@ -92,7 +92,7 @@ def test_residuals_of_all_blocks_take_one_decomposition(
         assert len(work()) >= 3 * CHUNK
         assert decomposed.count((60, 60)) == 1
     decomposed.clear()
-    bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)  # which is there already
+    bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)  # which exists already
     assert not decomposed
 
 
@@ -124,7 +124,7 @@ def test_transform_takes_residual_as_an_option(
 def test_rows_of_a_matrix_have_no_residual(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
     K = kernels.Gaussian(25.0)(X[:60].astype(float), X[:60].astype(float))
     kpca = KernelPCA(3, kernel="precomputed", method="exact").fit(K)
-    message = r"residuals need k\(x, x\), which rows of a precomputed matrix do not say"
+    message = r"residuals need k\(x, x\), which rows of a precomputed matrix do not contain"
     with pytest.raises(SpecError, match=message):
         bigkpca.transform(kpca.model_, K, tmp_path / "out.zarr", residual=True)
     for work in (

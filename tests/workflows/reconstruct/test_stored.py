@@ -125,7 +125,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
             raise OSError("the cable fell out")
         return write(path, block, values)
 
-    monkeypatch.setattr("bigkpca.workflows.block_writer.open_engine", one_thread)
+    monkeypatch.setattr("bigkpca.execution.run_options.open_engine", one_thread)
     monkeypatch.setattr(block_arrays, "write_block", failing)
     with pytest.raises(OSError, match="the cable fell out"):
         command(model, data, out, block_rows=CHUNK)
@@ -134,7 +134,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
         command(model, zarr.open_array(dataset)[:] if given == "rows" else np.ones((N, 8)), out, block_rows=CHUNK)
     monkeypatch.setattr(block_arrays, "write_block", write)
     command(model, data, out, block_rows=CHUNK, progress=notes)
-    assert notes.notes == ["going on: 3 of 5 blocks were written before"]  # type: ignore[attr-defined]
+    assert notes.notes == ["continuing: 3 of 5 blocks are written already"]  # type: ignore[attr-defined]
     assert tree_bytes(out) == tree_bytes(clean)
 
 
@@ -151,7 +151,7 @@ def test_missing_and_damaged_shards_of_any_array_are_written_again(
     untouched = [out / name / "c" / number for name in ARRAYS[1:] for number in ("3", "4")]
     before = [path.stat().st_mtime_ns for path in untouched]
     bigkpca.reconstruct(model, scores, out, block_rows=CHUNK, progress=notes)
-    assert notes.notes == ["going on: 2 of 5 blocks were written before"]  # type: ignore[attr-defined]
+    assert notes.notes == ["continuing: 2 of 5 blocks are written already"]  # type: ignore[attr-defined]
     assert [path.stat().st_mtime_ns for path in untouched] == before
     assert tree_bytes(out) == tree_bytes(back)
 
@@ -186,7 +186,7 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
     assert len(facts["missing_blocks"]) == 3
     again = run("reconstruct", model, scores, out, "--block-rows", CHUNK)
     assert again.exit_code == 0
-    assert "going on: " in again.stderr
+    assert "continuing: " in again.stderr
     assert tree_bytes(out) == tree_bytes(back)
 
 

@@ -1,0 +1,124 @@
+"""Local disks: every operation of a store, against what the file system says."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from bigkpca.data.stores import LocalDisk, is_path, last_name, parent, store_of, written_out
+from bigkpca.data.zarr import array_path
+from bigkpca.errors import IncompleteError, LockedError, SpecError
+
+DISK = LocalDisk()
+
+
+def folder(path: Path, **files: bytes) -> str:
+    """A folder with these files."""
+    path.mkdir(parents=True)
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    return str(path)
+
+
+def test_urls_are_refused_and_paths_are_local() -> None:
+    assert store_of("rows.zarr") == DISK
+    with pytest.raises(SpecError, match="s3://bucket/rows: only local paths"):
+        store_of("s3://bucket/rows")
+
+
+def test_names_in_a_path() -> None:
+    assert last_name("a/b.zarr/") == "b.zarr"
+    assert parent("a/b.zarr/") == "a"
+    assert is_path("a")
+    assert is_path(Path("a"))
+    assert not is_path(np.zeros(3))
+    assert written_out(Path("~/a")) == str(Path.home() / "a")
+
+
+def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path: Path) -> None:
+    root = folder(tmp_path / "a", x=b"123")
+    folder(tmp_path / "a" / "b" / "c", y=b"12345")
+    found = DISK.files(root)
+    assert {name: file.bytes for name, file in found.items()} == {"x": 3, "b/c/y": 5}
+    status = (tmp_path / "a" / "x").stat()
+    assert found["x"].stamp == f"{status.st_size} {status.st_mtime_ns}"
+    assert DISK.files(f"{root}/x") == {"": found["x"]}
+    assert DISK.files(f"{root}/nothing") == {}
+    (tmp_path / "a" / "x").write_bytes(b"124")
+    os.utime(tmp_path / "a" / "x", ns=(0, status.st_mtime_ns + 1))
+    assert DISK.files(root)["x"] != found["x"]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "a.json")
+    DISK.write(path, b"old")
+
+    def failing(handle: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="no"):
+        DISK.write(path, b"new")
+    assert (tmp_path / "a.json").read_bytes() == b"old"
+
+
+def test_sync_removes_what_killed_writes_left(tmp_path: Path) -> None:
+    root = folder(tmp_path / "a", x=b"1")
+    folder(tmp_path / "a" / "c", **{"0.partial": b"12"})
+    DISK.sync(root)
+    assert set(DISK.files(root)) == {"x"}
+    DISK.sync(f"{root}/x")
+    assert set(DISK.files(root)) == {"x"}
+
+
+def test_folders_are_moved_exchanged_and_removed(tmp_path: Path) -> None:
+    a, b = folder(tmp_path / "a", a=b""), folder(tmp_path / "b", b=b"")
+    if DISK.exchange(a, b):
+        assert DISK.names(a) == ["b"]
+        DISK.exchange(a, b)
+    DISK.move(a, str(tmp_path / "c"))
+    assert DISK.names(str(tmp_path / "c")) == ["a"]
+    assert not DISK.exists(a)
+    DISK.remove(b)
+    DISK.remove(b)
+    DISK.remove(str(tmp_path / "c" / "a"))
+    assert DISK.names(str(tmp_path / "c")) == []
+    assert not DISK.is_folder(b)
+
+
+def test_one_writer_at_a_time_and_only_a_full_disk_is_incomplete(tmp_path: Path) -> None:
+    out = str(tmp_path / "deep" / "out.zarr")
+    with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):
+        pass
+    with pytest.raises(IncompleteError, match="the disk is full"), DISK.writer(out):
+        raise OSError(errno.ENOSPC, "full")
+    with pytest.raises(OSError, match="broken"), DISK.writer(out):
+        raise OSError(errno.EIO, "broken")
+    assert DISK.names(str(tmp_path / "deep")) == []
+
+
+def test_the_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from bigkpca.data.stores import LocalDisk\nwith LocalDisk().writer(sys.argv[1]): os._exit(9)"
+    )
+    out = str(tmp_path / "out.zarr")
+    assert subprocess.run([sys.executable, "-c", code, out], timeout=60).returncode == 9
+    assert (tmp_path / "out.zarr.bigkpca-lock").exists()
+    with DISK.writer(out):
+        pass
+    assert not (tmp_path / "out.zarr.bigkpca-lock").exists()
+
+
+def test_zarr_arrays_tell_their_folder(tmp_path: Path) -> None:
+    group = zarr.create_group(DISK.zarr(str(tmp_path / "g.zarr")))
+    inside = group.create_array("x", shape=(3, 2), dtype="f4")
+    assert array_path(inside) == str(tmp_path / "g.zarr" / "x")
+    assert array_path(zarr.open_array(str(tmp_path / "g.zarr" / "x"))) == str(tmp_path / "g.zarr" / "x")
+    assert array_path(zarr.create_array({}, shape=(3, 2), dtype="f4")) is None
