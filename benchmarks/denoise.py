@@ -29,7 +29,7 @@ from benchmarks.common import (
     usps_labels,
 )
 from bigkpca import KernelPCA, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import NarrowKernelWarning
 from bigkpca.evaluating.cross_validation import Setting, cross_validate
 from bigkpca.execution.engine import Engine

@@ -14,9 +14,9 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import moments_of
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.reductions import moments_of
-from bigkpca.fitting.choices import choose_features
+from bigkpca.fitting.choose_features import choose_features
 from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.spec import FitSpec, resolve
 

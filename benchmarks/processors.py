@@ -15,7 +15,7 @@ from numpy._core._multiarray_umath import __cpu_features__ as features
 from threadpoolctl import threadpool_info
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, table
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows

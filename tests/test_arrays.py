@@ -14,7 +14,7 @@ import zarr
 
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.arrays import svd
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent

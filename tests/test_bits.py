@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 from bigkpca import landmarks, methods
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.evaluating.cross_validation import cross_validate

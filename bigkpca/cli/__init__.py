@@ -7,8 +7,8 @@ import click
 from bigkpca.cli.compare import compare
 from bigkpca.cli.datasets import info, ingest
 from bigkpca.cli.demo import demo
-from bigkpca.cli.errors import Commands
 from bigkpca.cli.evaluate import evaluate
+from bigkpca.cli.exit_codes import Commands
 from bigkpca.cli.fit import fit, plan
 from bigkpca.cli.report import report
 from bigkpca.cli.sigma import sigma

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.errors import verbose_option
+from bigkpca.cli.exit_codes import verbose_option
 from bigkpca.cli.options import PATH, common, json_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report

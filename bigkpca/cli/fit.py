@@ -22,7 +22,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
     from bigkpca.data.opening import open_rows
     from bigkpca.execution.planning import plan_fit
-    from bigkpca.fitting.memory import check_fits
+    from bigkpca.fitting.memory_limits import check_fits
 
     rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
     run = run_options(options, Report(quiet))

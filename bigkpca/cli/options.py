@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.errors import verbose_option
+from bigkpca.cli.exit_codes import verbose_option
 from bigkpca.data.stores import store_of, written_out
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec

@@ -115,7 +115,7 @@ def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation
 
 def _check_place(path: str) -> None:
     """Raise SpecError if the settings cannot be written, before any work."""
-    from bigkpca.storage.paths import check_file
+    from bigkpca.storage.output_paths import check_file
 
     if not check_file(path, ",".join(_COLUMNS).encode(), "settings.csv"):
         raise SpecError(

@@ -44,7 +44,7 @@ from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
-from bigkpca.storage import paths
+from bigkpca.storage import output_paths
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,7 +170,7 @@ def _compared(
 ) -> Comparison:
     """Make the fits that are missing in the folder `out`, and sum up all of them."""
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
-    out = paths.output_path(out, record["input"]["path"])
+    out = output_paths.output_path(out, record["input"]["path"])
     folder = Folder(out)
     with store_of(out).writer(out), ProcessRunner() as processes:
         folder.claim(record, overwrite=run.overwrite)

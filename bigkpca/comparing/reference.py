@@ -13,9 +13,9 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import read_rows
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.reductions import read_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.model import Model

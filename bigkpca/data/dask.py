@@ -10,7 +10,7 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous
 from bigkpca.errors import Array
 from bigkpca.numerics.aligned import aligned

@@ -12,8 +12,8 @@ from dask.base import optimize
 
 from bigkpca.data.dask import DaskRows, frame_rows
 from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask_frame, is_data_array, is_frame
-from bigkpca.data.memory import ArrayRows
 from bigkpca.data.npy import NpyRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
 from bigkpca.data.stores import is_path, store_of, written_out
 from bigkpca.data.zarr import SCRATCH, ZarrRows, array_path, group_rows, zarr_name

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, power_of_two
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, little_endian
 from bigkpca.errors import Array, check_finite
 from bigkpca.numerics.aligned import aligned

@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.version_marks import version_marks

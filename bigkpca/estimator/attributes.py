@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bigkpca.errors import Array
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from bigkpca import arrays
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from bigkpca.data.blocks import Block, sample_rows, split, tile_rows
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.evaluating.preimage_error import preimage_error

@@ -9,10 +9,10 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import read_rows, sums_with
 from bigkpca.execution.planning import plan_evaluate
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
-from bigkpca.execution.reductions import read_rows, sums_with
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool
 from bigkpca.numerics.linalg import rank_tolerance

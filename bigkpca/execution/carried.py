@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from distributed.protocol import pickle
 
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.numerics.aligned import all_aligned
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.frames import FRAME, frame_dtype
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.engine import shared

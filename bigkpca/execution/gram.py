@@ -11,8 +11,8 @@ from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks
 from bigkpca.execution.engine import Engine, Task, shared
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.aligned import aligned
-from bigkpca.numerics.exact import add_strip
 from bigkpca.numerics.features import Columns
+from bigkpca.numerics.gram_tiles import add_strip
 
 _STRIP_ROWS = 2048
 

@@ -13,8 +13,8 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting import refine
-from bigkpca.fitting.choices import Choice, choices_info, choose_features
-from bigkpca.fitting.memory import check_fits, find_size_limits
+from bigkpca.fitting.choose_features import Choice, choices_info, choose_features
+from bigkpca.fitting.memory_limits import check_fits, find_size_limits
 from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import with_decoder
 from bigkpca.fitting.size_search import SizeLimits

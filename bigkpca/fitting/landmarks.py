@@ -9,8 +9,8 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.by_block import fit_blocks
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import draws_by_residual
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.reductions import draws_by_residual
 from bigkpca.fitting.sample import PreparedSample
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.features import Columns

@@ -10,12 +10,12 @@ import numpy as np
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import action_of, moments_of
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.reductions import action_of, moments_of
-from bigkpca.fitting.choices import Choice, ChosenFeatures
+from bigkpca.fitting.choose_features import Choice, ChosenFeatures
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics import eigenpairs
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import rank_tolerance

@@ -10,16 +10,17 @@ from bigkpca.data.rows import Rows, anonymous
 from bigkpca.errors import SpecError, UniformLandmarksWarning
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import moments_of, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
-from bigkpca.execution.reductions import moments_of, read_rows
-from bigkpca.fitting.choices import choices_info
+from bigkpca.fitting.choose_features import choices_info
 from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
 from bigkpca.fitting.sample import unseen_row_numbers
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.fitting.warnings import warn_of
-from bigkpca.numerics import eigenpairs, rounding, spectral
+from bigkpca.numerics import eigenpairs, rounding
+from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream

@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution.engine import Engine, shared
+from bigkpca.execution.passes import moments_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.precomputed_checks import (
     ASYMMETRY,
     BAND,
@@ -29,8 +29,8 @@ from bigkpca.fitting.precomputed_checks import (
     tasks_by_part,
 )
 from bigkpca.numerics import solvers
-from bigkpca.numerics.exact import add_tile
 from bigkpca.numerics.features import Columns
+from bigkpca.numerics.gram_tiles import add_tile
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model

@@ -12,8 +12,8 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import sums_for
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.reductions import sums_for
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.model import Model

@@ -10,8 +10,8 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import action_of, moments_of
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.reductions import action_of, moments_of
 from bigkpca.fitting.sample import PreparedSample, rounded
 from bigkpca.numerics.features import Columns, FeatureMap, FourierRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.features.frequencies import Coupling, draw_frequencies

@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.matrix_tiles import check_square
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.gram import gather, gram_product
+from bigkpca.execution.passes import read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.execution.reductions import read_rows
 from bigkpca.fitting import precomputed, precomputed_checks, precomputed_products
-from bigkpca.fitting.choices import choices_info
+from bigkpca.fitting.choose_features import choices_info
 from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import bounds, eigenpairs
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics import eigenpairs
+from bigkpca.numerics.certificates import certify
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, GivenKernels, KernelRows
 from bigkpca.numerics.kernels import Precomputed
@@ -118,13 +119,13 @@ def _solve_held_matrix(fit: ResolvedFit, K: Array, in_order: Map, components: An
     narrowed = fit.dtype.itemsize < fit.stored.itemsize
     eps = float(np.finfo(fit.dtype).eps)
     error = eps * largest if narrowed else 0.0
-    return solution, bounds.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
+    return solution, certify.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
 
 
 def _certified(solution: Solution, found: Ritz, error: float, start: Certificate, positive: bool) -> Certificate:
     """The certificate of eigenpairs found by products, from their residuals."""
     residuals = found.residuals[: len(solution.eigenvalues)]
-    return bounds.of_products(solution, residuals, start, error, positive=positive)
+    return certify.of_products(solution, residuals, start, error, positive=positive)
 
 
 def _eigenpairs(

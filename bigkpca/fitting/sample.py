@@ -9,8 +9,8 @@ import numpy as np
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import columns_of, read_rows
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.reductions import columns_of, read_rows
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.numerics.features import Columns

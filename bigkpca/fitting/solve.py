@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.fitting.choices import Choice
-from bigkpca.numerics import bounds, certificate, rounding, solvers, spectral
-from bigkpca.numerics.bounds import Evidence
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.fitting.choose_features import Choice
+from bigkpca.numerics import rounding, solvers
+from bigkpca.numerics.certificates import certificate, certify, spectral
+from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates.certify import Evidence
+from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
@@ -22,7 +24,6 @@ from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Span
-from bigkpca.numerics.spectral import Stratum
 from bigkpca.spec import FitSpec, ResolvedFit
 
 Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
@@ -71,11 +72,11 @@ def solve(
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = method.solve(moments, features, components, spec.center, tolerance, span)
         if has_landmarks(features) and span is not None:
-            found = bounds.of_landmarks(
+            found = certify.of_landmarks(
                 method, features, solution, span, evidence, center=spec.center, tolerance=tolerance
             )
         else:
-            found = bounds.of_random_features(
+            found = certify.of_random_features(
                 method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
             )
         return solution, found
@@ -144,7 +145,7 @@ def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, toleranc
     def with_components(components: Any) -> tuple[Solution, Certificate]:
         solution = Exact().solve(None, features, components, spec.center, tolerance, in_order=in_order)
         precision = float(np.finfo(features.dtype).eps)
-        return solution, bounds.of_gram(solution, largest, value, precision, positive=kernel.positive)
+        return solution, certify.of_gram(solution, largest, value, precision, positive=kernel.positive)
 
     return chosen_components(spec, with_components)
 

@@ -15,7 +15,7 @@ from bigkpca.errors import (
 )
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.outcome import FitOutcome
-from bigkpca.numerics import spectral
+from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel

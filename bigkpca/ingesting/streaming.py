@@ -24,7 +24,7 @@ from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.ingesting.formats.concat import Source, kind_of
 from bigkpca.ingesting.shards import Shards, rows_of_shard, shard_rows
-from bigkpca.storage import groups, paths
+from bigkpca.storage import groups, output_paths
 from bigkpca.storage.destination import open_destination
 
 
@@ -104,7 +104,7 @@ def ingest(
     One pass over the files; memory does not depend on the number of rows.
     """
     source = Source.open(sources, member, labels, dtype)
-    out = paths.group_path(destination, *(each["path"] for each in source.identity["sources"]))
+    out = output_paths.group_path(destination, *(each["path"] for each in source.identity["sources"]))
     path = store_of(out).canonical(out)
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows is {block_rows}, and must be at least 1")

@@ -11,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
 from bigkpca.numerics.aligned import all_aligned
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.display import Summary, Told, counted
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks

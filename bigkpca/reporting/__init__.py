@@ -28,7 +28,7 @@ from bigkpca.reporting import sections, text
 from bigkpca.reporting.page import MARK, render, request_mark
 from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
-from bigkpca.storage import groups, paths
+from bigkpca.storage import groups, output_paths
 from bigkpca.storage.describe import model_info
 from bigkpca.storage.models import AnyModel, model_of
 
@@ -101,12 +101,12 @@ def report(
     """
     check_installed()
     fitted, path = model_of(model), path_of(model) or ""
-    out = paths.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
+    out = output_paths.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     _check_place(out)
     mark = request_mark(request_digest(fitted, scores, labels, image_shape, array))
     store = store_of(out)
     with store.writer(out):
-        if store.exists(out) and mark.encode() in paths.head(out):
+        if store.exists(out) and mark.encode() in output_paths.head(out):
             progress.note(f"{out} exists already, of the same model and rows: nothing to do")
             return out
         if store.exists(out) and not overwrite:
@@ -132,7 +132,7 @@ def check_installed() -> None:
 
 def _check_place(out: str) -> None:
     """Raise SpecError, before any work, if no report can be written to `out`."""
-    if not paths.check_file(out, MARK.encode(), "report.html"):
+    if not output_paths.check_file(out, MARK.encode(), "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"

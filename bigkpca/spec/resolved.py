@@ -10,7 +10,8 @@ import numpy as np
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import SpecError
-from bigkpca.numerics import landmarks, spectral
+from bigkpca.numerics import landmarks
+from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule

@@ -12,7 +12,7 @@ from bigkpca.data.stores import store_of, written_out
 from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays, groups, models

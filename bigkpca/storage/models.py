@@ -18,7 +18,7 @@ from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels, preimages
 from bigkpca.numerics.aligned import all_aligned
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model

@@ -17,7 +17,7 @@ from bigkpca.execution.planning import Plan
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, destination, models, paths
+from bigkpca.storage import block_arrays, destination, models, output_paths
 from bigkpca.storage.block_arrays import Stored
 
 
@@ -44,7 +44,7 @@ def written(
 ) -> Stored:
     """Write the missing blocks, publish the manifest, and open the main array."""
     fingerprint = work.rows.fingerprint()
-    out = paths.group_path(out, fingerprint["path"], work.model_path)
+    out = output_paths.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
         plan = work.plan(engine.threads)
         plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")

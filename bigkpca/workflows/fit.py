@@ -14,7 +14,7 @@ from bigkpca.fitting.fit import fit_within
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.storage import destination, groups, models, paths
+from bigkpca.storage import destination, groups, models, output_paths
 from bigkpca.workflows.block_writer import check_unchanged
 
 
@@ -131,7 +131,7 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     fingerprint = rows.fingerprint()
-    out = paths.group_path(out, fingerprint["path"])
+    out = output_paths.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
     with store_of(out).writer(out):
         if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
@@ -160,7 +160,7 @@ def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
 
     Raises SpecError if the kernel is a function, or if something else is at `path`; `overwrite` replaces a model.
     """
-    out = paths.group_path(path)
+    out = output_paths.group_path(path)
     with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}
         place = destination.open_destination(out, record, overwrite=overwrite, whole=True)

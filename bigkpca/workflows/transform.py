@@ -24,7 +24,7 @@ from bigkpca.execution.projection import (
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
-from bigkpca.storage import block_arrays, models, paths
+from bigkpca.storage import block_arrays, models, output_paths
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import BlockOutput, written
@@ -256,7 +256,7 @@ def _write_preimages(
     function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
     work = BlockOutput("reconstruction", rows, model, arrays, plan, function, title, model_path)
     x = written(work, out, {"given": given}, run)
-    if lost := int(np.count_nonzero(block_arrays.values(paths.group_path(out), "far"))):
+    if lost := int(np.count_nonzero(block_arrays.values(output_paths.group_path(out), "far"))):
         run.progress.note(
             f"{lost:,} of {x.shape[0]:,} rows are far from all data and became the mean: see the array far"
         )

@@ -22,7 +22,7 @@ from bigkpca import KernelPCA, measures
 from bigkpca.comparing import Comparison, figure, grid, reference
 from bigkpca.comparing.grid import Candidate, MethodVariant, parse_variants
 from bigkpca.comparing.trial import run_trial
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import CorruptionError, SpecError

@@ -16,8 +16,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.data.memory import ArrayRows
 from bigkpca.data.npy import NpyRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.errors import DataError, SpecError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 import bigkpca
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import sums_with
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
-from bigkpca.execution.reductions import sums_with
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance

@@ -10,7 +10,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV, KFold
 
 from bigkpca import KernelPCA, kernels, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.evaluating.cross_validation import LENGTHS, MAX_ROWS, RIDGES, CrossValidation, Setting, cross_validate
 from bigkpca.execution.engine import Engine

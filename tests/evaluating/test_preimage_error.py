@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigkpca import KernelPCA, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import DataError
 from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.engine import Engine

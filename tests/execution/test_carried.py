@@ -15,7 +15,7 @@ import pytest
 import zarr
 
 from bigkpca import KernelPCA, arrays
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows

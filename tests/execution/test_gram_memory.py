@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit

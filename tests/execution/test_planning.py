@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.planning import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
 from bigkpca.numerics import eigenpairs, landmarks, methods

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bigkpca import kernels
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import DataError, IndefiniteKernelWarning, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent

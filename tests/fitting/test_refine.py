@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA, kernels, methods
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution import gram
 from bigkpca.execution.engine import Engine

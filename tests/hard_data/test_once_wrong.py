@@ -18,11 +18,12 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.engine import Engine
-from bigkpca.numerics import nystroem_bounds, solvers, spectral
+from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates import nystroem_bounds, spectral
+from bigkpca.numerics.certificates.residual_matrix import residual_matrix
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Linear, Sigmoid
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.residual_matrix import residual_matrix
 from tests.helpers import oracles
 
 

@@ -16,7 +16,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
 from bigkpca.data.stores import local_locks as locks
 from bigkpca.errors import DataError, IncompleteError, LockedError, SpecError
-from bigkpca.ingesting.formats import table, text
+from bigkpca.ingesting.formats import base, delimited
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import small_disk, tree_bytes
@@ -97,13 +97,13 @@ def test_two_at_once_are_refused(tmp_path):
 def test_the_bytes_of_a_dataset_do_not_depend_on_the_pieces(tmp_path, monkeypatch, piece_bytes):
     source, options = write_npz(tmp_path, X, WORDS[Y])
     ingest([source], tmp_path / "a.zarr", block_rows=64, **options)
-    monkeypatch.setattr(table, "READ_BYTES", piece_bytes)
+    monkeypatch.setattr(base, "READ_BYTES", piece_bytes)
     ingest([source], tmp_path / "b.zarr", block_rows=64, **options)
     assert tree_bytes(tmp_path / "a.zarr") == tree_bytes(tmp_path / "b.zarr")
 
 
 def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "READ_BYTES", 400)
+    monkeypatch.setattr(base, "READ_BYTES", 400)
     written, put = [], zarr.Array.__setitem__
 
     def counting(array, rows, values):
@@ -186,8 +186,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
             body = "\n".join(",".join(row) for row in values[:1024].astype(int).astype(str)) + "\n"
             source.write_bytes(gzip.compress((body * n).encode(), 1))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(table, "READ_BYTES", 2**19)
-            patch.setattr(text, "_TEXT_BYTES", 2**17)
+            patch.setattr(base, "READ_BYTES", 2**19)
+            patch.setattr(delimited, "_TEXT_BYTES", 2**17)
             tracemalloc.start()
             ingest([source], tmp_path / f"out{n}.zarr", block_rows=1024)
             peaks.append(tracemalloc.get_traced_memory()[1])
@@ -197,9 +197,9 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
 
 def test_pieces_are_at_most_eight_megabytes():
     for row_bytes in (1, 784, 2**23 + 1):
-        a, b = next(iter(table.ranges(10**9, row_bytes)))
+        a, b = next(iter(base.ranges(10**9, row_bytes)))
         assert b - a == 1 or (b - a) * row_bytes <= 2**23
-    assert text._TEXT_BYTES * 4 <= 2**23
+    assert delimited._TEXT_BYTES * 4 <= 2**23
 
 
 def test_progress_is_told_of_every_row(tmp_path):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import bigkpca
 from bigkpca import KernelPCA, landmarks
 from bigkpca.comparing import Comparison
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.evaluating.cross_validation import CrossValidation, Setting
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 from bigkpca.numerics.model import Model
 

@@ -12,7 +12,7 @@ import zarr
 
 import bigkpca
 from bigkpca import kernels
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.errors import LockedError, MemoryLimitError, SpecError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bigkpca.execution.planning.base import INTERPRETER_BYTES, Plan, check_peak
 from bigkpca.execution.planning.fits import largest_size_that_fits, plan_fit, plan_resolved, sample_bytes, smallest
-from bigkpca.execution.planning.models import plan_evaluate, plan_reconstruct, plan_transform
+from bigkpca.execution.planning.model_use import plan_evaluate, plan_reconstruct, plan_transform
 
 __all__ = [
     "INTERPRETER_BYTES",

@@ -9,8 +9,8 @@ import gzip
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric
-from bigkpca.ingesting.formats import binary, columnar, text
-from bigkpca.ingesting.formats.table import TEXT, Column, Format, Table, decoding
+from bigkpca.ingesting.formats import binary, columnar, delimited
+from bigkpca.ingesting.formats.base import TEXT, Column, Format, Table, decoding
 
 __all__ = ["FORMATS", "TEXT", "Column", "Format", "Table", "open_column", "open_table"]
 
@@ -20,7 +20,7 @@ _PARQUET = Format(columnar.parquet, (".parquet",), signature=b"PAR1")
 FORMATS: tuple[Format, ...] = (
     Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
     Format(binary.npz, (".npz",), signature=b"PK\x03\x04"),
-    Format(text.csv_table, (".csv", ".csv.gz", ".tsv"), column=text.csv_column),
+    Format(delimited.csv_table, (".csv", ".csv.gz", ".tsv"), column=delimited.csv_column),
     _IDX,
     _PARQUET,
     Format(columnar.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),

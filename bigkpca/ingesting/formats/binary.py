@@ -15,7 +15,7 @@ import numpy as np
 
 from bigkpca.data.npy import NpyRows, read_npy_header
 from bigkpca.errors import Array, CorruptionError
-from bigkpca.ingesting.formats.table import (
+from bigkpca.ingesting.formats.base import (
     Batches,
     Column,
     Stored,

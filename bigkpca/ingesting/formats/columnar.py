@@ -15,7 +15,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, check_numeric, unknown_name
-from bigkpca.ingesting.formats.table import (
+from bigkpca.ingesting.formats.base import (
     TEXT,
     Batches,
     Stored,

@@ -14,10 +14,10 @@ from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.ascent import climb
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
-from bigkpca.numerics.preimages.beginning import begin, candidates_of
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
+from bigkpca.numerics.preimages.fixed_point_start import begin, candidates_of
+from bigkpca.numerics.preimages.fixed_point_steps import climb
 from bigkpca.numerics.preimages.linear import LinearDecoder, linear_decoder
 from bigkpca.numerics.preimages.objective import Objective, objective
 

@@ -11,7 +11,7 @@ import dask.array as da
 import numpy as np
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.numerics.model import Model

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 
 from bigkpca import kernels
 from bigkpca.data import matrix_tiles
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine

@@ -12,7 +12,7 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data import matrix_tiles
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import EVERY
 from bigkpca.data.zarr import ZarrRows

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bigkpca import KernelPCA
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import CorruptionError, DataError, IndefiniteKernelWarning, SpecError
 from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec

@@ -13,8 +13,8 @@ import numpy as np
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics import spectral
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates import spectral
+from bigkpca.numerics.certificates.certificate import Certificate
 from tests.helpers.adversarial.cases import Case, estimator_of, rows_of
 from tests.helpers.adversarial.truth import Truth, remainder, truth
 

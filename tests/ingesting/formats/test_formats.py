@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.ingesting.formats import columnar, table, text
+from bigkpca.ingesting.formats import base, columnar, delimited
 from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
 from tests.helpers.files import shared_file
 from tests.helpers.stores import sha256
@@ -39,9 +39,9 @@ from tests.ingesting.files import (
 @pytest.mark.parametrize("write", WRITERS)
 @pytest.mark.parametrize("piece_bytes", [2**23, 1000, 1])
 def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, write, piece_bytes):
-    for module in (table, columnar):
+    for module in (base, columnar):
         monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
-    monkeypatch.setattr(text, "_TEXT_BYTES", piece_bytes)
+    monkeypatch.setattr(delimited, "_TEXT_BYTES", piece_bytes)
     source, options = write(tmp_path, X, Y)
     done = ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
     assert done == Ingested(str(tmp_path / "out.zarr"), 300, 5, (5,), np.dtype(float), "labels" in options, False)

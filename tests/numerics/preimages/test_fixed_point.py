@@ -15,8 +15,8 @@ from bigkpca.numerics.preimages import (
     expansion,
 )
 from bigkpca.numerics.preimages import Linear as LinearMap
-from bigkpca.numerics.preimages.ascent import climb
-from bigkpca.numerics.preimages.beginning import begin, candidates_of
+from bigkpca.numerics.preimages.fixed_point_start import begin, candidates_of
+from bigkpca.numerics.preimages.fixed_point_steps import climb
 from bigkpca.numerics.preimages.objective import objective
 from tests.helpers import oracles
 from tests.numerics.preimages.models import (

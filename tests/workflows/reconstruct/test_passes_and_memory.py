@@ -11,7 +11,7 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
@@ -105,9 +105,10 @@ def test_a_plan_of_the_way_back_counts_what_takes_memory(model: str) -> None:
     assert larger[1] - larger[0] > 8 * (4000**2 - 1000**2)
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
-def test_peaks_of_the_way_back_stay_below_their_plan(tmp_path: Path) -> None:
+def test_peaks_of_pre_images_stay_below_their_plan(tmp_path: Path) -> None:
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
     wide_rows(rows, 4500, 500)
     options = {"preimage": preimages.FixedPoint(iterations=2), "size": 400, "components": 20}

@@ -13,7 +13,7 @@ import zarr
 from sklearn.decomposition import PCA
 
 from bigkpca import KernelPCA, methods, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_preimages, reconstruct_rows

@@ -15,7 +15,7 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent

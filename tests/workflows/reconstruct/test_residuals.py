@@ -96,9 +96,10 @@ def test_residuals_of_all_blocks_take_one_decomposition(
     assert not decomposed
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
-@pytest.mark.parametrize("method", ["nystroem", pytest.param("columns", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["nystroem", "columns"])
 def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method: str, tmp_path: Path) -> None:
     rows, model = wide_rows(tmp_path / "rows.npy", 20_000, 20), tmp_path / "model.zarr"
     fitted_model = bigkpca.fit(rows, model, method=method, size=2000, components=50, landmarks="uniform")

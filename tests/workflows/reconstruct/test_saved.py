@@ -13,7 +13,7 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, methods, preimages
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import CorruptionError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent

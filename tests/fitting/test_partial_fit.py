@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bigkpca import KernelPCA
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import moments_of
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.reductions import moments_of
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.model import Model

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 import bigkpca
 from bigkpca.errors import SpecError
 from bigkpca.ingesting.streaming import ingest
+from tests.helpers import commands
 from tests.helpers.disks import tree_bytes
 from tests.storage.outputs import FIT, OTHERS, WRITES, X, every_write
 
@@ -69,10 +68,11 @@ def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:
     assert all((home / name).is_dir() for name in ("d2.zarr", "m2.zarr", "s2.zarr", "x2.zarr"))
 
 
+@pytest.mark.usefixtures("quiet_signals")
 def test_commands_write_out_the_home_folder_wherever_a_path_stands(home: Path) -> None:
     def run(*command: str) -> str:
-        done = subprocess.run([sys.executable, "-m", "bigkpca.cli", *command], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        done = commands.run(*command)
+        assert done.exit_code == 0, done.output
         return done.stdout
 
     (home / "sub").mkdir()

@@ -14,8 +14,8 @@ import numpy as np
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import mean_features
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.reductions import mean_features
 from bigkpca.fitting.features import feature_map_factory
 from bigkpca.fitting.sample import PreparedSample, prepare_sample
 from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size

@@ -19,7 +19,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, unknown_name
-from bigkpca.ingesting.formats.table import TEXT, Batches, Column, Table, check_single, decoding, refuse_member
+from bigkpca.ingesting.formats.base import TEXT, Batches, Column, Table, check_single, decoding, refuse_member
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16

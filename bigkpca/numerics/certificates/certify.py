@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics import solvers, spectral
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics import solvers
+from bigkpca.numerics.certificates import spectral
+from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates.nystroem_bounds import Proven, proven
+from bigkpca.numerics.certificates.spectral import Stratum
+from bigkpca.numerics.certificates.stability import agreement_of, learning_curve, residuals_of, stability_of
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.nystroem_bounds import Proven, proven
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.solvers import Span
-from bigkpca.numerics.spectral import Stratum
-from bigkpca.numerics.stability import agreement_of, learning_curve, residuals_of, stability_of
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from bigkpca.errors import Array
+from bigkpca.numerics.certificates.residual_matrix import ResidualMatrix, residual_matrix
 from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import Map
-from bigkpca.numerics.residual_matrix import ResidualMatrix, residual_matrix
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
 from bigkpca.numerics.solvers import Span

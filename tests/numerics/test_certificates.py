@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca.numerics import bounds, gram_solver, rounding, solvers
-from bigkpca.numerics.bounds import Evidence
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics import gram_solver, rounding, solvers
+from bigkpca.numerics.certificates import certify
+from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.certificates.certify import Evidence
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
 from bigkpca.numerics.landmarks import KMeans
@@ -42,7 +43,7 @@ def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, 
     span = solvers.span_of(features.gram(), moments, 1e-12)
     kept = replace(measured.significant(span), span=span) if measured else None
     evidence = Evidence(measured, kept, uniform=uniform)
-    return solution, bounds.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)
+    return solution, certify.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)
 
 
 def truth(kernel, X, S, center):
@@ -159,7 +160,7 @@ def scores_of_waves(features, X, r):
 
 def certified_waves(features, X, r):
     U, moments, solution = scores_of_waves(features, X, r)
-    return U, bounds.of_random_features(
+    return U, certify.of_random_features(
         RandomFeatures(), moments, features, solution, Evidence(), center=True, tolerance=1e-12
     )
 
@@ -236,7 +237,7 @@ def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
 def test_the_whole_gram_matrix_leaves_nothing_to_bound():
     X = rows(0, 30)
     solution = gram_solver.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
-    found = bounds.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
+    found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
     assert found.trace_error == 0
     for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
         assert_allclose(bound, solution.eigenvalues, rtol=1e-10)

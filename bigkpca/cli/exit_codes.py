@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.memory import return_freed_memory
+from bigkpca.cli.freed_memory import return_freed_memory
 from bigkpca.cli.progress import stderr
 from bigkpca.errors import BigKPCAError, IncompleteError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import DataError
-from bigkpca.ingesting.formats import table
+from bigkpca.ingesting.formats import base
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.files import shared_file
 from tests.ingesting.files import X, Y, npy, rows_of, write_parquet
@@ -42,7 +42,7 @@ def test_csv_forgives_blank_lines_and_quotes(tmp_path):
 
 
 def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "READ_BYTES", 400)
+    monkeypatch.setattr(base, "READ_BYTES", 400)
     bad = X.copy()
     bad[123, 3] = np.nan
     a, b = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", bad)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting.formats import table
+from bigkpca.ingesting.formats import base
 from bigkpca.ingesting.streaming import ingest
 from tests.ingesting.files import WORDS, X, Y, about, csv_text, labels_of, npy, refuse, rows_of
 
@@ -78,7 +78,7 @@ def test_a_long_label_far_down_is_named(tmp_path):
 
 
 def test_labels_must_match_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "READ_BYTES", 40)
+    monkeypatch.setattr(base, "READ_BYTES", 40)
     a = npy(tmp_path / "a.npy", X)
     labels = npy(tmp_path / "y.npy", Y[:299])
     refuse(tmp_path, SpecError, "holds 299 labels for 300 rows", a, labels=str(labels))

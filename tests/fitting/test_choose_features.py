@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from bigkpca import KernelPCA
 from bigkpca.cli import main
-from bigkpca.data.memory import ArrayRows
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import certificate
-from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.certificates import certificate
+from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model
 from tests.fitting.automatic import assert_same_bits, chosen, fitted

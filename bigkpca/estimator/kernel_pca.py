@@ -1,0 +1,256 @@
+"""KernelPCA, the estimator of scikit-learn: its names and conventions, and no logic of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.estimator.model_methods import ModelMethods
+from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_more_rows
+from bigkpca.execution.run_options import RunOptions
+from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.fitting.partial_fit import extend
+from bigkpca.numerics.methods import Method
+from bigkpca.spec import FitSpec, resolve
+from bigkpca.storage import models
+from bigkpca.workflows.fit import save as save_model
+
+
+class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
+    """Kernel PCA of data that need not fit in memory.
+
+    Scores are (v(x) - mean) @ components, where v(x) are the kernels of a row with the landmarks, or its random
+    features, for new rows as for old ones. Eigenvalues are those of the centred Gram matrix (sums over n), as in
+    scikit-learn's KernelPCA.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "auto" or None
+        Number of components, the share of variance they must explain, "auto" for those before the largest gap behind a
+        trustworthy one, or None for the numerical rank. At most what there is, see `n_components_`.
+    kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
+        "precomputed", with method="exact": `fit` takes the square matrix of kernels, (n, n), and `transform` kernels
+        with the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
+    sigma : float or "median"
+        Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
+    gamma : float or None
+        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian.
+    degree : int
+        Degree of the polynomial kernel.
+    coef0 : float
+        Constant of the polynomial and sigmoid kernels.
+    method : "nystroem", "columns", "rff", "rff-pca", "exact", or value of bigkpca.methods
+        "exact" holds the whole Gram matrix up to 8192 rows, and multiplies by it above. "rff" with a polynomial kernel
+        is a tensor sketch.
+    size : int or "auto"
+        Number of landmarks, or of real random features (sines and cosines both counted).
+    tol : float or None
+        With size="auto": grow until the certified relative trace error is below it; for random features, the estimated
+        error of the kernel. `memory_limit` may end the growth (ToleranceWarning).
+    landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
+        "auto", "kmeans", "uniform", "rpcholesky", "leverage" or "basic-patterns".
+    n_directions : int or "auto"
+        Principal axes that rff-pca keeps; "auto" leaves a relative bias of k(x, y) of at most 0.02.
+    center : bool
+        Whether to centre in feature space.
+    standardize : bool
+        Whether to bring columns to mean 0 and deviation 1 first; sigma then refers to such columns.
+    dtype : "float32", "float64" or None
+        Precision of block work. None takes that of the data, at least float32, or float64 where rounding in float32
+        would move the bounds or leading eigenvalues by more than 0.01 (the model's choices say so).
+    solver : "auto", "dense" or "randomized"
+        Eigensolver of random features; "auto" is randomized above 8192 of them, with no D x D matrix and 4 passes.
+    refine : int
+        Products with the exact Gram matrix after the fit, at most; the model then keeps its rows.
+    residual_tol : float
+        Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
+    preimage : "fixed-point", "mds", "linear", "ridge", "denoising", or value of bigkpca.preimages
+        How scores become rows again. "ridge" and "denoising" are learned by `fit`, in one more pass.
+    noise : float or None
+        Standard deviation of the noise, in the units of the data, that pre-images remove: "denoising" is trained on it,
+        and `score` adds it.
+    random_state : int, RandomState or None
+        None draws a seed, which the model records.
+    block_rows : int or None
+        Rows of one task.
+    memory_limit : str such as "2 GB", int (bytes) or None
+        Refuse a fit whose process would need more. It never changes a result.
+
+    Attributes
+    ----------
+    eigenvalues_ : (r,) float64
+        Eigenvalues of the (centred) Gram matrix, descending.
+    explained_variance_ratio_ : (r,) float64
+        Shares of the variance.
+    n_components_ : int
+        Number of components kept, r.
+    landmarks_ : (l, d) or None
+        Landmarks in the units of the data; None for random features.
+    kernel_ : Kernel
+        The kernel with its parameters.
+    sigma_ : float or None
+        Length of the kernel.
+    certificate_ : Certificate
+        How wrong the fit can be: bounds, estimates, and one word of trust for each component.
+    model_ : Model
+        The model, which `bigkpca.transform` and other functions take.
+    n_features_in_ : int
+        Number of columns, d.
+    feature_names_in_ : (d,) of str
+        Names of the columns, of frames and of datasets that have names.
+
+    Notes
+    -----
+    Passes over the data: a bounded sample and one more. standardize, rff-pca and learned pre-images add one each, the
+    randomized solver three, landmarks.RPCholesky(over="all") as many as it needs. Where rounding in float32 would
+    count, the fit is made again in float64. The same bits need the same input chunks and block_rows: the blocks in
+    which rows are added up are whole chunks. Source: `docs/numerics.md`.
+
+    Examples
+    --------
+    Rows that share a sentinel are far from all others, and still told apart from each other:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 5)).astype("f4")
+    >>> X[rng.random(3000) < 0.05, 2] = -9999
+    >>> kpca = KernelPCA(2, size=300, random_state=0).fit(X)
+    >>> kpca.eigenvalues_.round(0), kpca.certificate_.trust
+    (array([199., 195.]), ('solid', 'solid'))
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = 50,
+        *,
+        kernel: Any = "gaussian",
+        sigma: float | str = "median",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        method: str | Method = "nystroem",
+        size: int | str = "auto",
+        tol: float | None = None,
+        landmarks: Any = "auto",
+        n_directions: int | str = "auto",
+        center: bool = True,
+        standardize: bool = False,
+        dtype: Any = None,
+        solver: str = "auto",
+        refine: int = 0,
+        residual_tol: float = 1e-2,
+        preimage: Any = "fixed-point",
+        noise: float | None = None,
+        random_state: Any = None,
+        block_rows: int | None = None,
+        memory_limit: str | int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.sigma = sigma
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.method = method
+        self.size = size
+        self.tol = tol
+        self.landmarks = landmarks
+        self.n_directions = n_directions
+        self.center = center
+        self.standardize = standardize
+        self.dtype = dtype
+        self.solver = solver
+        self.refine = refine
+        self.residual_tol = residual_tol
+        self.preimage = preimage
+        self.noise = noise
+        self.random_state = random_state
+        self.block_rows = block_rows
+        self.memory_limit = memory_limit
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Fit to rows (n, d).
+
+        Parameters
+        ----------
+        X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
+            What Dask, Zarr and paths hold is streamed. The rows of a Dask frame are counted first, which is one more
+            pass, over its index alone.
+
+        Raises
+        ------
+        DataError (a ValueError)
+            NaN, infinity, or constant data.
+        SpecError (a ValueError)
+            Parameters that do not fit each other or the data.
+        MemoryLimitError
+            The fit needs more than `memory_limit`.
+        """
+        rows, run = self._rows(X, reset=True), RunOptions(memory=self.memory_limit)
+        with run.engine() as engine:
+            # What lies at a path is recorded as the command line does, so that both make the same model.
+            identity = rows.fingerprint() if is_path(X) else None
+            self.model_ = fit_within(rows, spec_of(self), engine, run.memory_limit, run.progress, identity)
+        return self
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
+        """The same bits as fit(X).transform(X)."""
+        return self.fit(X).transform(X)
+
+    @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Add rows to a fitted model: kernel and landmarks stay, moments are added. The first call is `fit`.
+
+        A sample of the rows and one pass. Signs follow the model before. Between calls n_components, noise,
+        memory_limit and a random_state that is no number may change; the model keeps the seed of its fit.
+
+        Raises
+        ------
+        SpecError
+            Other parameters changed. The method does not exist for the exact method, the randomized solver, refined
+            models, and pre-images that are learned.
+        DataError, MemoryLimitError
+            As `fit`.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X)
+        rows, fixed = self._rows(X, reset=False), isinstance(self.random_state, int | np.integer)
+        spec = spec_of(self) if fixed else spec_of(self, FitSpec.of(self.model_).seed)
+        run = RunOptions(memory=self.memory_limit)
+        with run.engine() as engine:
+            check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
+            self.model_ = extend(self.model_, rows, spec, engine, run.progress)
+        return self
+
+    def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Save the fitted model; nothing happens where it is saved already.
+
+        Raises SpecError if something else is there, which `overwrite` replaces where it is a model, or if the kernel is
+        a function.
+        """
+        check_is_fitted(self)
+        save_model(self.model_, path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Self:
+        """The estimator of a saved model, with the parameters it was fitted with.
+
+        Raises SpecError where no model is, CorruptionError where its content does not match its digest.
+        """
+        model = models.load_model(path)
+        spec = FitSpec.of(model)
+        loaded = cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})
+        loaded.model_ = model
+        loaded._remember(model.columns, model.names)
+        return loaded
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags
