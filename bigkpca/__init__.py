@@ -5,8 +5,9 @@
     rows (n, d) --> (v(X_b) - mean) @ components = scores (b, r) --storage--> zarr (n, r)
     scores --preimages--> zarr (n, d)
 
-`KernelPCA` is the estimator of scikit-learn; `fit`, `transform`, `load` and others are what the command line runs, with
-its guarantees: a plan before anything runs, resume after a stop, results published whole or not at all.
+`KernelPCA` is an estimator with the interface of scikit-learn. `fit`, `transform`, `load` and others are what the
+command line runs, with its guarantees: a plan before anything runs, resume after a stop, results published whole or
+not at all.
 """
 
 from __future__ import annotations

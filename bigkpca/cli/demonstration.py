@@ -37,7 +37,7 @@ class Demonstration:
 def demonstrate(folder: str, progress: Progress) -> Demonstration:
     """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report
     where its extra is installed."""
-    store = store_of(folder)
+    store, folder = store_of(folder), folder.rstrip("/") or folder or "."
     store.make_folder(folder)
     raw, dataset, model_path, scores_path = (
         f"{folder}/{name}" for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")

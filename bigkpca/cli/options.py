@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bigkpca.cli.exit_codes import verbose_option
-from bigkpca.data.stores import store_of, written_out
+from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 
@@ -28,7 +28,7 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do n
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return written_out(value)
+        return expanded(value)
 
 
 PATH = _Path()
@@ -56,7 +56,10 @@ def memory_option(text: str) -> Callable[[Command], Command]:
 
 
 def running(command: Command) -> Command:
-    """Options for where a run works and how much memory a process may use; they never change a result."""
+    """Options for where a run works and how much memory a process may use.
+
+    They change no result, except that memory may end the growth of a size (`tol`).
+    """
     for option in (
         click.option("--array", metavar="NAME", help="Array to read if the input is a Zarr group."),
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
@@ -143,7 +146,7 @@ def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
 def _array_of(path: str) -> Any:
     import numpy as np
 
-    path = written_out(path)
+    path = expanded(path)
     try:
         with store_of(path).open(path) as file:
             return np.load(file, allow_pickle=False)

@@ -32,7 +32,7 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
 
     shape = _shape(image_shape) if image_shape else None
     path = draw(model, out, image_shape=shape, progress=Report(quiet), **options)
-    show({"path": path, "bytes": store_of(path).files(path)[""].bytes}, False)
+    show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
 
 
 def _shape(text: str) -> tuple[int, ...]:

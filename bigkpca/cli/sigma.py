@@ -62,7 +62,7 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 
 def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]) -> None:
-    """Print the error of each setting, mark the best, and print the command that fits it."""
+    """Find the setting with the smallest error of pre-images, and print all that were tried."""
     from bigkpca.data.opening import open_rows
     from bigkpca.evaluating.cross_validation import cross_validate
 
@@ -70,14 +70,18 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
     spec = FitSpec.checked(**fields, preimage=preimage, noise=options["noise"], size=options["size"] or "auto")
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
-    if options["save"]:
-        _check_place(options["save"])
+    place = options["save"] and _check_place(options["save"], data)
     run = run_options(options, Report(quiet))
     with run.engine() as engine:
         rows = open_rows(data, options["array"])
         found = cross_validate(rows, spec, engine, run.progress, components=numbers, limit=run.memory_limit)
-    if options["save"]:
-        _save_settings(options["save"], found.settings)
+    _show(found, data, options["array"], spec, as_json)
+    if place:
+        _save_settings(place, found.settings)
+
+
+def _show(found: CrossValidation, data: str, array: str | None, spec: FitSpec, as_json: bool) -> None:
+    """Print the error of each setting, and the command that fits the best."""
     best = found.best
     if as_json:
         click.echo(json.dumps({**asdict(found), "best": asdict(best), "edges": found.edge_notes}))
@@ -92,7 +96,7 @@ def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bo
         click.echo(f"{one.sigma:>12.6g}   {one.components:>10}   {ridge:<6}{error}{mark}")
     for edge in found.edge_notes:
         click.echo(edge)
-    click.echo(_command(data, options["array"], spec, found))
+    click.echo(_command(data, array, spec, found))
 
 
 def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation) -> str:
@@ -113,15 +117,17 @@ def _command(data: str, array: str | None, spec: FitSpec, found: CrossValidation
     return shlex.join(words)
 
 
-def _check_place(path: str) -> None:
-    """Raise SpecError if the settings cannot be written, before any work."""
-    from bigkpca.storage.output_paths import check_file
+def _check_place(path: str, data: str) -> str:
+    """The path of the settings. Raises SpecError if they cannot be written there, before any work."""
+    from bigkpca.storage.output_paths import check_file, output_path
 
-    if not check_file(path, ",".join(_COLUMNS).encode(), "settings.csv"):
+    mark = ",".join(_COLUMNS).encode()
+    if not check_file(path, lambda head: head.startswith(mark), "settings.csv"):
         raise SpecError(
             f"{path} exists and was not made by bigkpca sigma, so it is never replaced: choose another path, or move "
             "it away yourself"
         )
+    return output_path(path, data)
 
 
 def _number(text: str) -> int:

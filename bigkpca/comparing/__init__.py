@@ -90,7 +90,7 @@ def compare(
     noise: float | None = None,
     block_rows: int | None = None,
     array: str | None = None,
-    time_budget: str | float = "10 min",
+    time_budget: str | float | None = "10 min",
     memory: str | int | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
@@ -117,7 +117,7 @@ def compare(
     array : str, optional
         Name of the array of the rows inside a Zarr group.
     time_budget : str or float, default="10 min"
-        No fit starts after this time, e.g. "10 min", or in seconds.
+        No fit starts after this time, e.g. "10 min", or in seconds. None: no limit.
     memory : str or int, optional
         Leave out fits that need more memory in a process, e.g. "2 GB", or in bytes.
     overwrite : bool, default=False
@@ -125,7 +125,7 @@ def compare(
     progress : Progress, optional
         Receives progress and notes.
     **varied
-        Refused with the reason: options of a fit that a comparison varies, as method, landmarks, size and seed.
+        Refused, with the reason: options of a fit that a comparison varies, such as method, landmarks, size and seed.
 
     Returns
     -------
@@ -138,6 +138,10 @@ def compare(
         If options do not fit together, if no fit suits kernel and memory, or if `out` holds anything else.
     CorruptionError
         If files in `out` were changed by hand.
+    DataError
+        If the rows hold NaN, infinity or constant data.
+    IncompleteError
+        If the process of the reference died, or the disk is full.
     LockedError
         If another process is writing to `out`.
 
@@ -159,30 +163,27 @@ def compare(
     rows = open_rows(data, array)
     chosen = all_variants() if methods is None else parse_variants(methods)
     sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
-    grid = feasible_fits(
-        candidates(chosen, sizes, seeds, rows.shape[0]), rows, spec, run.memory_limit, methods, progress
-    )
-    return _compared(rows, spec, grid, max(sizes), out, run)
+    record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
+    folder = Folder(output_paths.output_path(out, record["input"]["path"]))
+    every = candidates(chosen, sizes, seeds, rows.shape[0])
+    grid = feasible_fits(every, rows, spec, run.memory_limit, methods, progress)
+    with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:
+        folder.claim(record, overwrite=overwrite)
+        return _compared(_ComparisonRun(rows, spec, folder, processes, progress), grid, max(sizes), run)
 
 
 def _compared(
-    rows: Rows, spec: FitSpec, grid: Sequence[tuple[Candidate, FitSpec]], largest: int, out: AnyPath, run: RunOptions
+    work: _ComparisonRun, grid: Sequence[tuple[Candidate, FitSpec]], largest: int, run: RunOptions
 ) -> Comparison:
-    """Make the fits that are missing in the folder `out`, and sum up all of them."""
-    record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
-    out = output_paths.output_path(out, record["input"]["path"])
-    folder = Folder(out)
-    with store_of(out).writer(out), ProcessRunner() as processes:
-        folder.claim(record, overwrite=run.overwrite)
-        if not figure.can_draw():
-            run.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
-        work = _ComparisonRun(rows, spec, folder, processes, run.progress)
-        reference = work.reference(largest, run.memory_limit)
-        trials, missing = work.trials(reference, grid, run.deadline)
-        groups = group_trials(trials)
-        if figure.can_draw():
-            folder.write_figure(figure.comparison_svg(groups, last_name(rows.where), reference.description))
-    return Comparison(out, tuple(trials), groups, advice(groups), reference.description, missing)
+    """Make the reference and the fits that are missing, and sum up all of them."""
+    if not figure.can_draw():
+        work.progress.note(f"{FIGURE} is not drawn: {INSTALL}, and run this again")
+    reference = work.reference(largest, run.memory_limit)
+    trials, missing = work.trials(reference, grid, run.deadline)
+    groups = group_trials(trials)
+    if figure.can_draw():
+        work.folder.write_figure(figure.comparison_svg(groups, last_name(work.rows.where), reference.description))
+    return Comparison(work.folder.path, tuple(trials), groups, advice(groups), reference.description, missing)
 
 
 def _spec(options: dict[str, Any]) -> FitSpec:

@@ -56,7 +56,7 @@ class Folder:
                     "with --overwrite (overwrite=True in Python)"
                 )
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
-                self._store.remove(self._at(name))
+                self._store.remove_file(self._at(name))
         self._store.make_folder(self.path)
         groups.write_json(self._at(_RECORD), wanted)
 

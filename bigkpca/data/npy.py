@@ -94,7 +94,7 @@ class NpyRows:
 
     def fingerprint(self) -> dict[str, Any]:
         store = store_of(self.where)
-        return anonymous(self) | {"path": store.canonical(self.where), "stamp": store.files(self.where)[""].stamp}
+        return anonymous(self) | {"path": store.absolute(self.where), "stamp": store.file(self.where).stamp}
 
 
 def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

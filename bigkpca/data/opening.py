@@ -15,7 +15,7 @@ from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
-from bigkpca.data.stores import is_path, store_of, written_out
+from bigkpca.data.stores import expanded, is_path, store_of
 from bigkpca.data.zarr import SCRATCH, ZarrRows, array_path, group_rows, zarr_name
 from bigkpca.errors import IncompleteError, SpecError, check_numeric
 
@@ -38,7 +38,7 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
 def path_of(data: Any) -> str | None:
     """The path of what a user passes as a path or a Zarr array in a folder, None for anything else."""
     if is_path(data):
-        return written_out(data)
+        return expanded(data)
     return array_path(data) if isinstance(data, zarr.Array) else None
 
 
@@ -51,7 +51,7 @@ def is_lazy(data: Any) -> bool:
 
 def _opened(data: Any, array: str | None) -> Rows:
     if is_path(data):
-        return _path_rows(written_out(data), array)
+        return _path_rows(expanded(data), array)
     if is_data_array(data):
         return _opened(data.data, array)
     if is_dask_frame(data):
@@ -83,7 +83,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
         _check_unnamed(path, array)
-        return NpyRows.open(store.canonical(path))  # workers may run in another folder
+        return NpyRows.open(store.absolute(path))  # workers may run in another folder
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:

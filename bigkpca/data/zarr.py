@@ -128,7 +128,7 @@ class ZarrRows:
             return anonymous(self) | {"stamp": digest.hexdigest()}
         for key, file in sorted(self._stored.items()):
             digest.update(f"{key} {file.stamp}\n".encode())
-        return anonymous(self) | {"path": store_of(self.where).canonical(self.where), "stamp": digest.hexdigest()}
+        return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}
 
     def __getstate__(self) -> dict[str, Any]:
         # What travels with every task: none needs the names, of which there may be thousands.

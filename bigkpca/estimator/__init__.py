@@ -1,4 +1,4 @@
-"""KernelPCA, the estimator of scikit-learn."""
+"""KernelPCA, an estimator with the interface of scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fitted KernelPCA tells of its model."""
+"""Attributes of a fitted KernelPCA."""
 
 from __future__ import annotations
 

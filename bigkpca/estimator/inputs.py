@@ -84,7 +84,7 @@ class RowsInput:
         )
         return ArrayRows(values, names=column_names(X))
 
-    def _fitting_rows(self, X: Any, model: Model) -> Rows:
+    def _matching_rows(self, X: Any, model: Model) -> Rows:
         """Rows with as many columns as those that were fitted, and the same names."""
         rows = self._rows(X, reset=False)
         projection.check_columns(rows, model)

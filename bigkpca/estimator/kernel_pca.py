@@ -1,4 +1,4 @@
-"""KernelPCA, the estimator of scikit-learn: its names and conventions, and no logic of its own."""
+"""KernelPCA, an estimator with the interface of scikit-learn, and no logic of its own."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto" or None
-        Number of components, the share of variance they must explain, "auto" for those before the largest gap behind a
-        trustworthy one, or None for the numerical rank. At most what there is, see `n_components_`.
+        Number of components, the share of variance they must explain, "auto" for those before the largest gap after a
+        trustworthy one, or None for the numerical rank. `n_components_` is smaller where the rank is.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
+        "gaussian", "laplacian", "matern", "rational-quadratic", "polynomial", "linear", "sigmoid" or "cosine"; or
         "precomputed", with method="exact": `fit` takes the square matrix of kernels, (n, n), and `transform` kernels
         with the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
     gamma : float or None
-        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian.
+        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian. By default 1 / d
+        for the polynomial and sigmoid kernels.
     degree : int
         Degree of the polynomial kernel.
     coef0 : float
@@ -80,7 +82,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     block_rows : int or None
         Rows of one task.
     memory_limit : str such as "2 GB", int (bytes) or None
-        Refuse a fit whose process would need more. It never changes a result.
+        Refuse a fit whose process would need more; with `tol`, end the growth of the size. Nothing else depends on it.
 
     Attributes
     ----------
@@ -181,6 +183,11 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
             What Dask, Zarr and paths hold is streamed. The rows of a Dask frame are counted first, which is one more
             pass, over its index alone.
+
+        Returns
+        -------
+        KernelPCA
+            This estimator.
 
         Raises
         ------

@@ -39,7 +39,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
             return transform(self.model_, X, out)
         if is_dask_frame(X):
             return SCORES.of_frame(self._checked_frame(X), self.model_, self.get_feature_names_out())
-        return in_kind(X, SCORES.of(self._fitting_rows(X, self.model_), self.model_), "scores")
+        return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
@@ -70,7 +70,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
             return denoise(self.model_, X, out)
         if is_dask_frame(X):
             return DENOISED.of_frame(self._checked_frame(X), self.model_, X.columns)
-        found = DENOISED.of(self._fitting_rows(X, self.model_), self.model_)
+        found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
         return X.copy(data=found) if is_data_array(X) else found
 
     @available_if(restores_rows)  # type: ignore[untyped-decorator]
@@ -81,7 +81,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         `transform`.
         """
         check_is_fitted(self)
-        rows = self._fitting_rows(X, self.model_)
+        rows = self._matching_rows(X, self.model_)
         with RunOptions().engine() as engine:
             return -preimage_error.preimage_error(self.model_, rows, self.noise, engine, Silent())
 
@@ -94,4 +94,4 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         check_is_fitted(self)
         if is_dask_frame(X):
             return RESIDUALS.of_frame(self._checked_frame(X), self.model_, ["residual"])["residual"]
-        return in_kind(X, RESIDUALS.of(self._fitting_rows(X, self.model_), self.model_), "residual")
+        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")

@@ -17,7 +17,7 @@ FIELDS = {name: name for name in FitSpec.model_fields if name not in ("component
     "n_components": "components",
     "random_state": "seed",
 }
-"""Names of scikit-learn's, and the fields of FitSpec that they set."""
+"""Parameters of KernelPCA, and the fields of FitSpec that they set."""
 
 
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
@@ -25,7 +25,7 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
     values["seed"] = _seed(estimator.random_state) if seed is None else seed
     if estimator.dtype is not None:
-        with suppress(TypeError):  # what is no dtype, the spec refuses
+        with suppress(TypeError):  # the spec refuses what is not a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
     return FitSpec.checked(**values)
 

@@ -24,6 +24,7 @@ from bigkpca.fitting.sample import draw_sample, sample_lengths
 from bigkpca.numerics.display import Summary, Told
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
+from bigkpca.numerics.preimages import iteration_bytes
 from bigkpca.numerics.random_streams import FOLDS, random_stream
 from bigkpca.spec import FitSpec, resolve
 
@@ -184,7 +185,7 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
-    tile = tile_rows(d, fit.size, 8) * 8 * (4 * fit.size + 8 * d) + 16 * fit.size * d
+    tile = iteration_bytes(fit.size, d, tile_rows(d, fit.size, 8))
     copies = 2 * m * d * rows.dtype.itemsize
     one = fit.peak_bytes - INTERPRETER_BYTES + tile + copies + fit.result_bytes
     return sample_bytes(rows, resolve(spec, rows), threads) + threads * one

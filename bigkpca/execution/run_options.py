@@ -14,11 +14,11 @@ from bigkpca.execution.units import parse_bytes, parse_seconds
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run. None of them changes a result, except a time budget, which may end the growth of a size.
+    """Options of a run. They change no result, except that memory or time may end the growth of a size (`tol`).
 
     scheduler is the address of a Dask cluster, workers a number of local processes (at most one of the two). memory is
     what a process may use ("2 GB", or bytes), time_budget how long a size may grow ("10 min", or seconds). overwrite
-    allows to replace earlier output of the same kind. Raises SpecError for amounts that cannot be read.
+    allows replacing earlier output of the same kind. Raises SpecError for amounts that cannot be read.
     """
 
     scheduler: str | None = None

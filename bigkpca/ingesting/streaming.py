@@ -79,7 +79,7 @@ def ingest(
     overwrite : bool
         Replace a dataset once its successor is finished.
     progress : Progress
-        Gets the rows read, and notes; by default nobody does.
+        Receives the number of rows read, and notes; by default nothing is shown.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def ingest(
     """
     source = Source.open(sources, member, labels, dtype)
     out = output_paths.group_path(destination, *(each["path"] for each in source.identity["sources"]))
-    path = store_of(out).canonical(out)
+    path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
     record = {"format": "dataset", **source.identity, "block_rows": block_rows}

@@ -83,6 +83,10 @@ def report(
     SpecError
         If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or if
         matplotlib or jinja2 is not installed. Raised before anything is drawn where possible.
+    CorruptionError
+        If the model does not match its digest.
+    IncompleteError
+        If scores are not finished, or the disk is full.
     LockedError
         If another process is writing `out`.
 
@@ -132,7 +136,7 @@ def check_installed() -> None:
 
 def _check_place(out: str) -> None:
     """Raise SpecError, before any work, if no report can be written to `out`."""
-    if not output_paths.check_file(out, MARK.encode(), "report.html"):
+    if not output_paths.check_file(out, lambda head: MARK.encode() in head, "report.html"):
         raise SpecError(
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import store_of, written_out
+from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
@@ -64,7 +63,7 @@ class ReportData:
 def collect_report_data(
     model: Model,
     scores: Any,
-    labels: str | os.PathLike[str] | None,
+    labels: AnyPath | None,
     shape: Sequence[int] | None,
     array: str | None,
     progress: Progress,
@@ -108,7 +107,7 @@ def collect_report_data(
 
 
 def request_digest(
-    model: Model, scores: Any, labels: str | os.PathLike[str] | None, shape: Sequence[int] | None, array: str | None
+    model: Model, scores: Any, labels: AnyPath | None, shape: Sequence[int] | None, array: str | None
 ) -> str:
     """A digest of everything that a report depends on, from the time stamps of files; reads no rows.
 
@@ -117,12 +116,13 @@ def request_digest(
     opened = None if scores is None else open_scores(model, scores)
     source = _source(model, scores)
     rows, _ = _input(source, model, array)
+    place = labels and expanded(labels)
     record = {
         "bigkpca": version("bigkpca"),
         "model": model_digest(model),
         "scores": opened and opened.fingerprint(),
         "rows": rows and rows.fingerprint(),
-        "labels": labels and store_of(written_out(labels)).canonical(written_out(labels)),
+        "labels": place and store_of(place).absolute(place),
         "stamp of labels": _labels_stamp(labels, source["path"]),
         "shape": shape and list(shape),
     }
@@ -211,36 +211,39 @@ def _dataset(path: str | None) -> Mapping[str, Any] | None:
     return about if about and about["format"] == "dataset" else None
 
 
-def _labels(given: str | os.PathLike[str] | None, source: str | None, total: int, numbers: Array) -> Labels | None:
+def _labels(given: AnyPath | None, source: str | None, total: int, numbers: Array) -> Labels | None:
     """The labels that were given, or else the array `y` of the dataset."""
     if given is None:
         if source is None or _dataset(source) is None or not store_of(source).is_folder(f"{source}/y"):
             return None
         # Rows may have been appended since; the earlier ones keep their numbers.
         return _as_labels(_values(groups.open_values(source, "y"), numbers), source)
-    values, where = _open_labels(written_out(given), source)
+    values, where = _open_labels(expanded(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
     return _as_labels(_values(values, numbers), where)
 
 
-def _labels_stamp(given: str | os.PathLike[str] | None, source: str | None) -> list[Any]:
+def _labels_stamp(given: AnyPath | None, source: str | None) -> list[Any]:
     """Paths, sizes and time stamps of the files that hold the labels; empty if there are none."""
     if given is None and source is None:
         return []
-    place = "y" if given is None else written_out(given)
+    place = "y" if given is None else expanded(given)
     if source is not None and (given is None or not store_of(place).exists(place)):
         place = f"{source}/{place}"
     inside = f"{place}/y"
     place = inside if store_of(inside).is_folder(inside) else place
-    return sorted((name, file.stamp) for name, file in store_of(place).files(place).items())
+    store = store_of(place)
+    if store.exists(place) and not store.is_folder(place):
+        return [("", store.file(place).stamp)]
+    return sorted((name, file.stamp) for name, file in store.files(place).items())
 
 
 def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
     """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
     store = store_of(given)
-    if given.endswith(".npy") and store.exists(given):
+    if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
         try:
             return np.load(given, mmap_mode="r", allow_pickle=False), given
         except ValueError as error:

@@ -60,7 +60,7 @@ def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[st
     arrays = _arrays(path, "r+")
     for name in values:
         # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.
-        store_of(path).remove(f"{path}/{name}/{_shard(arrays[name], block)}")
+        store_of(path).remove_file(f"{path}/{name}/{_shard(arrays[name], block)}")
         arrays[name][block.start : block.stop] = values[name]
     return {name: _sha256(found) for name, found in values.items()}
 

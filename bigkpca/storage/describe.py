@@ -8,7 +8,7 @@ from typing import Any
 from bigkpca.data.blocks import split
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import store_of, written_out
+from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
@@ -25,7 +25,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
 
     Raises SpecError if nothing readable is there, CorruptionError for a damaged model.
     """
-    path = written_out(path)
+    path = expanded(path)
     about = groups.describe(path)
     if about is None:
         return _rows_info(path, array)

@@ -39,7 +39,7 @@ class Destination:
                 store.sync(scratch)
                 store.move(scratch, self.work)
         except BaseException:
-            store.remove(scratch)
+            store.remove_folder(scratch)
             raise
 
     def put_in_place(self) -> None:
@@ -68,7 +68,7 @@ def _settle(path: str, work: str) -> None:
     for replaced in (work, path + _OLD):
         _discard(replaced, path)
     if work == path + _SUCCESSOR:
-        store_of(path).remove(_mark(path))
+        store_of(path).remove_file(_mark(path))
 
 
 def _discard(folder: str, path: str) -> None:
@@ -76,7 +76,7 @@ def _discard(folder: str, path: str) -> None:
     store = store_of(path)
     if store.exists(folder):
         store.move(folder, path + _TRASH)
-        store.remove(path + _TRASH)
+        store.remove_folder(path + _TRASH)
 
 
 def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
@@ -93,7 +93,7 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     if (describe(path) or {}).get("format") in MAIN and store.exists(_mark(path)):
         _settle(path, path + _SUCCESSOR)
     for left in (SCRATCH, _OLD, _TRASH):
-        store.remove(path + left)
+        store.remove_folder(path + left)
     state, successor = _state(path, record), path + _SUCCESSOR
     if state == "foreign":
         raise SpecError(

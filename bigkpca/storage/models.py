@@ -12,7 +12,7 @@ import numpy as np
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import AnyPath, is_path, store_of, written_out
+from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.data.zarr import ATTRIBUTE
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
@@ -91,7 +91,7 @@ def load_model(path: AnyPath) -> Model:
 
     Raises SpecError if there is none, CorruptionError if its content does not match its digest.
     """
-    path = written_out(path)
+    path = expanded(path)
     group = groups.open_group(path, "model")
     about: Any = dict(group.attrs)[ATTRIBUTE]
     try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bigkpca.data.stores import AnyPath, last_name, parent, store_of
+import os
+from collections.abc import Callable
+
+from bigkpca.data.stores import AnyPath, expanded, last_name, parent, store_of
 from bigkpca.errors import SpecError
 
 _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
@@ -11,11 +14,10 @@ _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet",
 def output_path(path: AnyPath, *inputs: str | None) -> str:
     """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
 
-    Raises SpecError for URLs, the current folder, a mount point, and what is, holds or lies in one of the `inputs`
-    (None: not a path).
+    Raises SpecError for URLs, the current folder, a mount point, a path below a file, and what is, holds or lies in one
+    of the `inputs` (None: not a path).
     """
-    given = str(path)
-    return store_of(given).output_path(given, tuple(filter(None, inputs)))
+    return store_of(expanded(path)).output_path(os.fspath(path), tuple(filter(None, inputs)))
 
 
 def group_path(path: AnyPath, *inputs: str | None) -> str:
@@ -24,23 +26,23 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
     if suffix := next((end for end in _OTHER_FORMATS if out.lower().endswith(end)), None):
         name = last_name(out)[: -len(suffix)] or "out"
         raise SpecError(
-            f"{path}: what is written is a folder of Zarr arrays, not a {suffix} file: take another name, "
+            f"{os.fspath(path)}: what is written is a folder of Zarr arrays, not a {suffix} file: take another name, "
             f"e.g. {name}.zarr"
         )
     return out
 
 
-def check_file(out: str, mark: bytes, example: str) -> bool:
-    """Whether a file may be written at `out`: nothing is there, or a file with `mark` within its first 2000 bytes.
+def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
+    """Whether a file may be written at `out`: nothing is there, or a file whose first 2000 bytes are `ours`.
 
     Raises SpecError where its folder does not exist, and where a folder is in the way.
     """
     store = store_of(out)
-    if not store.is_folder(parent(store.canonical(out)) or "/"):
+    if not store.is_folder(parent(store.absolute(out))):
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
         raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
-    return not store.exists(out) or mark in head(out)
+    return not store.exists(out) or ours(head(out))
 
 
 def head(path: str) -> bytes:

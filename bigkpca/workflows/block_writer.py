@@ -64,7 +64,7 @@ def written(
         if place.state == "new":
             with place.made() as scratch:
                 block_arrays.create(scratch, record, work.rows.shape[0], work.arrays)
-        digests = _write_missing(work, store_of(out).canonical(place.work), blocks, engine, run.progress)
+        digests = _write_missing(work, store_of(out).absolute(place.work), blocks, engine, run.progress)
         check_unchanged(work.rows, fingerprint)
         block_arrays.publish(place.work, record, blocks, digests)
         place.put_in_place()

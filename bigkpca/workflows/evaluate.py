@@ -48,7 +48,8 @@ def evaluate(
     Raises
     ------
     SpecError
-        Rows of another width or other columns, a sample larger than the data.
+        Rows of another width or other columns, a sample larger than the data, a model of a precomputed kernel or one
+        that keeps more than 8192 rows: their certificates have the residual of every component.
     DataError, CorruptionError, IncompleteError
         As `fit`.
     MemoryLimitError

@@ -50,6 +50,7 @@ def fit(
     time_budget: str | float | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
+    **unknown: Any,
 ) -> Model:
     """Fit a model and save it. The same call on a finished `out` does nothing.
 
@@ -76,7 +77,9 @@ def fit(
     overwrite : bool
         Replace an earlier model at `out`, once the new one is finished.
     progress : Progress
-        Gets titles and rows of each pass, and notes; by default nobody does.
+        Receives titles and rows of each pass, and notes; by default nothing is shown.
+    **unknown
+        Refused, with the nearest known option.
 
     Returns
     -------
@@ -119,17 +122,18 @@ def fit(
     Of the 295 directions that the landmarks span, 117 are left out here, as they may be mostly rounding in float32.
     """
     # Each field of FitSpec is a parameter of this function, of the same name.
-    spec = FitSpec.checked(**{name: value for name, value in locals().items() if name in FitSpec.model_fields})
+    options = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
+    spec = FitSpec.checked(**options, **unknown)
     run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress)
+    if run.deadline is not None and spec.tol is None:
+        raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
+    if not isinstance(spec.kernel, str):
+        models.check_savable(spec.kernel)
     return fit_and_save(open_rows(data, array), spec, out, run)
 
 
 def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Model:
     """Fit `spec` to the rows and save the model at `out`, unless it exists already."""
-    if run.deadline is not None and spec.tol is None:
-        raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
-    if not isinstance(spec.kernel, str):
-        models.check_savable(spec.kernel)
     fingerprint = rows.fingerprint()
     out = output_paths.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}

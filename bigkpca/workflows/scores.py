@@ -42,6 +42,6 @@ def feature_store(scores: Any) -> str | None:
     place = path_of(scores)
     if place is None:
         return None
-    place = store_of(place).linked(place)
+    place = store_of(place).resolved(place)
     places = place, parent(place)
     return next((place for place in places if (groups.describe(place) or {}).get("format") == "features"), None)

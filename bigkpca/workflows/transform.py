@@ -72,7 +72,7 @@ def transform(
     overwrite : bool
         Replace earlier output of the same kind at `out`, once the new one is finished.
     progress : Progress
-        Gets titles and rows of each pass, and notes; by default nobody does.
+        Receives titles and rows of each pass, and notes; by default nothing is shown.
 
     Returns
     -------

@@ -143,3 +143,16 @@ def test_what_goes_wrong_is_said_in_a_line(
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert result.stdout == ""
+
+
+def test_settings_are_written_through_a_link_and_never_over_what_quotes_them(rows: Path, tmp_path: Path) -> None:
+    notes, link, target = tmp_path / "notes.csv", tmp_path / "link.csv", tmp_path / "settings.csv"
+    notes.write_text("my notes: sigma,components,ridge,error,standard_error\n")
+    link.symlink_to(target)
+    asked = ("sigma", rows, "--cv", "--preimage", "linear", "--components", "4", "--size", 40, "-q", "--save")
+    refused = run(*asked, notes)
+    assert refused.exit_code == 2
+    assert "was not made by bigkpca sigma" in refused.stderr
+    assert run(*asked, link).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_text().startswith("sigma,components")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bigkpca
+from bigkpca.data.opening import open_rows
 from bigkpca.errors import SpecError
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers import commands
@@ -56,6 +57,23 @@ def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
     assert not list((home / "cmp").glob("*-lock"))
     with pytest.raises(SpecError, match=r"d\.zarr/cmp and the input .*d\.zarr lie inside each other"):
         bigkpca.compare("d.zarr", "d.zarr/cmp", **how)
+
+
+def test_rows_behind_a_link_and_two_points_are_those_that_the_system_means(home: Path) -> None:
+    (home / "far" / "deep").mkdir(parents=True)
+    (home / "near").symlink_to(home / "far" / "deep")
+    np.save(home / "far" / "x.npy", X + 1)
+    np.save(home / "x.npy", X)
+    np.testing.assert_array_equal(open_rows("near/../x.npy").block(0, 90), X + 1)
+
+
+@every_write
+@pytest.mark.parametrize("path", [None, 5, b"o.zarr"])
+def test_what_is_no_path_is_refused(write: str, path: Any, home: Path) -> None:
+    there = {entry.name for entry in home.iterdir()}
+    with pytest.raises(TypeError):
+        WRITES[write](path)
+    assert {entry.name for entry in home.iterdir()} == there
 
 
 def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:

@@ -9,13 +9,13 @@ from bigkpca.data.stores.base import AnyPath, Store, StoredFile, last_name, pare
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import SpecError
 
-__all__ = ["AnyPath", "LocalDisk", "Store", "StoredFile", "is_path", "last_name", "parent", "store_of", "written_out"]
+__all__ = ["AnyPath", "LocalDisk", "Store", "StoredFile", "expanded", "is_path", "last_name", "parent", "store_of"]
 
 _LOCAL = LocalDisk()
 
 
 def store_of(path: str) -> Store:
-    """The store that answers for a path. Raises SpecError for URLs."""
+    """The store that holds a path. Raises SpecError for URLs."""
     if "://" in path:
         raise SpecError(f"{path}: only local paths can be read and written so far")
     return _LOCAL
@@ -26,6 +26,9 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
     return isinstance(data, str | os.PathLike)
 
 
-def written_out(path: AnyPath) -> str:
-    """A path that a user gave, with `~` written out."""
-    return os.path.expanduser(os.fspath(path))
+def expanded(path: AnyPath) -> str:
+    """A path that a user gave, with `~` expanded. Raises TypeError for anything but text."""
+    given = os.fspath(path)
+    if not isinstance(given, str):
+        raise TypeError(f"paths are text, not {type(given).__name__}: {given!r}")
+    return os.path.expanduser(given)

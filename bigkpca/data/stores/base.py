@@ -20,19 +20,19 @@ class StoredFile(NamedTuple):
 class Store(Protocol):
     """A place that holds files below paths; `/` separates the names in a path.
 
-    All of bigkpca reads and writes stored data through these operations, and tells apart no places. Whoever adds a
-    place writes them in a file of its own, and adds it to `store_of`.
+    All of bigkpca reads and writes stored data through these operations, except files of other formats that `ingest`
+    and labels read, and zip archives. A new place is a file with these operations, and a line in `store_of`.
     """
 
-    def canonical(self, path: str) -> str:
-        """The full path, the same wherever a process runs."""
+    def absolute(self, path: str) -> str:
+        """The full path, the same in every folder that a process may run in."""
 
-    def linked(self, path: str) -> str:
-        """The full path with links followed."""
+    def resolved(self, path: str) -> str:
+        """The full path, with links followed."""
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
-        """The path of an output as it is meant. Raises SpecError where none may be: one of the `inputs` lies there, in
-        it or around it, or what is there can never be replaced."""
+        """The path of an output, normalised. Raises SpecError where no output may be: at, in or around one of the
+        `inputs`, or where nothing can be replaced."""
 
     def zarr(self, path: str) -> Any:
         """What Zarr opens or makes as the group or array at `path`."""
@@ -46,9 +46,11 @@ class Store(Protocol):
     def names(self, path: str) -> list[str]:
         """Names directly in a folder."""
 
+    def file(self, path: str) -> StoredFile:
+        """Size and stamp of a file. Raises OSError where there is none."""
+
     def files(self, path: str) -> Mapping[str, StoredFile]:
-        """All files below `path` by their names from there; by the name "" where `path` itself is a file. Lists, and
-        reads no content."""
+        """All files below a folder, by their names from there; empty where no folder is. Reads no content."""
 
     def open(self, path: str) -> IO[bytes]:
         """A file to read from, with seek. Raises OSError where there is none."""
@@ -57,20 +59,23 @@ class Store(Protocol):
         """Make a folder and those above it, unless they are there."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file so that readers see all of it or none, also after a power failure."""
+        """Write a file into an existing folder, so that readers see all of it or none, also after a power failure."""
 
     def sync(self, path: str) -> None:
         """Force a file, or all below a folder, to stay after a power failure. Partial files that killed writes left in
         a folder are removed."""
 
     def move(self, source: str, target: str) -> None:
-        """Let the folder `source` appear at `target`, where nothing is, all of it at once."""
+        """Rename a folder atomically, to a path where nothing is, or an empty folder."""
 
     def exchange(self, a: str, b: str) -> bool:
-        """Exchange two folders at once, so that neither path is ever empty; False where this place cannot."""
+        """Exchange two folders at once, so that neither path is ever empty; False if the store cannot."""
 
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder and all below it; nothing happens where nothing is."""
+    def remove_file(self, path: str) -> None:
+        """Remove a file, if it exists."""
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder and all below it, if it exists; a file of that name stays."""
 
     def writer(self, path: str) -> AbstractContextManager[None]:
         """While entered, no other run writes the output at `path`.
@@ -85,5 +90,6 @@ def last_name(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that a path lies in."""
-    return path.rstrip("/").rpartition("/")[0]
+    """The folder that a path lies in: "." for a name alone, "/" at the root."""
+    above, slash, _ = path.rstrip("/").rpartition("/")
+    return above or slash or "."

@@ -25,17 +25,18 @@ _EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
 class LocalDisk:
     """Files and folders of the system this process runs on. See `Store` for each operation."""
 
-    def canonical(self, path: str) -> str:
-        return os.path.abspath(path)
+    def absolute(self, path: str) -> str:
+        # What ".." stands behind may be a link, so that only the file system knows what it means.
+        return os.path.realpath(path) if os.pardir in Path(path).parts else os.path.abspath(path)
 
-    def linked(self, path: str) -> str:
+    def resolved(self, path: str) -> str:
         return os.path.realpath(path)
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         return check_output(path, inputs)
 
     def zarr(self, path: str) -> str:
-        return os.path.abspath(path)
+        return self.absolute(path)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -46,9 +47,10 @@ class LocalDisk:
     def names(self, path: str) -> list[str]:
         return os.listdir(path)
 
+    def file(self, path: str) -> StoredFile:
+        return _stored(os.stat(path))
+
     def files(self, path: str) -> dict[str, StoredFile]:
-        if os.path.isfile(path):
-            return {"": _stored(os.stat(path))}
         return dict(_below(path, ""))
 
     def open(self, path: str) -> IO[bytes]:
@@ -98,12 +100,11 @@ class LocalDisk:
             return False
         raise OSError(code, os.strerror(code), a, None, b)
 
-    def remove(self, path: str) -> None:
-        if os.path.isdir(path):
-            shutil.rmtree(path, ignore_errors=True)
-            return
-        with suppress(FileNotFoundError):
-            os.remove(path)
+    def remove_file(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
@@ -124,17 +125,18 @@ def _stored(status: os.stat_result) -> StoredFile:
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
     """The files below a folder, with their names from `prefix` on; nothing where no folder is."""
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+    # Passed over: what was removed meanwhile, links in a circle or to nothing, folders that may not be read.
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir():
-                yield from _below(entry.path, f"{prefix}{entry.name}/")
-            else:
-                with suppress(FileNotFoundError):  # removed meanwhile, or a link that leads nowhere
+            with suppress(OSError):
+                if entry.is_dir():
+                    yield from _below(entry.path, f"{prefix}{entry.name}/")
+                else:
                     yield prefix + entry.name, _stored(entry.stat())
 
 
 def _folder_of(path: str) -> str:
-    return parent(os.path.abspath(path)) or os.sep
+    return parent(os.path.abspath(path))
 
 
 def _sync_entry(path: str) -> None:

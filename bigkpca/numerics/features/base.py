@@ -112,7 +112,8 @@ class FeatureMap(ABC):
         return {"name": self.name, **plain}
 
     def gram(self) -> Array | None:
-        """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks."""
+        """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks. Raises SpecError for
+        precomputed kernels."""
         return None
 
     def landmarks_in_user_units(self) -> Array | None:

@@ -90,13 +90,13 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
     SpecError
         Where a name is unknown, or a parameter out of range.
     """
-    fields = {key: value for key, value in values.items() if key != "name"}
+    options = {key: value for key, value in values.items() if key != "name"}
     name = values["name"]
     if name == Scaled.name:
-        return Scaled(from_dict(fields["kernel"]), fields["factor"])
+        return Scaled(from_dict(options["kernel"]), options["factor"])
     for pair in (Sum, Product):
         if name == pair.name:
-            return pair(from_dict(fields["left"]), from_dict(fields["right"]))
+            return pair(from_dict(options["left"]), from_dict(options["right"]))
     return KERNELS.from_dict(values)
 
 

@@ -40,6 +40,7 @@ from bigkpca.numerics.preimages.base import (
     Preimages,
     Training,
     check_width,
+    iteration_bytes,
     joined,
     reconstructing,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "decoder_from_parts",
     "expansion",
     "from_dict",
+    "iteration_bytes",
     "joined",
     "named",
     "own_noise",

@@ -88,6 +88,11 @@ def joined(parts: Iterable[Preimages]) -> Preimages:
 Decode = Callable[[Array, Array | None], Preimages]
 
 
+def iteration_bytes(size: int, columns: int, rows: int) -> int:
+    """Bytes of a tile of `rows` pre-images that iterate over `size` features, all in float64."""
+    return rows * 8 * (4 * size + 8 * columns) + 2 * 8 * size * columns
+
+
 @dataclass(frozen=True)
 class Decoder(ABC):
     """A map from scores to rows, as plain arrays and numbers that a model file holds."""
@@ -104,8 +109,7 @@ class Decoder(ABC):
         By default those of an iteration: kernels and gradient weights of the tile, a few copies of its rows, and a copy
         of the landmarks.
         """
-        D, d = features.size, features.columns
-        return rows * 8 * (4 * D + 8 * d) + 2 * 8 * D * d
+        return iteration_bytes(features.size, features.columns, rows)
 
     def arrays(self) -> dict[str, Array]:
         """The fields that are arrays, by name."""

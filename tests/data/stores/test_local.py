@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca.data.stores import LocalDisk, is_path, last_name, parent, store_of, written_out
+from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent, store_of
 from bigkpca.data.zarr import array_path
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 
@@ -36,10 +36,21 @@ def test_urls_are_refused_and_paths_are_local() -> None:
 def test_names_in_a_path() -> None:
     assert last_name("a/b.zarr/") == "b.zarr"
     assert parent("a/b.zarr/") == "a"
+    assert parent("b.zarr") == "."
+    assert parent("/b.zarr") == "/"
     assert is_path("a")
     assert is_path(Path("a"))
     assert not is_path(np.zeros(3))
-    assert written_out(Path("~/a")) == str(Path.home() / "a")
+    assert expanded(Path("~/a")) == str(Path.home() / "a")
+    with pytest.raises(TypeError, match="paths are text, not bytes"):
+        expanded(b"a")  # type: ignore[arg-type]
+
+
+def test_two_points_behind_a_link_mean_the_folder_above_its_target(tmp_path: Path) -> None:
+    folder(tmp_path / "far" / "deep")
+    (tmp_path / "near").symlink_to(tmp_path / "far" / "deep")
+    assert DISK.absolute(f"{tmp_path}/near/../x.npy") == f"{tmp_path}/far/x.npy"
+    assert DISK.absolute(f"{tmp_path}/near/x.npy") == f"{tmp_path}/near/x.npy"
 
 
 def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path: Path) -> None:
@@ -49,8 +60,13 @@ def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path: Path) -> No
     assert {name: file.bytes for name, file in found.items()} == {"x": 3, "b/c/y": 5}
     status = (tmp_path / "a" / "x").stat()
     assert found["x"].stamp == f"{status.st_size} {status.st_mtime_ns}"
-    assert DISK.files(f"{root}/x") == {"": found["x"]}
+    assert DISK.file(f"{root}/x") == found["x"]
+    with pytest.raises(FileNotFoundError):
+        DISK.file(f"{root}/nothing")
     assert DISK.files(f"{root}/nothing") == {}
+    (tmp_path / "a" / "b" / "circle").symlink_to(tmp_path / "a")
+    (tmp_path / "a" / "dangling").symlink_to(tmp_path / "gone")
+    assert DISK.files(f"{root}/b")["c/y"] == found["b/c/y"]
     (tmp_path / "a" / "x").write_bytes(b"124")
     os.utime(tmp_path / "a" / "x", ns=(0, status.st_mtime_ns + 1))
     assert DISK.files(root)["x"] != found["x"]
@@ -86,9 +102,12 @@ def test_folders_are_moved_exchanged_and_removed(tmp_path: Path) -> None:
     DISK.move(a, str(tmp_path / "c"))
     assert DISK.names(str(tmp_path / "c")) == ["a"]
     assert not DISK.exists(a)
-    DISK.remove(b)
-    DISK.remove(b)
-    DISK.remove(str(tmp_path / "c" / "a"))
+    DISK.remove_folder(b)
+    DISK.remove_folder(b)
+    DISK.remove_folder(str(tmp_path / "c" / "a"))  # a file, which stays
+    assert DISK.names(str(tmp_path / "c")) == ["a"]
+    DISK.remove_file(str(tmp_path / "c" / "a"))
+    DISK.remove_file(str(tmp_path / "c" / "a"))
     assert DISK.names(str(tmp_path / "c")) == []
     assert not DISK.is_folder(b)
 
