@@ -40,7 +40,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
-from bigkpca.numerics.display import Summary, Told
+from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
@@ -48,7 +48,7 @@ from bigkpca.storage import output_paths
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Told):
+class Comparison(ShowsSummary):
     """Result of a comparison.
 
     `trials` are the rows of compare.csv, `groups` their spread over seeds, `advice` a recommendation in one sentence,

@@ -21,7 +21,7 @@ from bigkpca.execution.progress import Progress, Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
-from bigkpca.numerics.display import Summary, Told
+from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import column_moments
 from bigkpca.numerics.preimages import iteration_bytes
@@ -50,7 +50,7 @@ class Setting:
 
 
 @dataclass(frozen=True, repr=False)
-class CrossValidation(Told):
+class CrossValidation(ShowsSummary):
     """Result of a cross-validation: every setting tried, in order of sigma, components and ridge.
 
     `rows` sampled rows were split into `folds`; each fit had `size` landmarks, or as many as there were rows. Errors

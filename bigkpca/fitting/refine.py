@@ -161,7 +161,13 @@ def _eigenpairs(
     most = spec.refine or _MAX_PRODUCTS
     with single_threaded_blas:
         found = leading_eigenpairs(
-            apply, block, spec.components, most=most, tol=spec.residual_tol, floor=tolerance, told=report_residual
+            apply,
+            block,
+            spec.components,
+            most=most,
+            tol=spec.residual_tol,
+            floor=tolerance,
+            on_iteration=report_residual,
         )
     eigenpairs.check_some_positive(float(found.values[0]), found.lowest, noise)
     solution = eigenpairs.of_eigenvectors(

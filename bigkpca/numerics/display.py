@@ -114,7 +114,7 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-class Told:
+class ShowsSummary:
     """Mixin for dataclasses (with repr=False) that represent themselves by their summary."""
 
     def summary(self) -> Summary:

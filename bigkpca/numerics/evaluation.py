@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from bigkpca.errors import Array
-from bigkpca.numerics.display import Summary, Told, number
+from bigkpca.numerics.display import ShowsSummary, Summary, number
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 
@@ -205,7 +205,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(Told):
+class Evaluation(ShowsSummary):
     """Estimated errors of a model on n rows, from m of them.
 
     eigenvalues (r,): u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias; standard_errors (r,).

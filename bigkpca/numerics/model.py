@@ -12,7 +12,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import methods
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificates.certificate import Certificate
-from bigkpca.numerics.display import Summary, Told, counted
+from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.methods import Method
@@ -30,7 +30,7 @@ from bigkpca.numerics.preimages import (
 
 
 @dataclass(frozen=True, repr=False)
-class Model(Told):
+class Model(ShowsSummary):
     """A fitted model: scores(x) = (v(x) - mean) @ components, with v the feature map.
 
     Parameters

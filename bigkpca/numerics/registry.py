@@ -22,7 +22,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         The dataclasses.
     aliases : mapping, optional
         Other names. Names are not case-sensitive, and "_" is read as "-".
-    told : collection of str, optional
+    also_known : collection of str, optional
         Further names for messages to list.
     needs : collection of str, optional
         Attributes that every kind must have; TypeError where one lacks them.
@@ -33,10 +33,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         what: str,
         kinds: Collection[Any],
         aliases: Mapping[str, str] | None = None,
-        told: Collection[str] = (),
+        also_known: Collection[str] = (),
         needs: Collection[str] = (),
     ) -> None:
-        self._what, self._aliases, self._told = what, aliases or {}, tuple(told)
+        self._what, self._aliases, self._also_known = what, aliases or {}, tuple(also_known)
         for kind in kinds:
             if lacks := [name for name in needs if not hasattr(kind, name)]:
                 raise TypeError(f"the {what} {kind.name!r} lacks {', '.join(lacks)}")
@@ -56,7 +56,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         key = name.lower().replace("_", "-")
         key = self._aliases.get(key, key)
         if key not in self._kinds:
-            raise unknown_name(self._what, name, [*self._kinds, *self._told])
+            raise unknown_name(self._what, name, [*self._kinds, *self._also_known])
         return self._kinds[key]
 
     def named(self, name: str) -> T:

@@ -106,21 +106,21 @@ def leading_eigenpairs(
     most: int = PASSES,
     tol: float = 0.0,
     floor: float = 0.0,
-    told: Callable[[Ritz], None] = lambda _: None,
+    on_iteration: Callable[[Ritz], None] = lambda _: None,
 ) -> Ritz:
     """The `count` largest eigenpairs of a symmetric operator on R^D whose leading part is positive.
 
     Calls apply(Q (D, b)) -> A Q at most `most` times, until the residuals of all pairs are at most `tol`, except those
     of values below `floor` times the largest. Starts from the span of `start` (D, b), b >= count, with Rayleigh-Ritz in
     the span of all blocks so far (block Krylov, Musco and Musco 2015): values are lower bounds, and converge far faster
-    than power iteration with as many products. After four blocks the b best vectors start anew. `told` is called with
+    than power iteration with as many products. After four blocks the b best vectors start anew. `on_iteration` gets
     the result of every step. Memory: about 12 D b float64.
     """
     basis = np.linalg.qr(start)[0]
     width, blocks = basis.shape[1], 1
     images = apply(basis)
     found = rayleigh_ritz(basis, images, count, 1)
-    told(found)
+    on_iteration(found)
     while found.products < most and found.worst(floor) > tol:
         Q = next_block(basis, images[:, -width:])
         if not Q.shape[1] or blocks * width >= len(start):  # no more blocks fit into R^D
@@ -131,7 +131,7 @@ def leading_eigenpairs(
         basis, images, blocks = np.hstack([basis, Q]), np.hstack([images, apply(Q)]), blocks + 1
         lowest, found = found.lowest, rayleigh_ritz(basis, images, count, found.products + 1)
         found = replace(found, lowest=min(found.lowest, lowest))  # a restart drops the low end of the spectrum
-        told(found)
+        on_iteration(found)
     return found
 
 

@@ -117,15 +117,15 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
         Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))
     ]
     every = "all" if len(Y) == data.total else f"{len(Y):,} of"
-    text = f"Scores of {every} {data.total:,} rows" + (
+    caption = f"Scores of {every} {data.total:,} rows" + (
         ", in 64 stretches spread evenly over them." if len(Y) < data.total else "."
     )
     if len(Y) > figures.MAX_POINTS:
-        text += " The stronger a hexagon, the more rows it holds"
-        text += ", and its colour is that of its most frequent label." if data.labels else "."
+        caption += " The stronger a hexagon, the more rows it holds"
+        caption += ", and its colour is that of its most frequent label." if data.labels else "."
     if data.labels is not None:
-        text += " The names of labels stand at their middles."
-    return Section("What did it find?", text, tuple(cards))
+        caption += " The names of labels stand at their middles."
+    return Section("What did it find?", caption, tuple(cards))
 
 
 def components(model: Model, data: ReportData) -> Section | None:

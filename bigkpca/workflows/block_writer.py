@@ -85,8 +85,8 @@ def _write_missing(
     given = [work.function, path, work.model]
     if work.prepared and missing:
         given.append(work.prepared(work.model))
-    written = by_block(work.title, _write, work.rows, given, missing, engine, progress)
-    digests |= {block.number: digest for block, digest in zip(missing, written, strict=True)}
+    new = by_block(work.title, _write, work.rows, given, missing, engine, progress)
+    digests |= {block.number: digest for block, digest in zip(missing, new, strict=True)}
     return [digests[block.number] for block in blocks]
 
 

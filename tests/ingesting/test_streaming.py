@@ -205,7 +205,7 @@ def test_pieces_are_at_most_eight_megabytes():
 def test_progress_is_told_of_every_row(tmp_path):
     told = []
 
-    class Told:
+    class ShowsSummary:
         def start(self, title, rows):
             told.append((title, rows))
 
@@ -218,9 +218,9 @@ def test_progress_is_told_of_every_row(tmp_path):
         def note(self, message):
             raise AssertionError(message)
 
-    ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr", progress=Told())
+    ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr", progress=ShowsSummary())
     assert told == [("ingest", 300), 300, "finish"]
     (tmp_path / "a.csv").write_text("1,2\n3,x\n")
     with pytest.raises(DataError, match="row 1"):
-        ingest([tmp_path / "a.csv"], tmp_path / "b.zarr", progress=Told())
+        ingest([tmp_path / "a.csv"], tmp_path / "b.zarr", progress=ShowsSummary())
     assert told[3:] == [("ingest", 0), "finish"]

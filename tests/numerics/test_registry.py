@@ -25,7 +25,7 @@ class Silent:
     name: ClassVar[str] = "silent"
 
 
-KINDS: Registry[Small] = Registry("kind", (Small,), aliases={"tiny": "small-one"}, told=["auto"])
+KINDS: Registry[Small] = Registry("kind", (Small,), aliases={"tiny": "small-one"}, also_known=["auto"])
 
 
 @pytest.mark.parametrize("name", ["small-one", "Small_One", "TINY"])

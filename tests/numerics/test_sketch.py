@@ -202,7 +202,9 @@ def test_products_beyond_four_blocks_start_anew_and_converge(seed):
         images.append(Q)
         return A @ Q
 
-    found = found_by(apply, 400, 6, seed, most=20, tol=1e-3, told=lambda ritz: sizes.append(ritz.residuals.max()))
+    found = found_by(
+        apply, 400, 6, seed, most=20, tol=1e-3, on_iteration=lambda ritz: sizes.append(ritz.residuals.max())
+    )
     assert PASSES + 1 < found.products < 20
     assert found.residuals.max() <= 1e-3
     assert_allclose(found.values, values[:6], rtol=1e-5)
@@ -216,7 +218,7 @@ def test_products_beyond_four_blocks_start_anew_and_converge(seed):
 def test_values_stay_lower_bounds_and_grow_across_restarts(seed):
     A, values = positive(seed, 400, decay=0.99)
     heard = []
-    found = found_by(counted(A)[0], 400, 6, seed, most=9, told=heard.append)
+    found = found_by(counted(A)[0], 400, 6, seed, most=9, on_iteration=heard.append)
     steps = np.array([ritz.values for ritz in heard])
     assert (steps <= values[:6] * (1 + 1e-12)).all()
     assert (np.diff(steps, axis=0) >= -1e-10).all()
@@ -233,7 +235,7 @@ def test_the_listener_hears_of_each_product_as_it_is_made():
         heard.append((ritz.products, len(widths)))
         assert ritz.values.shape == ritz.residuals.shape == (5,)
 
-    found_by(apply, 300, 5, most=3, told=told)
+    found_by(apply, 300, 5, most=3, on_iteration=told)
     assert heard == [(1, 1), (2, 2), (3, 3)]
 
 

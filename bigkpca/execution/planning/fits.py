@@ -40,23 +40,23 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     n, d, D, m, spec = fit.n, fit.d, fit.size, fit.sample, fit.spec
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
-    sums = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)  # partial sums that are alive at once
+    partial_sums = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)  # that are alive at once
     held = _held_bytes(rows, fit)
     passes, stages = 0, [_sampling_bytes(rows, fit)]
     if spec.exact:
         stages.append(4 * 8 * D * D + m * d * rows.dtype.itemsize + held)  # the sample is all rows
     else:
-        passes, working = _features_pass(rows, fit, threads, sums)
+        passes, working = _features_pass(rows, fit, threads, partial_sums)
         stages += working
     if spec.method_value.principal:
-        more, working_bytes = _pass(rows, d, 0, fit.dtype.itemsize, threads, sums, _axes_width(d))
+        more, working_bytes = _pass(rows, d, 0, fit.dtype.itemsize, threads, partial_sums, _axes_width(d))
         passes += more
         stages.append(m * d * rows.dtype.itemsize + working_bytes)
     if spec.keeps_sample:
         stages = [stage + m * d * rows.dtype.itemsize for stage in stages]
     if spec.preimage_value.trained:
         passes += 1
-        stages.append(_training_bytes(rows, fit, held, threads, sums))
+        stages.append(_training_bytes(rows, fit, held, threads, partial_sums))
     passes += spec.standardize
     return Plan(
         rows=n,
@@ -91,10 +91,10 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit) -> int:
     return max(choosing, trying)
 
 
-def _features_pass(rows: Rows, fit: ResolvedFit, threads: int, sums: int) -> tuple[int, list[int]]:
+def _features_pass(rows: Rows, fit: ResolvedFit, threads: int, partial_sums: int) -> tuple[int, list[int]]:
     """Number of passes that add up features, and the bytes of each stage: the passes, then the certificate."""
     width, held, itemsize = _sketch_width(fit), _held_bytes(rows, fit), fit.dtype.itemsize
-    passes, working = _pass(rows, fit.size, held, itemsize, threads, sums, width)
+    passes, working = _pass(rows, fit.size, held, itemsize, threads, partial_sums, width)
     stages = [held + _scaled_bytes(fit) + working]  # allocators keep what held the copy
     if width is None:
         stages.append(held + _certificate_bytes(fit.d, fit.size, fit.unseen, itemsize, threads))
@@ -114,13 +114,13 @@ def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int)
     return max(rounding, 7 * 8 * D * D + spectral)
 
 
-def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, sums: int) -> int:
+def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, partial_sums: int) -> int:
     """Work space of the pass that trains the pre-images, and of its linear system."""
     trained: Any = fit.spec.preimage_value
     d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
     one, tile = trained.training_bytes(tile_rows(d, D, itemsize), d)
     moments = 0 if fit.spec.exact else 8 * D * D
-    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * one) + (sums + 3) * one
+    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * one) + (partial_sums + 3) * one
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -185,19 +185,23 @@ def _sketch_width(fit: ResolvedFit) -> int | None:
     return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
-def _pass(rows: Rows, D: int, held: int, itemsize: int, threads: int, sums: int, width: int | None) -> tuple[int, int]:
+def _pass(
+    rows: Rows, D: int, held: int, itemsize: int, threads: int, partial_sums: int, width: int | None
+) -> tuple[int, int]:
     """(passes, bytes) of adding up features of a map of `held` bytes, and of the eigenproblem that follows.
 
-    `sums` of them are alive at once. `width` is that of a sketch, None where D x D is held.
+    `partial_sums` of them are held at once. `width` is that of a sketch, None where D x D is held.
     """
     streaming = streaming_bytes(rows, D, held, itemsize)
     if width is None:
         # Products, and a sum with its correction; the eigenproblem holds six squares.
         square = 8 * D * D
         accumulators = 3 * square + D * D * itemsize
-        return 1, max(threads * (streaming + accumulators) + sums * square, 6 * square)
+        return 1, max(threads * (streaming + accumulators) + partial_sums * square, 6 * square)
     thin = 8 * D * width
-    return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + sums * thin + (2 * PASSES + 4) * thin
+    return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial_sums * thin + (
+        2 * PASSES + 4
+    ) * thin
 
 
 def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.display import Summary, Told, at_least, at_most, counted, number, share_at_most
+from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, number, share_at_most
 
 # Least stability, and largest residual, of "solid" and "fair" components. With a least stability of 0.99 a close
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
@@ -19,7 +19,7 @@ MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where
 
 
 @dataclass(frozen=True, repr=False)
-class Certificate(Told):
+class Certificate(ShowsSummary):
     """Bounds and estimates of the error of a fit. E = K - K^; T is tr(Kc), or tr(K) when not centred; r components.
 
     The attributes down to `strata` are known for landmarks of a positive semidefinite kernel.

@@ -67,7 +67,7 @@ KERNELS: Registry[Kernel] = Registry(
     "kernel",
     (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Precomputed),
     aliases={"rbf": "gaussian", "poly": "polynomial"},  # as scikit-learn calls them
-    told=["rbf", "poly"],
+    also_known=["rbf", "poly"],
 )
 kernel_class = KERNELS.kind
 

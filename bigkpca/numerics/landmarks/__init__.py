@@ -49,7 +49,7 @@ RULES: Registry[LandmarkRule] = Registry(
     "landmark rule",
     (KMeans, Uniform, RPCholesky, Leverage, BasicPatterns),
     aliases={"k-means": "kmeans"},
-    told=["auto"],
+    also_known=["auto"],
     needs=["most_rows", "working_bytes", "choose"],
 )
 named = RULES.named

@@ -1,4 +1,4 @@
-"""Kernels, ways back and small models that the tests of pre-images share."""
+"""Kernels, pre-images and small models that the tests of pre-images share."""
 
 from dataclasses import replace
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What ways back cost: planned passes over the rows, and peaks of memory below the plan."""
+"""What pre-images cost: planned passes over the rows, and peaks of memory below the plan."""
 
 from __future__ import annotations
 
