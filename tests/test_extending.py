@@ -233,7 +233,7 @@ def test_an_example_works_and_changes_two_files(title: str, tmp_path: Path) -> N
         layer=example.new.removeprefix("bigkpca/").removesuffix(".py").replace("/", "."),
         check=textwrap.dedent(CHECKS[title]),
     )
-    found = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    found = os.pathsep.join([str(root), str(Path(__file__).parent), str(Path(__file__).parents[1])])
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=here,
