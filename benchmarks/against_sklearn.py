@@ -17,7 +17,7 @@ from benchmarks.common import MEDIAN_DISTANCE, arguments, child, median_ratio, r
 _OURS = """
 import json, shutil, sys, time
 import bigkpca
-from bigkpca.execution.engine import open_engine
+from bigkpca.execution.clusters import open_engine
 data, model, scores, sigma, size, landmarks = sys.argv[1:]
 for path in (model, scores):
     shutil.rmtree(path, ignore_errors=True)

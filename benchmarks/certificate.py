@@ -31,13 +31,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         engine = Engine(threads=2)
         model = fit_rows(rows, spec, engine, Silent())
-        chosen = choose_features(rows, resolve(spec, rows), SizeLimits(given.size), engine, Silent())
+        fit = resolve(spec, rows)
+        chosen = choose_features(rows, fit, SizeLimits(given.size), engine, Silent())
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         few = replace(checks, unseen=chosen.unseen[:0])
 
-        def solved(checks=checks, model=model, spec=spec, engine=engine) -> None:
+        def solved(checks=checks, model=model, fit=fit, engine=engine) -> None:
             with engine.small_work() as in_order:
-                solve(model.moments, model.features, spec, checks, in_order)
+                solve(model.moments, model.features, fit, checks, in_order)
 
         def solved_alone(model=model, spec=spec) -> None:
             tolerance = rank_tolerance(model.features.dtype)

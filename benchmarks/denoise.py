@@ -63,7 +63,9 @@ def error(found: Rows, clean: Rows) -> float:
 def chosen(train: Rows, way: str, size: int, noise: float) -> Setting:
     """sigma, components and ridge by cross-validation on training rows."""
     spec = FitSpec.checked(preimage=way, noise=noise, size=size)
-    return cross_validate(ArrayRows(train), spec, Engine(), components=COMPONENTS).best
+    return cross_validate(
+        ArrayRows(train), spec, Engine(), components=[r for r in COMPONENTS if r <= size] or [size]
+    ).best
 
 
 def estimator(way: str, setting: Setting, size: int, noise: float) -> KernelPCA:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import re
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.sources import __main__ as sources
-from tests.helpers.files import shared_file
+from tests.helpers.files import ROOT, shared_file
 
 SIZES = {  # rows, landmarks or features
     "accuracy": (3000, 120),
@@ -18,7 +20,7 @@ SIZES = {  # rows, landmarks or features
     "automatic_size": (1000, 120),
     "certificate": (3000, 120),
     "comparison": (1000, 120),
-    "denoise": (400, 60),
+    "denoise": (1000, 300),
     "exact": (3000, 120),
     "exact_held": (2200, 120),
     "fit_pass": (3000, 120),
@@ -53,6 +55,17 @@ NEEDED = {  # shared data
     "usps_scatter": ("usps",),
 }
 QUICK = ("contours",)
+
+
+def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start() -> None:
+    for path in sorted((ROOT / "benchmarks").rglob("*.py")):
+        for module, names in re.findall(
+            r"^from (bigkpca[\w.]*) import ([\w, ]+)", path.read_text(encoding="utf-8"), re.M
+        ):
+            for name in (part.split(" as ")[0].strip() for part in names.split(",")):
+                home = import_module(module)
+                found = hasattr(home, name) or (hasattr(home, "__path__") and find_spec(f"{module}.{name}"))
+                assert found, f"{path.name} imports {name} from {module}"
 
 
 @pytest.mark.slow
