@@ -20,9 +20,9 @@ _COMPONENTS = 6  # components shown with pre-images and extreme rows
 _EXTREMES = 6  # rows shown at either end of a component
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
-_WALKS = (
-    "A walk is made of pre-images: the rows that stand nearest to points on the axis of a component, from 3 standard "
-    "deviations below the mean to 3 above it."
+_ALONG = (
+    "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
+    "mean to 3 above."
 )
 
 
@@ -68,12 +68,12 @@ def quality(model: Model) -> Section:
     """The section on how good the fit is."""
     certificate = model.certificate
     proven = certificate.explained_variance_ratio_upper is not None
-    bars = "The exact share lies in the light bars, proven; dots are this model's."
+    bars = "Dots: this model. Light bars: range of the exact share (proven)."
     if certificate.confidence:
-        bars += f" In the dark bars all of them lie with {certificate.confidence:.0%} confidence."
+        bars += f" Dark bars: range of all of them with {certificate.confidence:.0%} confidence."
     cards = [
-        Card("Spectrum", bars if proven else "Dots are this model's; no bound is proven.", figures.spectrum(model)),
-        Card("Share of variance", "What the leading components hold together.", figures.cumulative(model)),
+        Card("Spectrum", bars if proven else "Dots: this model. No bound is proven.", figures.spectrum(model)),
+        Card("Share of variance", "Sum over the leading components.", figures.cumulative(model)),
     ]
     if drawing := figures.trust(model):
         lines = (
@@ -82,7 +82,7 @@ def quality(model: Model) -> Section:
         )
         cards.append(Card("Trust", lines, drawing))
     if drawing := figures.learning_curve(model):
-        cards.append(Card("Learning curve", "What more landmarks would gain.", drawing))
+        cards.append(Card("Learning curve", "Variance out of reach, by number of landmarks.", drawing))
     return Section("Is it good?", "", tuple(cards), _spectrum_table(model))
 
 
@@ -118,13 +118,13 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
     ]
     every = "all" if len(Y) == data.total else f"{len(Y):,} of"
     caption = f"Scores of {every} {data.total:,} rows" + (
-        ", in 64 stretches spread evenly over them." if len(Y) < data.total else "."
+        ", in 64 evenly spaced stretches." if len(Y) < data.total else "."
     )
     if len(Y) > figures.MAX_POINTS:
-        caption += " The stronger a hexagon, the more rows it holds"
-        caption += ", and its colour is that of its most frequent label." if data.labels else "."
+        caption += " The darker a hexagon, the more rows it holds"
+        caption += "; its colour is that of its most frequent label." if data.labels else "."
     if data.labels is not None:
-        caption += " The names of labels stand at their middles."
+        caption += " Names of labels are at their centres."
     return Section("What did it find?", caption, tuple(cards))
 
 
@@ -135,7 +135,7 @@ def components(model: Model, data: ReportData) -> Section | None:
     if data.scores is None and not walks:
         return None
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in range(min(_COMPONENTS, model.components)))
-    return Section("What do the components mean?", _WALKS if walks else "", cards)
+    return Section("What do the components mean?", _ALONG if walks else "", cards)
 
 
 def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
@@ -215,12 +215,12 @@ def _walks(model: Model, frame: Frame) -> dict[int, Pictures]:
     for j in range(min(_COMPONENTS, model.components)):
         rows, far = _walk(model, j)
         change = float(np.linalg.norm(rows[-1] - rows[0]) / np.linalg.norm(rows[len(_STEPS) // 2]))
-        lost = f"; {far.sum()} of them are too far from all data and became the mean" if far.any() else ""
+        lost = f"; {far.sum()} of them are too far from all data, and the mean is shown" if far.any() else ""
         alt = (
             f"Pre-images at −3 to 3 standard deviations along component {j + 1}; the last differs from the first by "
             f"{change:.0%} of the length of the middle one{lost}"
         )
-        caption = f"Walk from −3 to 3 standard deviations{lost}"
+        caption = f"Along the axis, −3 to 3 standard deviations{lost}"
         found[j] = Pictures(frame.strip(rows), alt, caption)
     return found
 
@@ -240,11 +240,9 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     alt = (
         f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"
     )
-    text = (
-        f"What {model.components} components know of rows: above as they are, below as their scores lead back to them."
-    )
+    about = f"Rows above, and below the pre-images of their scores on {model.components} components."
     pictures = Pictures(frame.strip(rows, found.rows), alt, caption)
-    return Section("What do they keep of a row?", text, (Card("Rows and their pre-images", pictures=(pictures,)),))
+    return Section("What do they keep of a row?", about, (Card("Rows and their pre-images", pictures=(pictures,)),))
 
 
 def novelty(model: Model, data: ReportData) -> Section | None:
@@ -262,7 +260,7 @@ def novelty(model: Model, data: ReportData) -> Section | None:
         cards.append(Card("Rows least like the others", table=ReportTable(("row", "residual"), tuple(lines))))
     return Section(
         "What is new?",
-        "The residual of a row is what its scores leave out; rows unlike the fitted ones have a large one.",
+        "The residual of a row is what its scores do not explain. It is large for rows unlike the fitted ones.",
         tuple(cards),
     )
 

@@ -148,7 +148,7 @@ def test_a_model_whose_data_are_gone(place: Path, tmp_path: Path) -> None:
     assert "the rows cannot be read" in text
     assert "give --scores" in text
     assert "What did it find?" not in text
-    assert "Walk from −3 to 3" in text  # these need no rows
+    assert "Along the axis, −3 to 3" in text  # these need no rows
     text = drawn(tmp_path / "m.zarr", tmp_path / "t.html", scores=tmp_path / "s.npy")
     assert "lowest score" in text  # a table in place of pictures
     assert "no pictures: rows have no image shape" in text
@@ -263,7 +263,7 @@ def test_few_rows_are_read_of_many() -> None:
 def test_a_sample_is_said_to_be_one(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_data, "_MAX_SCORES", 640)
     text = drawn(place / "m.zarr", tmp_path / "r.html", scores=place / "s.zarr")
-    assert "Scores of 640 of 1,797 rows, in 64 stretches spread evenly over them." in text
+    assert "Scores of 640 of 1,797 rows, in 64 evenly spaced stretches." in text
     scores, labels = np.asarray(zarr.open(place / "s.zarr")["scores"][:]), np.load(place / "labels.npy")
     numbers = spread_row_numbers(1797, 640)
     lowest = numbers[np.argsort(scores[numbers, 1], kind="stable")[:6]]
