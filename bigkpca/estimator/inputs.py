@@ -26,7 +26,7 @@ _SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
 
 
 @dataclass(frozen=True)
-class View:
+class RowOutput:
     """Values that a model gives for rows: lazily, or at once for rows in memory."""
 
     lazy: containers.View
@@ -52,10 +52,10 @@ def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> A
     return projection.reconstruct_rows(rows, model, projection.block_denoised, engine, progress).rows
 
 
-SCORES = View(arrays.scores, projection.score_rows)
-PREIMAGES = View(arrays.preimages, _preimages)
-DENOISED = View(arrays.denoised, _denoised)
-RESIDUALS = View(arrays.residuals, projection.residual_rows)
+SCORES = RowOutput(arrays.scores, projection.score_rows)
+PREIMAGES = RowOutput(arrays.preimages, _preimages)
+DENOISED = RowOutput(arrays.denoised, _denoised)
+RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
 
 
 class RowsInput:

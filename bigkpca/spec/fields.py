@@ -133,7 +133,7 @@ class FitSpec(BaseModel):
 
     @property
     def own_preimage(self) -> Preimage:
-        """The pre-image with the options that were given with it: `noise` is not among them."""
+        """The pre-image as it was given: without the noise that the fit has as an option of its own."""
         found: Preimage = preimages.named(self.preimage) if isinstance(self.preimage, str) else self.preimage
         return found
 

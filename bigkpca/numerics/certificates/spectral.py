@@ -176,7 +176,8 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     E = features.kernel.gram(rows)
     if span is None:
         E -= V @ V.T
-        E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))  # solvers add it to all eigenvalues
+        # What the solver of rff-pca adds to every eigenvalue; zero for other features.
+        E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))
     else:
         Z = V @ span.P
         E -= (Z * span.signs) @ Z.T
