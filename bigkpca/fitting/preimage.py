@@ -15,7 +15,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_for
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
@@ -63,13 +63,15 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
     preimage: Any = spec.preimage_value
     with single_threaded_blas:
         if old_decoder.reference_rows is not None:
-            reference = _in_user_units(old_decoder.reference_rows, model.features)
+            reference = model.features.unshifted(old_decoder.reference_rows).astype(model.features.dtype)
             return replace(model, decoder=preimage.decoder(model.fitted, reference))
         if model.method.landmarks:
             return replace(model, decoder=preimage.decoder(model.fitted))
         start = _carried_over(old_decoder, before.solution, expansion(model.fitted))
         # The decoder made from one row in place of a sample only gives the type; its arrays are replaced.
-        decoder = preimage.decoder(model.fitted, _in_user_units(start["mean_row"][None], model.features))
+        decoder = preimage.decoder(
+            model.fitted, model.features.unshifted(start["mean_row"][None]).astype(model.features.dtype)
+        )
         return replace(model, decoder=replace(decoder, **start))
 
 
@@ -87,12 +89,6 @@ def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, 
         "mean_row": old_decoder.mean_row + shift @ old_decoder.weights,
         "weights": weights,
     }
-
-
-def _in_user_units(rows: Array, features: FeatureMap) -> Array:
-    """Shifted and scaled rows (m, d) back in the units of the data."""
-    scaled = rows.astype(np.float64) if features.scale is None else rows * features.scale
-    return np.asarray((scaled + features.offset).astype(features.dtype))
 
 
 def check_extensible(spec: FitSpec) -> None:

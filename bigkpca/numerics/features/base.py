@@ -79,6 +79,11 @@ class FeatureMap(ABC):
         shifted_rows(X, self.offset, self.scale, out)
         return out
 
+    def unshifted(self, X: Array) -> Array:
+        """X scale + offset in float64, (b, d): the inverse of `shifted`, in the units of the data."""
+        X = X.astype(np.float64)
+        return (X if self.scale is None else X * self.scale) + self.offset
+
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
         """The same map with block work in that dtype, to which landmarks or frequencies are converted."""
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("offset", "scale")}

@@ -44,8 +44,7 @@ class KernelRows(FeatureMap):
 
     def landmarks_in_user_units(self) -> Array:
         """The landmarks in the units of the data, (l, d), float64."""
-        S = self.landmarks.astype(np.float64)
-        return (S if self.scale is None else S * self.scale) + self.offset
+        return self.unshifted(self.landmarks)
 
 
 def has_landmarks(features: FeatureMap) -> TypeGuard[KernelRows]:

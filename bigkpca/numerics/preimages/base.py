@@ -140,8 +140,7 @@ def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, m
 
     def reconstruct(Y: Array, start: Array | None) -> Preimages:
         found = decode(Y.astype(np.float64), None if start is None else features.shifted(start))
-        rows = found.rows if features.scale is None else found.rows * features.scale
-        return replace(found, rows=(rows + features.offset).astype(features.dtype))
+        return replace(found, rows=features.unshifted(found.rows).astype(features.dtype))
 
     return reconstruct
 
