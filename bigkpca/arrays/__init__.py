@@ -18,7 +18,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.by_block import block_tiles
-from bigkpca.execution.engine import lazy, shared
+from bigkpca.execution.on_graphs import constant, lazy
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -238,7 +238,7 @@ def _blockwise(
     given: tuple[Any, ...],
     block_rows: int | None,
 ) -> da.Array:
-    n, values = rows.shape[0], [shared(value) for value in given]
+    n, values = rows.shape[0], [constant(value) for value in given]
     chunks = [
         da.from_delayed(lazy(function, rows.part(b.start, b.stop), b, *values), (len(b), *width), dtype=dtype)
         for b in split(n, fit_block_rows(n, rows.grain, block_rows))

@@ -9,7 +9,7 @@ import numpy as np
 from dask.base import optimize
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.execution.engine import lazy
+from bigkpca.execution.on_graphs import lazy
 from bigkpca.numerics import sketch
 from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.random_streams import VIEW_START, random_stream

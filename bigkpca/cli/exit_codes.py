@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from typing import Any
@@ -59,4 +61,8 @@ def _leave(ctx: click.Context, error: BigKPCAError) -> None:
     if ctx.meta.get(_VERBOSE):
         traceback.print_exc()
     stderr.print(f"bigkpca: {error}", markup=False)
+    if any(thread.name.startswith("bigkpca") for thread in threading.enumerate()):
+        # One that hangs, or has work left, would hold this process back.
+        sys.stdout.flush()
+        os._exit(error.exit_code)
     sys.exit(error.exit_code)

@@ -43,7 +43,9 @@ def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     from bigkpca.storage.describe import model_info
     from bigkpca.workflows import fit
 
-    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "overwrite", "time_budget")}
+    run = {
+        key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout", "overwrite", "time_budget")
+    }
     fitted = fit.fit(data, model, progress=Report(quiet), **run, **given(options))
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")

@@ -55,17 +55,43 @@ def memory_option(text: str) -> Callable[[Command], Command]:
     return click.option("--memory", metavar="AMOUNT", callback=_bytes, help=text)
 
 
+_TIMEOUT_HELP = "Stop if no block of rows is finished for this time, e.g. '30 min'."
+_CERTIFICATES = (
+    ("--tls-ca", "ca-file", "Certificate of the authority, for a scheduler at tls://..."),
+    ("--tls-cert", "client.cert", "Own certificate, for the same."),
+    ("--tls-key", "client.key", "Key of the own certificate."),
+)
+
+
+def _certificate(option: str, key: str, text: str) -> Callable[[Command], Command]:
+    """An option that stands for a setting of Dask's own configuration."""
+
+    def configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+        if path is None:
+            return
+        if not store_of(path).exists(path):
+            raise SpecError(f"{option} {path} does not exist")
+        import dask.config
+
+        dask.config.set({f"distributed.comm.tls.{key}": path, "distributed.comm.require-encryption": True})
+
+    return click.option(option, type=PATH, metavar="FILE", expose_value=False, callback=configure, help=text)
+
+
 def running(command: Command) -> Command:
     """Options for where a run works and how much memory a process may use.
 
     They change no result, except that memory may end the growth of a size (`tol`).
     """
-    for option in (
+    options: list[Callable[[Command], Command]] = [
         click.option("--array", metavar="NAME", help="Array to read if the input is a Zarr group."),
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
+        click.option("--timeout", metavar="TIME", default="10 min", show_default=True, help=_TIMEOUT_HELP),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
+        *(_certificate(*each) for each in reversed(_CERTIFICATES)),
         click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
-    ):
+    ]
+    for option in options:
         command = option(command)
     return common(command)
 
@@ -74,7 +100,8 @@ def run_options(options: Mapping[str, Any], progress: Progress) -> RunOptions:
     """The values of the options of `running`."""
     from bigkpca.execution.run_options import RunOptions
 
-    return RunOptions(options["scheduler"], options["workers"], options["memory"], progress=progress)
+    given = {key: options[key] for key in ("scheduler", "workers", "memory", "timeout")}
+    return RunOptions(**given, progress=progress)
 
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca at this path.")

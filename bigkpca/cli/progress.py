@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+_LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Report:
-    """Progress on stderr: a bar on a terminal, one line for each finished pass; nothing when quiet."""
+    """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; nothing when
+    quiet."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._bars: Bars | None = None
-        self._title, self._done, self._started = "", 0, 0.0
+        self._title, self._rows, self._done = "", 0, 0
+        self._started = self._told = 0.0  # when the pass began, and when a line was last printed
 
     def start(self, title: str, rows: int) -> None:
-        self._title, self._done, self._started = title, 0, time.perf_counter()
+        self._title, self._rows, self._done = title, rows, 0
+        self._started = self._told = time.perf_counter()
         if stderr.is_terminal and not self._quiet:
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}")
             self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr, transient=True)
@@ -29,6 +34,9 @@ class Report:
 
     def advance(self, rows: int) -> None:
         self._done += rows
+        if not self._bars and time.perf_counter() - self._told >= _LINE_SECONDS:
+            self._told = time.perf_counter()
+            self.note(f"{self._title}: {self._done:,} of {self._rows:,} rows ({self._rate()}), {self._left()}")
         if self._bars:
             self._bars.update(self._bars.task_ids[0], completed=self._done, rate=self._rate())
 
@@ -43,6 +51,10 @@ class Report:
     def note(self, message: str) -> None:
         if not self._quiet:
             stderr.print(message, markup=False)
+
+    def _left(self) -> str:
+        seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1)
+        return f"{timedelta(seconds=round(seconds))} left"
 
     def _rate(self) -> str:
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"

@@ -15,9 +15,10 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.tasks import Task, shared
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.preimage import train_preimage, with_decoder
 from bigkpca.fitting.sample import draw_sample, sample_lengths
@@ -154,7 +155,7 @@ def _tasks(X: Array, parts: Sequence[Block], sigmas: Sequence[float], counts: li
         sigma: spec.model_copy(update={"sigma": sigma, "gamma": None, "components": max(counts)}) for sigma in sigmas
     }
     return [
-        Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start)
+        Task(_fold_errors, (rows, part, units, specs[sigma], counts), stop - start, f"the fit of sigma {sigma:g}")
         for (sigma, part), (start, stop) in zip(fits, pairwise(done), strict=True)
     ]
 

@@ -12,8 +12,9 @@ from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, check_overflow
-from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import Task, shared
 from bigkpca.numerics.features import FeatureMap
 
 T = TypeVar("T")
@@ -54,12 +55,12 @@ def sum_by_block(
     progress: Progress,
 ) -> Any:
     """The sum of function(rows, block, *given) over the blocks: the same bits wherever they are computed."""
-    return engine.total(title, _tasks(function, rows, given, blocks), progress)
+    return engine.total(title, _tasks(function, rows, given, blocks), progress, function.__qualname__, blocks[0], given)
 
 
 def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> list[Task]:
     values = [shared(value) for value in given]
-    return [Task(function, (rows.part(b.start, b.stop), b, *values), len(b)) for b in blocks]
+    return [Task(function, (rows.part(b.start, b.stop), b, *values), len(b), named_rows(rows, b)) for b in blocks]
 
 
 def refuse_overflow(of: Callable[[Any], Array]) -> Callable[[Callable[..., T]], Callable[..., T]]:

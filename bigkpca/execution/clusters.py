@@ -5,17 +5,24 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any
 from weakref import WeakSet
 
 import dask.config
-from distributed import Client, LocalCluster, Nanny
+from distributed import Client, LocalCluster, Nanny, Security
 
-from bigkpca.errors import SpecError, UnlikeWorkersWarning
+from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
 from bigkpca.execution.blas import blas_core_types
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.engine import TIMEOUT, Engine
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.watch import within
+from bigkpca.execution.workers import check_versions, on_workers, wait_for_workers
+
+_CONNECT_SECONDS = 60.0
+_CLOSE_SECONDS = 15.0
 
 
 class _WithoutMain:
@@ -56,44 +63,126 @@ class _Nanny(Nanny):
             return await super().instantiate()
 
 
+# A run that streams blocks needs other settings than Dask's. They hold for clusters started here, where a user's own
+# configuration does not say otherwise; docs/clusters.md has them for other clusters.
+_SETTINGS = {
+    # A worker that dies takes innocent tasks with it.
+    "distributed.scheduler.allowed-failures": 10,
+    # A worker that hangs is given up, and its tasks go elsewhere.
+    "distributed.scheduler.worker-ttl": "2 minutes",
+    # A lost packet is no lost worker.
+    "distributed.comm.retry.count": 5,
+    # Memory in a pass is work space, not results that could be spilled: pausing a worker for it would only stop the
+    # pass (a paused worker never comes back when its memory is not Dask's own).
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+}
+
+
+def _settings() -> dict[str, Any]:
+    """Our settings, without those that a user has changed."""
+    defaults = dask.config.merge(*dask.config.defaults)
+    kept = [key for key in _SETTINGS if dask.config.get(key) == dask.config.get(key, config=defaults)]
+    return {key: _SETTINGS[key] for key in kept}
+
+
 @contextmanager
-def open_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[Engine]:
+def open_engine(
+    scheduler: str | None = None,
+    workers: int | None = None,
+    timeout: float = TIMEOUT,
+    progress: Progress = Silent(),
+) -> Iterator[Engine]:
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, else a Dask client that is
     current, else threads of this process. What is opened here is closed at the end.
+
+    Raises SpecError for an address that is none, and for workers with other versions of what must be the same;
+    IncompleteError for a scheduler that does not answer, and if no worker comes within `timeout` seconds. Warns
+    UnlikeWorkersWarning.
     """
     if scheduler and workers:
         raise SpecError("give a scheduler address or a number of workers, not both")
     if scheduler:
-        with Client(scheduler, set_as_default=False) as client:
-            yield _on_client(client)
+        with dask.config.set(_settings()), _connected(scheduler, timeout) as client:
+            progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
+            yield _on_client(client, timeout)
     elif workers:
-        # Memory in a pass is work space, not results that could be spilled: pausing a worker for it would
-        # only stop the pass (a paused worker never comes back when its memory is not Dask's own).
-        memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause")}
-        with (
-            dask.config.set(memory),
-            LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", worker_class=_Nanny
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            yield Engine(client=client)
+        with dask.config.set(_settings()), _local_cluster(workers) as client:
+            yield Engine(client=client, timeout=timeout)
     else:
-        client = _current_client()
-        yield Engine() if client is None else _on_client(client)
+        current = _current_client()
+        yield Engine(timeout=timeout) if current is None else _on_client(current, timeout)
+
+
+@contextmanager
+def _connected(address: str, timeout: float) -> Iterator[Client]:
+    """A client of the scheduler at an address, which is there."""
+    check_address(address)
+    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
+    try:
+        # Dask's own time limit does not hold once a connection is made.
+        client = within(min(timeout, _CONNECT_SECONDS), lambda: Client(address, set_as_default=False), late)
+    except OSError as error:
+        raise IncompleteError(f"{late} ({error})") from error
+    try:
+        yield client
+    finally:
+        _closed(client.close)
+
+
+@contextmanager
+def _local_cluster(workers: int) -> Iterator[Client]:
+    """A client of so many processes of one thread on this machine, which nothing else can reach: they listen on
+    loopback, and with the library `cryptography` they speak TLS."""
+    cluster = LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        worker_class=_Nanny,
+        host="127.0.0.1",
+        security=bool(find_spec("cryptography")),
+    )
+    try:
+        client = Client(cluster, set_as_default=False)
+        try:
+            yield client
+        finally:
+            _closed(client.close)
+    finally:
+        _closed(cluster.close)
+
+
+def _closed(close: Callable[[], Any]) -> None:
+    """Close, or leave what does not close in time: its processes end with this one."""
+    with suppress(IncompleteError, OSError, RuntimeError):
+        within(_CLOSE_SECONDS, close, "it does not close")
+
+
+def check_address(address: str) -> None:
+    """Raise SpecError unless this can be the address of a scheduler, with certificates where it needs them."""
+    scheme, _, host = address.rpartition("://")
+    name, _, port = host.rpartition(":")
+    if scheme != "inproc" and (scheme not in ("", "tcp", "tls", "ws", "wss") or not name or not port.isdecimal()):
+        raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
+    if scheme in ("tls", "wss") and Security().get_connection_args("client").get("ssl_context") is None:
+        raise SpecError(
+            f"{address} needs certificates: give --tls-ca, --tls-cert and --tls-key, or set distributed.comm.tls in "
+            "Dask's configuration"
+        )
 
 
 _compared: WeakSet[Client] = WeakSet()  # clients whose workers were looked at
 
 
-def _on_client(client: Client) -> Engine:
-    """The engine of a cluster that was there before. Warns UnlikeWorkersWarning, once for each client."""
+def _on_client(client: Client, timeout: float) -> Engine:
+    """The engine of a cluster that was there before. Its workers are looked at once for each client."""
     if client not in _compared:
-        types = client.run(blas_core_types, on_error="ignore")
-        if types:
-            _compared.add(client)
-        _warn_if_unlike(types)
-    return Engine(client=client)
+        wait_for_workers(client, timeout)
+        check_versions(client)
+        _warn_if_unlike(on_workers(client, blas_core_types))
+        _compared.add(client)
+    return Engine(client=client, timeout=timeout)
 
 
 def _warn_if_unlike(types: Mapping[str, tuple[str, ...]]) -> None:

@@ -11,7 +11,7 @@ from bigkpca.data.frames import FRAME, frame_dtype
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.engine import shared
+from bigkpca.execution.on_graphs import constant
 from bigkpca.numerics.model import Model
 
 View = Callable[[Model, Any], Any]  # of `arrays`: lazy values (n, c) or (n,) of rows, which refuse what does not fit
@@ -31,7 +31,7 @@ def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> An
     dtype = frame_dtype(frame)
     made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
     meta = _labelled(np.empty((0, len(columns)), made.dtype), header(frame), columns)
-    return frame.map_partitions(_of_partition, view, shared(model), list(columns), dtype, made.dtype, meta=meta)
+    return frame.map_partitions(_of_partition, view, constant(model), list(columns), dtype, made.dtype, meta=meta)
 
 
 def _of_partition(

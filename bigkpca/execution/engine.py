@@ -1,81 +1,141 @@
-"""Where tasks run: this thread, a pool of threads, or a Dask cluster. Results are the same bits everywhere.
+"""Where tasks run: threads of this process, or a Dask cluster. Results are the same bits everywhere.
 
-Every pass is a list of independent block tasks, whose results are either kept in order or added up over a
-tree that block numbers alone determine.
+Every pass is a list of independent block tasks, whose results are either kept in order or added up over a tree that
+block numbers alone determine. Consecutive tasks form groups, which one thread works through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import dask.config
-from dask.base import compute
-from dask.callbacks import Callback
-from dask.delayed import Delayed, delayed
 from dask.system import CPU_COUNT
-from distributed import Client, get_worker
+from distributed import Client
 
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.carried import Carried
+from bigkpca.execution.on_cluster import graph_on_cluster, on_cluster
+from bigkpca.execution.on_graphs import compute_on_threads, nodes_of, sum_node
+from bigkpca.execution.on_threads import on_threads
+from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
+from bigkpca.execution.watch import Watch
 
-_TOPIC = "bigkpca-blocks"
-
-
-@dataclass(frozen=True)
-class Task:
-    """function(*arguments), of which some may be Dask's, standing for `rows` rows."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    rows: int
+TIMEOUT = 600.0  # seconds without a finished task, after which a run ends
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs block tasks on a cluster if there is a client, else on `threads` threads of this process."""
+    """Runs tasks on a cluster if there is a client, else on `threads` threads of this process.
+
+    A pass ends with IncompleteError if no task ends for `timeout` seconds. With `checkpoints`, sums are saved now and
+    then, and go on from there in another process.
+    """
 
     threads: int = CPU_COUNT
     client: Client | None = None
+    timeout: float = TIMEOUT
+    checkpoints: Checkpoints | None = None
 
     def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
         """Results of all tasks, in their order."""
-        nodes, rows_of = _nodes(tasks)
-        return self._compute(title, nodes, rows_of, progress)
+        with self._showing(title, tasks, progress) as done, single_threaded_blas:
+            if depends_on_graph(tasks):
+                return [found.value for found in self._graph(tasks, False, done)]
+            groups = groups_of(tasks, group_size(len(tasks), self._all_threads()), False, lambda _: False)
+            found = {group.first: carried.value for group, carried in self._groups(groups, done)}
+        return [result for first in sorted(found) for result in found[first]]
 
-    def total(self, title: str, tasks: Sequence[Task], progress: Progress) -> Any:
-        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...)."""
-        nodes, rows_of = _nodes(tasks)
-        # Binary, because of all trees it keeps the fewest partial results alive: one per level and worker.
-        while len(nodes) > 1:
-            sums = [_add(a, b) for a, b in zip(nodes[::2], nodes[1::2], strict=False)]
-            nodes = sums + nodes[len(sums) * 2 :]
-        (result,) = self._compute(title, nodes, rows_of, progress)
-        return result
+    def total(self, title: str, tasks: Sequence[Task], progress: Progress, *given: Any) -> Any:
+        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...).
 
-    def _compute(
-        self, title: str, nodes: Sequence[Delayed], rows_of: Mapping[str, int], progress: Progress
-    ) -> list[Any]:
-        progress.start(title, sum(rows_of.values()))
+        `given` are the values that it depends on, besides the rows, by which its checkpoint is found again.
+        """
+        with self._showing(title, tasks, progress) as done, single_threaded_blas:
+            if depends_on_graph(tasks):
+                return self._graph(tasks, True, done)[0].value
+            checkpoint = None if self.checkpoints is None else self.checkpoints.of(title, len(tasks), *given)
+            size = group_size(len(tasks), self._all_threads())
+            sums = PartialSums(len(tasks), size.bit_length() - 1, checkpoint.saved() if checkpoint else {})
+            for number in range(0, len(tasks), size):
+                if sums.has(number // size):
+                    for task in range(number, min(number + size, len(tasks))):
+                        done(task)
+            groups = groups_of(tasks, size, True, sums.has)
+            return self._added(groups, size, sums, checkpoint, done)
+
+    def _added(
+        self,
+        groups: Iterator[Group],
+        size: int,
+        sums: PartialSums,
+        checkpoint: Checkpoint | None,
+        done: Callable[[int], None],
+    ) -> Any:
+        """The sum of all groups, saved now and then, and where it is cut off."""
         try:
-            run = self._on_threads if self.client is None else partial(_on_cluster, self.client)
-            return [found.value for found in run(nodes, rows_of, progress)]
+            for group, carried in self._groups(groups, done):
+                sums.add(group.first // size, carried)
+                if checkpoint and checkpoint.due:
+                    checkpoint.save(sums.nodes)
+        except BaseException:
+            if checkpoint:
+                checkpoint.save(sums.nodes)
+            raise
+        return sums.total()
+
+    def _groups(self, groups: Iterator[Group], done: Callable[[int], None]) -> Iterator[tuple[Group, Carried]]:
+        watch = Watch(self.timeout)
+        if self.client is None:
+            return on_threads(groups, self.threads, watch, done)
+        return on_cluster(self.client, groups, watch, done)
+
+    def _graph(self, tasks: Sequence[Task], adds: bool, done: Callable[[int], None]) -> list[Carried]:
+        """Results of tasks that depend on a user's own Dask graph, or their sum."""
+        watch = Watch(self.timeout)
+        if self.client is None:
+            return compute_on_threads(tasks, adds, self.threads, watch, done)
+
+        def nodes(topic: str) -> Sequence[Any]:
+            found = nodes_of(tasks, topic)
+            return [sum_node(found)] if adds else found
+
+        whole = Group(0, tuple(tasks), adds)
+        return graph_on_cluster(self.client, nodes, [whole] if adds else whole.alone(), watch, done)
+
+    @contextmanager
+    def _showing(self, title: str, tasks: Sequence[Task], progress: Progress) -> Iterator[Callable[[int], None]]:
+        """A function that counts each task once, by its number."""
+        progress.start(title, sum(task.rows for task in tasks))
+        counted: set[int] = set()
+
+        def done(number: int) -> None:
+            if number not in counted:
+                counted.add(number)
+                progress.advance(tasks[number].rows)
+
+        try:
+            yield done
         finally:
             progress.finish()
 
-    def _on_threads(
-        self, nodes: Sequence[Delayed], rows_of: Mapping[str, int], progress: Progress
-    ) -> Iterable[Carried]:
-        scheduler = "threads" if self.threads > 1 else "synchronous"
-        counting = Callback(posttask=lambda key, *_: progress.advance(rows_of.get(key, 0)))
-        with counting, single_threaded_blas:
-            return compute(*nodes, scheduler=scheduler, num_workers=self.threads)
+    def _all_threads(self) -> int:
+        """Threads of this process, or of all workers."""
+        if self.client is None:
+            return self.threads
+        return max(1, sum(threads for _, threads, _ in self._workers()))
+
+    def _workers(self) -> list[tuple[str, int, int]]:
+        """(address, threads, bytes it may use) of each worker of a cluster."""
+        if self.client is None:
+            return []
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return [(address, w["nthreads"], w["memory_limit"]) for address, w in workers.items()]
 
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
@@ -91,10 +151,7 @@ class Engine:
 
     def worker_limits(self) -> list[tuple[str, int, int]]:
         """(address, threads, bytes it may use) of each worker of a cluster that has such a limit."""
-        if self.client is None:
-            return []
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        return [(address, w["nthreads"], w["memory_limit"]) for address, w in workers.items() if w["memory_limit"]]
+        return [worker for worker in self._workers() if worker[2]]
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""
@@ -105,64 +162,3 @@ class Engine:
                     f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
                     "give workers more memory or fewer threads, or ask for a smaller size"
                 )
-
-
-def shared(value: Any) -> Delayed:
-    """A value that many tasks take: it is in the graph once, and reaches each worker once.
-
-    Not scattered: scattered data are lost with their worker, a graph's own values are sent again.
-    """
-    return delayed(Carried(value), traverse=False)
-
-
-def lazy(function: Callable[..., Any], *arguments: Any) -> Delayed:
-    """function(*arguments) as a node of a user's own graph, run as a task is: arrays aligned, BLAS on one thread."""
-    return delayed(_called, pure=False)(Carried(function), *map(_opaque, arguments))
-
-
-def _nodes(tasks: Sequence[Task]) -> tuple[list[Delayed], dict[str, int]]:
-    """The tasks in Dask's form, and the rows that each of their keys stands for."""
-    run = delayed(_run, pure=False)
-    nodes = [run(Carried(task.function), task.rows, *map(_opaque, task.arguments)) for task in tasks]
-    return nodes, {node.key: task.rows for node, task in zip(nodes, tasks, strict=True)}
-
-
-def _opaque(argument: Any) -> Any:
-    return argument if isinstance(argument, Delayed) else Carried(argument)
-
-
-def _called(function: Carried, *arguments: Any) -> Any:
-    # What another task made of a user's own graph, as the chunk of a Dask array, comes as it is.
-    given = [argument if isinstance(argument, Carried) else Carried(argument) for argument in arguments]
-    with single_threaded_blas:
-        return function.value(*(argument.value for argument in given))
-
-
-def _run(function: Carried, rows: int, *arguments: Any) -> Carried:
-    found = Carried(_called(function, *arguments))
-    try:
-        worker = get_worker()
-    except ValueError:  # not on a cluster: the local scheduler's callback counts
-        return found
-    worker.log_event(_TOPIC, rows)
-    return found
-
-
-def _sum(a: Carried, b: Carried) -> Carried:
-    return Carried(a.value + b.value)
-
-
-_add = delayed(_sum, pure=False)
-
-
-def _on_cluster(
-    client: Client, nodes: Sequence[Delayed], rows_of: Mapping[str, int], progress: Progress
-) -> Iterable[Carried]:
-    client.subscribe_topic(_TOPIC, lambda event: progress.advance(event[1]))
-    try:
-        # Landmarks and components travel in the graph on purpose, see `shared`: no warning about its size.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
-            futures = client.compute(list(nodes), optimize_graph=False)
-        return client.gather(futures)
-    finally:
-        client.unsubscribe_topic(_TOPIC)

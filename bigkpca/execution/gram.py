@@ -8,8 +8,9 @@ from bigkpca.data.blocks import Block, split, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks
-from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import Task, shared
 from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.features import Columns
 from bigkpca.numerics.gram_tiles import add_strip
@@ -49,8 +50,10 @@ def gram_product(rows: Rows, columns: Columns, B: Array, engine: Engine, progres
         own = sorted({first, len(strips) - 1 - first})
         parts = [rows.part(strip.start, strip.stop) for strip in strips[first:]]
         work = sum(len(strips[i]) for i in own)
-        tasks.append(Task(_strips, (strips[first:], [i - first for i in own], *given, *parts), work))
-    product: Array = engine.total(title, tasks, progress)
+        first_rows = f"{strips[first].start} to {strips[first].stop - 1}"
+        name = f"products with the kernels of rows {first_rows} and of as many others"
+        tasks.append(Task(_strips, (strips[first:], [i - first for i in own], *given, *parts), work, name))
+    product: Array = engine.total(title, tasks, progress, columns.kernel, B)
     return product
 
 

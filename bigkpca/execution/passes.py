@@ -14,9 +14,10 @@ from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, refuse_overflow, sum_by_block
-from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, named_rows, refuse_overflow, sum_by_block
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import Task
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.rpcholesky import Factor
@@ -35,7 +36,7 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine, progress: Progress) ->
     for block in fit_blocks(rows, None):
         inside = numbers[np.searchsorted(numbers, block.start) : np.searchsorted(numbers, block.stop)]
         if len(inside):
-            tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside)))
+            tasks.append(Task(take, (rows.part(block.start, block.stop), inside), len(inside), named_rows(rows, block)))
     return np.concatenate(engine.each("sampling rows", tasks, progress))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.engine import TIMEOUT, Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.units import parse_bytes, parse_seconds
 
@@ -18,7 +18,8 @@ class RunOptions:
 
     scheduler is the address of a Dask cluster, workers a number of local processes (at most one of the two). memory is
     what a process may use ("2 GB", or bytes), time_budget how long a size may grow ("10 min", or seconds). overwrite
-    allows replacing earlier output of the same kind. Raises SpecError for amounts that cannot be read.
+    allows replacing earlier output of the same kind. A run ends if no task does for `timeout` ("10 min", or seconds).
+    Raises SpecError for amounts that cannot be read.
     """
 
     scheduler: str | None = None
@@ -27,10 +28,11 @@ class RunOptions:
     time_budget: str | float | None = None
     overwrite: bool = False
     progress: Progress = Silent()
+    timeout: str | float = TIMEOUT
     started: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
-        _ = self.memory_limit, self.deadline  # which raise
+        _ = self.memory_limit, self.deadline, self.seconds  # which raise
 
     @property
     def memory_limit(self) -> int | None:
@@ -42,6 +44,11 @@ class RunOptions:
         """The end of the time budget on the monotonic clock, None without one."""
         return None if self.time_budget is None else self.started + parse_seconds(self.time_budget)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds without a finished task after which the run ends."""
+        return parse_seconds(self.timeout)
+
     def engine(self) -> AbstractContextManager[Engine]:
         """The engine that runs the tasks, open as long as the context."""
-        return open_engine(self.scheduler, self.workers)
+        return open_engine(self.scheduler, self.workers, self.seconds, self.progress)

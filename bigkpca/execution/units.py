@@ -28,5 +28,5 @@ def parse_seconds(text: str | float) -> float:
     except (KeyError, ValueError) as error:
         raise SpecError(f"{text!r} is not a time such as '90 s' or '10 min'") from error
     if not seconds > 0:
-        raise SpecError(f"{text!r}: a time budget must be positive")
+        raise SpecError(f"{text!r}: a time must be positive")
     return seconds

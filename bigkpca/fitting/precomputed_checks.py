@@ -11,7 +11,7 @@ from bigkpca.data.matrix_tiles import Part, matrix_tiles
 from bigkpca.data.rows import Rows
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, check_overflow
-from bigkpca.execution.engine import Task
+from bigkpca.execution.tasks import Task
 from bigkpca.spec import ResolvedFit
 
 ASYMMETRY = {
@@ -31,6 +31,7 @@ def tasks_by_part(function: Any, rows: Rows, cut: list[Part], *given: Any) -> li
             function,
             (rows.part(p.rows.start, p.rows.stop, p.columns), p, *given),
             p.shape[0] if p.columns.stop == rows.shape[1] else 0,
+            f"{rows.where}, rows {p.rows.start} to {p.rows.stop - 1}",
         )
         for p in cut
     ]

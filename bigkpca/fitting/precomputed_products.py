@@ -12,10 +12,11 @@ from bigkpca.data.matrix_tiles import Part, halves, matrix_tiles, parts
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, check_overflow
-from bigkpca.execution.engine import Engine, shared
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import moments_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
+from bigkpca.execution.tasks import shared
 from bigkpca.fitting.precomputed_checks import (
     ASYMMETRY,
     BAND,
@@ -184,7 +185,7 @@ def product(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progress, B:
     upper = halves(rows)
     cut, given = parts(rows, fit.spec.block_rows, upper=upper), shared(B.astype(fit.dtype))
     tasks = tasks_by_part(_multiply_part, rows, cut, given, upper)
-    found: Array = engine.total("products with the matrix", tasks, progress)
+    found: Array = engine.total("products with the matrix", tasks, progress, B)
     return found
 
 

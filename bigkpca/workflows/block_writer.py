@@ -12,10 +12,11 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.by_block import by_block
-from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import Plan
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.run_options import RunOptions
+from bigkpca.execution.tasks import Task
 from bigkpca.numerics.model import Model
 from bigkpca.storage import block_arrays, destination, models, output_paths
 from bigkpca.storage.block_arrays import Stored

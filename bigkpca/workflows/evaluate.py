@@ -6,6 +6,7 @@ from typing import Any
 
 from bigkpca.data.opening import open_rows
 from bigkpca.evaluating.error import evaluate_rows
+from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.evaluation import Evaluation
@@ -25,6 +26,7 @@ def evaluate(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     progress: Progress = Silent(),
 ) -> Evaluation:
     """Estimate how wrong a model is on rows, those it was fitted on or others, from exact kernels with sampled rows.
@@ -37,7 +39,7 @@ def evaluate(
         Rows whose kernels with all rows are taken; by default 500, or all.
     seed : int
         Seed of the sample.
-    array, scheduler, workers, memory, progress
+    array, scheduler, workers, memory, timeout, progress
         As `fit`.
 
     Returns
@@ -70,7 +72,7 @@ def evaluate(
     """
     fitted = models.model_of(model)
     rows = open_rows(data, array)
-    run = RunOptions(scheduler, workers, memory, progress=progress)
+    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     with run.engine() as engine:
         sample = min(_SAMPLE, rows.shape[0]) if sample is None else sample
         return evaluate_rows(fitted, rows, sample, seed, engine, progress, run.memory_limit)

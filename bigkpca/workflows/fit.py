@@ -8,6 +8,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import SpecError
+from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
@@ -47,6 +48,7 @@ def fit(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     time_budget: str | float | None = None,
     overwrite: bool = False,
     progress: Progress = Silent(),
@@ -71,6 +73,8 @@ def fit(
         Number of local processes to run on; by default threads of this process, or a current Dask client.
     memory : str or int, optional
         Memory that a process may use, e.g. "2 GB", or bytes. With `tol` it ends the growth of the size.
+    timeout : str or float
+        Time without a finished block after which the fit ends with IncompleteError, e.g. "10 min", or seconds.
     time_budget : str or float, optional
         With `tol`: time after which the size grows no more, e.g. "10 min", or seconds. The model records the size that
         was reached, and that size gives the same bits.
@@ -99,7 +103,8 @@ def fit(
     CorruptionError
         Stored rows cannot be read.
     IncompleteError
-        `data` is not finished, or the disk is full.
+        `data` is not finished, the disk is full, the scheduler is gone, or nothing finishes within `timeout`: the same
+        call goes on.
 
     Notes
     -----
@@ -124,7 +129,7 @@ def fit(
     # Each field of FitSpec is a parameter of this function, of the same name.
     options = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
     spec = FitSpec.checked(**options, **unknown)
-    run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress)
+    run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress, timeout)
     if run.deadline is not None and spec.tol is None:
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):

@@ -11,6 +11,7 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
 from bigkpca.errors import Array
+from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.projection import (
@@ -42,6 +43,7 @@ def transform(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Stored:
@@ -69,6 +71,8 @@ def transform(
         Number of local processes to run on; by default threads of this process, or a current Dask client.
     memory : str or int, optional
         Memory that a process may use, e.g. "2 GB", or bytes.
+    timeout : str or float
+        Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or seconds.
     overwrite : bool
         Replace earlier output of the same kind at `out`, once the new one is finished.
     progress : Progress
@@ -114,7 +118,7 @@ def transform(
 
     function, prepared = (_scores_and_residuals, expansion_of) if residual else (_scores, None)
     work = BlockOutput("features", rows, fitted, arrays, plan, function, "transforming", path_of(model), prepared)
-    run = RunOptions(scheduler, workers, memory, overwrite=overwrite, progress=progress)
+    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
     return written(work, out, {"residual": residual}, run)
 
 
@@ -128,6 +132,7 @@ def reconstruct(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Stored:
@@ -142,7 +147,7 @@ def reconstruct(
     scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
     out : path
         Folder of the rows.
-    array, block_rows, scheduler, workers, memory, overwrite, progress
+    array, block_rows, scheduler, workers, memory, timeout, overwrite, progress
         As `transform`.
 
     Returns
@@ -171,7 +176,7 @@ def reconstruct(
     """
     fitted = models.model_of(model)
     rows = open_scores(fitted, scores, array)
-    run = RunOptions(scheduler, workers, memory, overwrite=overwrite, progress=progress)
+    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
     return _write_preimages(rows, fitted, path_of(model), "scores", out, block_rows, run)
 
 
@@ -185,6 +190,7 @@ def denoise(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     overwrite: bool = False,
     progress: Progress = Silent(),
 ) -> Stored:
@@ -199,7 +205,7 @@ def denoise(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     out : path
         Folder of the rows.
-    array, block_rows, scheduler, workers, memory, overwrite, progress
+    array, block_rows, scheduler, workers, memory, timeout, overwrite, progress
         As `transform`.
 
     Returns
@@ -228,7 +234,7 @@ def denoise(
     fitted = models.model_of(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)
-    run = RunOptions(scheduler, workers, memory, overwrite=overwrite, progress=progress)
+    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
     return _write_preimages(rows, fitted, path_of(model), "rows", out, block_rows, run)
 
 

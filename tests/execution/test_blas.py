@@ -8,7 +8,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.tasks import Task
 from tests.helpers.progress import Recorder
 
 

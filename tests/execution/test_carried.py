@@ -20,9 +20,10 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, reconstruct_rows, residual_rows, score_rows
+from bigkpca.execution.tasks import Task, shared
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.model import Model

@@ -18,7 +18,7 @@ from bigkpca.execution.engine import Engine
 
 _SCRIPT = """
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.engine import Task
+from bigkpca.execution.tasks import Task
 from bigkpca.execution.progress import Silent
 
 print("the script runs", flush=True)

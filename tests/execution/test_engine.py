@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from bigkpca.errors import DataError, MemoryLimitError
-from bigkpca.execution.engine import Engine, Task, shared
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.tasks import Task, shared
 from tests.helpers.progress import Recorder
 
 
@@ -76,7 +77,7 @@ def test_shared_values_arrive_in_every_task(engine: Engine) -> None:
 
 def test_workers_with_too_little_memory_are_refused(two_processes: Engine) -> None:
     two_processes.check_memory(lambda threads: threads)
-    with pytest.raises(MemoryLimitError, match=r"worker tcp://.* may use .* MB, the plan needs 1000000000 MB"):
+    with pytest.raises(MemoryLimitError, match=r"worker t[cl][ps]://.* may use .* MB, the plan needs 1000000000 MB"):
         two_processes.check_memory(lambda threads: 10**15)
 
 

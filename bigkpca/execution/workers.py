@@ -1,0 +1,79 @@
+"""What the workers of a cluster have: versions, paths that they see."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from distributed import Client
+
+from bigkpca.data.stores import store_of
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.execution.watch import within
+
+_ANSWER_SECONDS = 60.0
+# Tasks are pickled here and unpickled there, and results depend on these.
+_SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
+
+
+def wait_for_workers(client: Client, timeout: float) -> None:
+    """Wait until a worker is there. Raises IncompleteError after `timeout` seconds."""
+    late = f"no worker is connected to the scheduler at {_address(client)}: start some, and run the same command again"
+    try:
+        within(timeout + 1, lambda: client.wait_for_workers(1, timeout), late)
+    except TimeoutError as error:
+        raise IncompleteError(late) from error
+
+
+def check_versions(client: Client) -> None:
+    """Raise SpecError, naming a worker, where Python or a package that must be the same is not."""
+    here = {name: version(name) for name in _SAME} | {"Python": platform.python_version()}
+    for name, expected in here.items():
+        # Functions of the standard library, since a worker may lack bigkpca.
+        of = (version, name) if name != "Python" else (platform.python_version,)
+        for address, found in on_workers(client, *of).items():
+            if isinstance(found, PackageNotFoundError):
+                raise SpecError(
+                    f"worker {address} lacks {name}: install {name} {expected} where workers run, and start them again"
+                )
+            if _telling(name, found) != _telling(name, expected):
+                raise SpecError(
+                    f"worker {address} has {name} {found}, this process has {expected}: install the same in both"
+                )
+
+
+def _telling(name: str, found: str) -> str:
+    """The part of a version that must be the same: all of it, but 3.11 of Python 3.11.7."""
+    return ".".join(found.split(".")[:2]) if name == "Python" else found
+
+
+def check_paths(client: Client, paths: Sequence[str]) -> None:
+    """Raise SpecError, naming a worker, where it does not see one of the paths."""
+    for address, unseen in on_workers(client, _unseen, list(paths)).items():
+        if unseen:
+            raise SpecError(
+                f"worker {address} does not see {unseen[0]}: workers read and write by themselves, so every path must "
+                "be on a file system that all machines mount at the same place, or on an object store"
+            )
+
+
+def _unseen(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if not store_of(path).exists(path)]
+
+
+def on_workers(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """function(*arguments) on every worker that is there, by their addresses in order; an exception is a result.
+
+    Raises IncompleteError, naming one, where workers do not answer.
+    """
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    some = ", ".join(sorted(workers)[:3])
+    late = f"a worker of the scheduler at {_address(client)} does not answer, one of {some} or others"
+    found = within(_ANSWER_SECONDS, lambda: client.run(function, *arguments, on_error="return"), late)
+    return dict(sorted(found.items()))
+
+
+def _address(client: Client) -> str:
+    return str(client.scheduler.address) if client.scheduler else "a closed client"
