@@ -6,16 +6,18 @@ block numbers alone determine. Consecutive tasks form groups, which one thread w
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from dask.base import tokenize
 from dask.system import CPU_COUNT
 from distributed import Client
 
-from bigkpca.errors import MemoryLimitError
+from bigkpca.errors import IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.on_cluster import graph_on_cluster, on_cluster
@@ -25,6 +27,13 @@ from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
 from bigkpca.execution.watch import Watch
+from bigkpca.execution.workers import check_paths
+
+
+def content_digest(*values: Any) -> str:
+    """A digest of values, which equal values have in every process."""
+    return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
+
 
 TIMEOUT = 600.0  # seconds without a finished task, after which a run ends
 
@@ -81,12 +90,14 @@ class Engine:
         try:
             for group, carried in self._groups(groups, done):
                 sums.add(group.first // size, carried)
-                if checkpoint and checkpoint.due:
+                if checkpoint and checkpoint.due(ended=False):
                     checkpoint.save(sums.nodes)
-        except BaseException:
+        except (KeyboardInterrupt, IncompleteError):
             if checkpoint:
                 checkpoint.save(sums.nodes)
             raise
+        if checkpoint and checkpoint.due(ended=True):
+            checkpoint.save(sums.nodes)
         return sums.total()
 
     def _groups(self, groups: Iterator[Group], done: Callable[[int], None]) -> Iterator[tuple[Group, Carried]]:
@@ -152,6 +163,12 @@ class Engine:
     def worker_limits(self) -> list[tuple[str, int, int]]:
         """(address, threads, bytes it may use) of each worker of a cluster that has such a limit."""
         return [worker for worker in self._workers() if worker[2]]
+
+    def check_paths(self, *paths: str | None) -> None:
+        """Raise SpecError, naming a worker, where a worker of a cluster does not see one of the paths."""
+        given = [path for path in paths if path is not None]
+        if self.client is not None and given:
+            check_paths(self.client, given)
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""

@@ -26,9 +26,8 @@ class Checkpoint(Protocol):
     def save(self, nodes: Mapping[Node, Any]) -> None:
         """Save these nodes, in place of those that were saved."""
 
-    @property
-    def due(self) -> bool:
-        """Whether enough time has passed to save again."""
+    def due(self, *, ended: bool) -> bool:
+        """Whether enough time has passed to save again, in the course of the pass or as it has ended."""
 
 
 class Checkpoints(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import SpecError
+from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
@@ -17,6 +18,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import destination, groups, models, output_paths
 from bigkpca.workflows.block_writer import check_unchanged
+from bigkpca.workflows.checkpoints import remove_saved, saved_run
 
 
 def fit(
@@ -147,11 +149,27 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
             record["column_names"] = list(rows.names)
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.state == "done":
+            remove_saved(out)
             return _fitted_before(out, rows, run.progress)
-        with run.engine() as engine:
-            model = fit_within(rows, spec, engine, run.memory_limit, run.progress, fingerprint, run.deadline)
-        check_unchanged(rows, fingerprint)
+        model = _fitted(rows, spec, out, run, record)
         _save(model, place)
+        remove_saved(out)
+    return model
+
+
+def _fitted(rows: Rows, spec: FitSpec, out: str, run: RunOptions, record: dict[str, Any]) -> Model:
+    """Fit, with sums saved beside `out`; going on from those of the same fit that was cut off."""
+    fingerprint: dict[str, Any] = record["identity"]
+    saved = saved_run(out, record, run.progress)
+    try:
+        with run.engine() as engine:
+            engine.check_paths(fingerprint["path"])
+            resuming = replace(engine, checkpoints=saved)
+            model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
+        check_unchanged(rows, fingerprint)
+    except (DataError, SpecError):  # the same command would end in the same way
+        remove_saved(out)
+        raise
     return model
 
 

@@ -1,0 +1,142 @@
+"""Sums of the passes of a fit, saved beside its output, so that a fit that was killed goes on.
+
+A fit saves at most every 10 seconds, as `<output>.bigkpca-sums/<run>/<pass>/<level>-<number>.npz`. `run` is a digest of
+the rows and options of the fit, `pass` one of what the sums of a pass depend on; so that sums of anything else are
+never taken up. Files are NumPy arrays and JSON: they are loaded without executing anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from time import monotonic
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from bigkpca.data.stores import store_of
+from bigkpca.errors import Array
+from bigkpca.execution.engine import content_digest
+from bigkpca.execution.partial_sums import Node
+from bigkpca.execution.passes import BlockSums
+from bigkpca.execution.progress import Progress
+from bigkpca.numerics.moments import ColumnMoments, Moments
+from bigkpca.numerics.preimages import Regression
+from bigkpca.numerics.sketch import Action
+
+_FOLDER = ".bigkpca-sums"  # behind the name of an output
+_EVERY_SECONDS = 10.0  # between two saves of a pass
+_SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, Moments, ColumnMoments, Action, Regression)}
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """The saved sums of a run: see `execution.partial_sums.Checkpoints`."""
+
+    folder: str
+
+    def of(self, name: str, *given: Any) -> SavedPass:
+        return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}")
+
+
+def saved_run(out: str, record: Mapping[str, Any], progress: Progress) -> SavedRun:
+    """The saved sums of the run that this record identifies. Those of other runs at this output are removed."""
+    run = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
+    folder, store = out + _FOLDER, store_of(out)
+    for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
+        progress.note(f"{folder}/{other} holds sums of a fit of other rows or options: removed")
+        store.remove_folder(f"{folder}/{other}")
+    return SavedRun(f"{folder}/{run}")
+
+
+def remove_saved(out: str) -> None:
+    """Remove all saved sums of an output."""
+    store_of(out).remove_folder(out + _FOLDER)
+
+
+@dataclass
+class SavedPass:
+    """The saved sums of one pass: see `execution.partial_sums.Checkpoint`."""
+
+    folder: str
+    _saved_at: float = field(default_factory=monotonic)
+    _written: set[Node] = field(default_factory=set)
+
+    def saved(self) -> dict[Node, Any]:
+        store, found = store_of(self.folder), dict[Node, Any]()
+        for name in store.names(self.folder) if store.is_folder(self.folder) else ():
+            level, _, number = name.removesuffix(".npz").partition("-")
+            value = _read(f"{self.folder}/{name}") if level.isdecimal() and number.isdecimal() else None
+            if value is not None:
+                found[int(level), int(number)] = value
+        self._written = set(found)
+        return found
+
+    def due(self, *, ended: bool) -> bool:
+        return monotonic() - self._saved_at >= (_SHORT_SECONDS if ended else _EVERY_SECONDS)
+
+    def save(self, nodes: Mapping[Node, Any]) -> None:
+        store = store_of(self.folder)
+        if nodes:
+            store.make_folder(self.folder)
+        for node in nodes.keys() - self._written:
+            store.write(self._path(node), _packed(nodes[node]))
+        # Only now: what they are part of is there.
+        for node in self._written - nodes.keys():
+            store.remove_file(self._path(node))
+        self._written, self._saved_at = set(nodes), monotonic()
+
+    def _path(self, node: Node) -> str:
+        return f"{self.folder}/{node[0]}-{node[1]}.npz"
+
+
+def _packed(value: Any) -> bytes:
+    """Sums as the bytes of an .npz file."""
+    arrays: list[Array] = []
+    about = json.dumps(_described(value, arrays))
+    file = io.BytesIO()
+    named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
+    np.savez(file, about=np.frombuffer(about.encode(), np.uint8), **named)
+    return file.getvalue()
+
+
+def _described(value: Any, arrays: list[Array]) -> Any:
+    """A value as JSON, its arrays added to `arrays`."""
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if is_dataclass(value):
+        parts = {part.name: _described(getattr(value, part.name), arrays) for part in fields(value)}
+        return {"kind": type(value).__name__, "parts": parts}
+    if isinstance(value, tuple):
+        return [_described(item, arrays) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _read(path: str) -> Any:
+    """The sums in a file; None where it does not hold any, as one that was cut off."""
+    try:
+        with store_of(path).open(path) as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as held:
+            about = json.loads(held["about"].tobytes())
+            return _restored(about, held)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        return None
+
+
+def _restored(about: Any, held: Mapping[str, Array]) -> Any:
+    if isinstance(about, list):
+        return tuple(_restored(item, held) for item in about)
+    if not isinstance(about, dict):
+        return about
+    if "array" in about:
+        return held[f"a{about['array']}"]
+    return _KINDS[about["kind"]](**dict(_restored_parts(about["parts"], held)))
+
+
+def _restored_parts(parts: Mapping[str, Any], held: Mapping[str, Array]) -> Iterator[tuple[str, Any]]:
+    return ((name, _restored(part, held)) for name, part in parts.items())
