@@ -46,7 +46,8 @@ class PartialSums:
         self._level = level
         # Large ones first: a save that was cut off leaves a node beside those that it is made of.
         for (height, number), value in sorted(saved.items(), key=lambda item: item[0], reverse=True):
-            if height >= level and number < self._count(height) and not self._holds(number << height):
+            known = level <= height <= (tasks - 1).bit_length() and number < self._count(height)
+            if known and not self._holds(number << height):
                 self._insert(height, number, Carried(value))
 
     def has(self, group: int) -> bool:

@@ -1,0 +1,60 @@
+"""What saving the sums of a fit costs: the pass of a fit with and without it, over compressed Zarr."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
+from bigkpca.data.opening import open_rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import moments_of
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.choose_features import choose_features
+from bigkpca.fitting.size_search import SizeLimits
+from bigkpca.spec import FitSpec, resolve
+from bigkpca.workflows.checkpoints import remove_saved, saved_run
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=600_000)
+    rows = open_rows(repeated_dataset(given.folder, given.rows))
+    spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
+    engine = Engine(threads=2)
+    chosen = choose_features(rows, resolve(spec, rows), SizeLimits(given.size), engine, Silent())
+    sizes: list[int] = []
+
+    def one_pass(engine: Engine) -> float:
+        return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
+
+    with TemporaryDirectory(dir=given.folder) as folder:
+        out = f"{folder}/model.zarr"
+
+        def saving() -> float:
+            remove_saved(out)
+            seconds = one_pass(replace(engine, checkpoints=saved_run(out, {}, Silent())))
+            sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
+            return seconds
+
+        seconds = interleaved(given.repeats, plain=lambda: one_pass(engine), saving=saving)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    table(
+        f"Sums saved in a fit pass over {rows.shape[0]} rows, {given.size} landmarks; median of {given.repeats}",
+        ["what", "seconds", "ratio", "MB on disk"],
+        [
+            ["the pass", medians["plain"], 1.0, 0.0],
+            [
+                "the same, sums saved",
+                medians["saving"],
+                median_ratio(seconds["saving"], seconds["plain"]),
+                max(sizes) / 1e6,
+            ],
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

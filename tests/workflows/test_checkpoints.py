@@ -1,0 +1,205 @@
+"""A fit that is stopped goes on from the sums that it saved, to the same bytes, and takes up no others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca.errors import DataError
+from bigkpca.execution.engine import Engine, content_digest
+from bigkpca.execution.partial_sums import PartialSums
+from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.methods import RandomFeatures
+from bigkpca.workflows import checkpoints
+from tests.helpers.disks import tree_bytes
+from tests.helpers.fits import OPTIONS
+from tests.helpers.progress import Recorder
+
+BLOCK = 100  # rows, of the 1797 of the data: 18 blocks
+MANY_PASSES: dict[str, dict[str, Any]] = {
+    "nystroem": {},
+    "standardize": {"standardize": True},
+    "columns": {"method": "columns"},
+    "rff": {"method": RandomFeatures(form="phase"), "size": 80},
+    "rff-pca": {"method": "rff-pca", "size": 80, "n_directions": 6},
+    "sketch": {"method": "rff", "size": 300, "solver": "randomized"},
+    "ridge": {"preimage": "ridge"},
+    "denoising": {"preimage": "denoising", "noise": 2.0},
+    "refine": {"refine": 1},
+}
+
+
+@dataclass
+class Stopping(Recorder):
+    """Stops the fit, as Ctrl-C does, once so many rows are done in its passes."""
+
+    most: int = 0
+
+    def advance(self, rows: int) -> None:
+        super().advance(rows)
+        if self.rows > self.most:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are saved after every block."""
+    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("options", MANY_PASSES.values(), ids=list(MANY_PASSES))
+@pytest.mark.usefixtures("at_once")
+def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(
+    options: dict[str, Any], dataset: str, tmp_path: Path
+) -> None:
+    given = {**OPTIONS, "block_rows": BLOCK, **options}
+    clean, out = tmp_path / "clean.zarr", tmp_path / "stopped.zarr"
+    bigkpca.fit(dataset, clean, **given)
+    stops = 0
+    for _ in range(60):
+        try:
+            bigkpca.fit(dataset, out, progress=Stopping(most=1900 + 600 * stops), **given)
+            break
+        except KeyboardInterrupt:
+            stops += 1
+    assert stops >= 2
+    assert tree_bytes(out) == tree_bytes(clean)
+    assert sorted(path.name for path in tmp_path.glob("stopped.zarr*")) == ["stopped.zarr"]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_blocks_whose_sums_were_saved_are_not_computed_again(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**OPTIONS, "block_rows": BLOCK}
+    with pytest.raises(KeyboardInterrupt):
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 900), **given)
+    computed: list[int] = []
+    add = PartialSums.add
+    monkeypatch.setattr(
+        PartialSums, "add", lambda self, group, value: (computed.append(group), add(self, group, value))[1]
+    )
+    shown = Recorder()
+    bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **given)
+    assert 0 < len(computed) <= 18 - 9
+    assert shown.rows == 2 * 1797  # of the sample, and all of the pass: what was done before counts as done
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "change", [{"seed": 4}, {"sigma": 30.0}, {"block_rows": 200}, {"size": 90}], ids=lambda change: next(iter(change))
+)
+def test_sums_of_other_options_are_not_taken_up(change: dict[str, Any], dataset: str, tmp_path: Path) -> None:
+    given = {**OPTIONS, "block_rows": BLOCK}
+    with pytest.raises(KeyboardInterrupt):
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 900), **given)
+    shown = Recorder()
+    bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **{**given, **change})
+    assert any("holds sums of a fit of other rows or options: removed" in note for note in shown.notes)
+    bigkpca.fit(dataset, tmp_path / "clean.zarr", **{**given, **change})
+    assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-200]),
+        lambda path: path.write_bytes(path.read_bytes()[:2000] + b"\1\2" + path.read_bytes()[2002:]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"PK\5\6" + bytes(18)),
+        lambda path: path.rename(path.with_name("x-y.npz")),
+        lambda path: path.rename(path.with_name("40-0.npz")),
+    ],
+    ids=["truncated", "flipped", "empty", "no members", "no node", "no node of this tree"],
+)
+def test_a_damaged_file_is_computed_again(damage: Callable[[Path], Any], dataset: str, tmp_path: Path) -> None:
+    given = {**OPTIONS, "block_rows": BLOCK}
+    out, clean = tmp_path / "m.zarr", tmp_path / "clean.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        bigkpca.fit(dataset, out, progress=Stopping(most=1797 + 1000), **given)
+    saved = sorted((tmp_path / "m.zarr.bigkpca-sums").rglob("*.npz"))
+    assert saved
+    for path in saved:
+        damage(path)
+    bigkpca.fit(dataset, out, **given)
+    bigkpca.fit(dataset, clean, **given)
+    assert tree_bytes(out) == tree_bytes(clean)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_rows_that_cannot_be_fitted_leave_no_sums(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+    X = digits.astype(np.float32)
+    X[1700, 3] = np.nan
+    np.save(tmp_path / "x.npy", X)
+    few = {**OPTIONS, "size": 5, "components": 2, "landmarks": X[:5], "sigma": 20.0, "block_rows": BLOCK}
+    with pytest.raises(DataError, match="row 1700, column 3 is NaN"):
+        bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", **few)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+_DIGEST = """
+import numpy as np
+from bigkpca.execution.engine import content_digest
+from bigkpca.numerics.kernels import Gaussian
+print(content_digest("fitting", 18, (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")))
+"""
+
+
+def test_passes_are_recognised_in_another_process() -> None:
+    run, env = [sys.executable, "-c", _DIGEST], {**os.environ, "PYTHONHASHSEED": "7"}
+    there = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60, env=env)
+    given = (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")
+    assert there.stdout.strip() == content_digest("fitting", 18, given)
+    assert content_digest("fitting", 17, given) != content_digest("fitting", 18, given)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_sums_are_saved_from_a_cluster_too(dataset: str, tmp_path: Path, two_processes: Engine) -> None:
+    given = {**OPTIONS, "block_rows": BLOCK}
+    bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
+    assert two_processes.client is not None
+    with two_processes.client.as_current(), pytest.raises(KeyboardInterrupt):
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 900), **given)
+    assert list((tmp_path / "m.zarr.bigkpca-sums").rglob("*.npz"))
+    bigkpca.fit(dataset, tmp_path / "m.zarr", **given)  # on threads, in groups of another size
+    assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
+
+
+_KILLED = """
+import sys
+import bigkpca
+from bigkpca.workflows import checkpoints
+checkpoints._EVERY_SECONDS = checkpoints._SHORT_SECONDS = 0.0
+bigkpca.fit(sys.argv[1], sys.argv[2], components=10, size=400, seed=3, block_rows=100, refine=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset: str, tmp_path: Path) -> None:
+    """SIGKILL while sums are written, too."""
+    out, clean, rng = tmp_path / "m.zarr", tmp_path / "clean.zarr", np.random.default_rng(0)
+    bigkpca.fit(dataset, clean, components=10, size=400, seed=3, block_rows=100, refine=1)
+    kills = 0
+    for _ in range(12):
+        with subprocess.Popen([sys.executable, "-c", _KILLED, dataset, str(out)]) as fit:
+            time.sleep(1.5 + rng.random())
+            if fit.poll() is None:
+                os.kill(fit.pid, signal.SIGKILL)
+                kills += 1
+    subprocess.run([sys.executable, "-c", _KILLED, dataset, str(out)], check=True, timeout=100)
+    assert kills >= 3
+    assert tree_bytes(out) == tree_bytes(clean)
+    assert sorted(path.name for path in tmp_path.glob("m.zarr*")) == ["m.zarr"]
