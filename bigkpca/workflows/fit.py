@@ -141,8 +141,10 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
         if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
             record["column_names"] = list(rows.names)
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
-        if place.state == "done":
+        if place.done:
             return _fitted_before(out, rows, run.progress)
+        if place.note:
+            run.progress.note(place.note)
         with run.engine() as engine:
             model = fit_within(rows, spec, engine, run.memory_limit, run.progress, fingerprint, run.deadline)
         check_unchanged(rows, fingerprint)
@@ -168,7 +170,7 @@ def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
     with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}
         place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
-        if place.state != "done":
+        if not place.done:
             _save(model, place)
 
 
