@@ -101,7 +101,7 @@ def _mended(job: _Job, *, overwrite: bool) -> bool:
             return False
         raise
     if strange:
-        note(f"{path} is whole, but holds files that do not belong to it:\n{told(strange)}")
+        note(f"{path} holds files that do not belong to it:\n{told(strange)}")
     if damaged:
         note(f"{path} is damaged; the blocks of these files are made again:\n{told(damaged)}")
         _mend(job, manifest, damaged)
