@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -61,6 +61,14 @@ def open_arrays(path: str) -> dict[str, Stored]:
     store = store_of(path)
     found = [name for name in sorted(store.names(path)) if store.exists(f"{path}/{name}/{_METADATA}")]
     return {name: zarr.open_array(store.zarr(f"{path}/{name}"), mode="r") for name in found}
+
+
+def holds(path: str, names: Collection[str]) -> bool:
+    """Whether arrays of these names are at `path`, and no others."""
+    try:
+        return open_arrays(path).keys() == set(names)
+    except Exception:  # nothing is there; or metadata are damaged, for which each reader has its own kind
+        return False
 
 
 def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:

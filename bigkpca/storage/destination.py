@@ -28,7 +28,6 @@ class Destination:
     path: str
     work: str  # the folder beside it
     done: bool  # this output is at `path`, finished
-    begun: bool = False  # an earlier run with the same record left some of it in `work`
     note: str | None = None  # for the user
 
     @contextmanager
@@ -93,7 +92,7 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     note = _remove_runs(path, work, all_others=state != "done")
     if state == "half" and not whole and not store.exists(work):
         store.move(path, work)  # where earlier versions made it
-    return Destination(path, work, state == "done", store.exists(work), note)
+    return Destination(path, work, state == "done", note)
 
 
 def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:

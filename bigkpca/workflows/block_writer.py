@@ -96,10 +96,11 @@ def _mended(job: _Job, *, overwrite: bool) -> bool:
         manifest = block_arrays.read_manifest(path)
         assert manifest is not None  # the output is finished
         damaged, strange = checked(path, manifest, job.engine, job.progress)
-    except CorruptionError:
-        if overwrite:
-            return False
-        raise
+    except CorruptionError as error:
+        if not overwrite:
+            raise
+        note(f"all of {path} is made again: {error}")
+        return False
     if strange:
         note(f"{path} holds files that do not belong to it:\n{told(strange)}")
     if damaged:
@@ -122,14 +123,15 @@ def _mend(job: _Job, manifest: Mapping[str, Any], damaged: Sequence[Damage]) -> 
         block_arrays.replace_block(path, job.place.work, job.blocks[number])
     if any(digests[number] != new[number] for number in wanted):
         block_arrays.write_manifest(path, job.record, job.blocks, list((digests | new).values()))
-        job.progress.note("blocks made again differ in bits, as on another type of processor: the manifest has the new")
+        job.progress.note("the new blocks have other bits, as on another type of processor: the manifest names these")
 
 
 def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
     """Write those of the blocks that are missing or damaged beside the output. Returns the digests of all of them, in
     order."""
     work, place, engine, progress = job.work, job.place, job.engine, job.progress
-    if not place.begun:
+    if not block_arrays.holds(place.work, work.arrays):
+        place.clear()
         with place.made() as scratch:
             block_arrays.create(scratch, job.record, work.rows.shape[0], work.arrays)
     path = store_of(place.work).absolute(place.work)

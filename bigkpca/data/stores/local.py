@@ -89,7 +89,8 @@ class LocalDisk:
             partial.unlink(missing_ok=True)
         for folder, _, names in os.walk(path):
             for name in names:
-                _sync_entry(os.path.join(folder, name))
+                with suppress(FileNotFoundError):  # a partial file, which its writer renamed or gave up meanwhile
+                    _sync_entry(os.path.join(folder, name))
             _sync_entry(folder)
 
     def move(self, source: str, target: str) -> None:
