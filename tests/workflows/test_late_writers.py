@@ -36,6 +36,8 @@ def stop_inside_block_one(folder: str, moment: str) -> None:
             return
         (Path(folder) / "pid").write_text(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGSTOP)
+        while not (Path(folder) / "go").exists():  # another thread may take the signal, and this one goes on a while
+            time.sleep(0.01)
         try:
             real(*arguments)
         except OSError as error:
@@ -76,6 +78,7 @@ def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[C
                 driver.kill()
 
         def woken() -> str:
+            (signs / "go").touch()
             worker.resume()
             wait_until((signs / "woke").exists)
             wait_until(lambda: bool((signs / "woke").read_text()))
@@ -84,6 +87,7 @@ def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[C
         try:
             yield woken
         finally:
+            (signs / "go").touch()
             worker.resume()
 
 
