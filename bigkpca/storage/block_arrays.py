@@ -20,7 +20,7 @@ from zarr.storage import MemoryStore
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import parent, store_of
-from bigkpca.data.zarr import MAIN
+from bigkpca.data.zarr import MAIN, nonempty_files
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.storage import groups
 
@@ -45,8 +45,9 @@ def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tu
 
 def open_main(path: str, kind: Kind) -> Stored:
     """Open the main array: scores (n, r), or x (n, d)."""
-    array = groups.open_group(path, kind)[MAIN[kind]]
-    assert isinstance(array, zarr.Array)
+    array = groups.open_group(path, kind).get(MAIN[kind])
+    if not isinstance(array, zarr.Array):
+        raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; {again(path)}")
     return array
 
 
@@ -98,7 +99,7 @@ def encoded(array: Stored, values: Array) -> bytes:
 
 def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
     """The blocks whose shards exist; shards appear whole, by a rename."""
-    stored = [(array, store_of(path).files(f"{path}/{name}")) for name, array in open_arrays(path).items()]
+    stored = [(array, nonempty_files(f"{path}/{name}")) for name, array in open_arrays(path).items()]
     return [block for block in blocks if all(shard(array, block) in files for array, files in stored)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, Block
 from bigkpca.data.stores import last_name, store_of
-from bigkpca.data.zarr import MAIN, MANIFEST
+from bigkpca.data.zarr import MAIN, MANIFEST, nonempty_files
 from bigkpca.storage.block_arrays import Stored, open_arrays, sha256, shard
 
 Index = tuple[int, ...]  # of a stored file in the grid of an array
@@ -48,7 +48,8 @@ def listed_damage(path: str, kind: str, blocks: Sequence[Block]) -> tuple[list[D
     shards = {f"{name}/{shard(array, block)}": block for block in blocks for name, array in arrays.items()}
     own = {"zarr.json", f"{MAIN[kind]}/{MANIFEST}", *(f"{name}/zarr.json" for name in arrays)}
     there = store_of(path).files(path)
-    missing = [Damage(file, "is missing", block) for file, block in shards.items() if file not in there]
+    lost = [file for file in shards if file not in there or not there[file].bytes]  # Zarr reads both as fill values
+    missing = [Damage(file, "is missing, or empty", shards[file]) for file in lost]
     strange = [file for file in sorted(there) if file not in shards and file not in own and not _passing(file)]
     return missing, [Damage(file, "does not belong to it: move it away") for file in strange]
 
@@ -112,11 +113,11 @@ def split_by_presence(
     array: Stored, path: str, name: str, rows: int, indices: Sequence[Index]
 ) -> tuple[list[Index], list[Damage]]:
     """Those of the files that are stored, and those that are gone."""
-    there = store_of(path).files(f"{path}/{name}")
+    there = nonempty_files(f"{path}/{name}")
     stored = [array.metadata.encode_chunk_key(index) in there for index in indices]
     gone = [index for index, found in zip(indices, stored, strict=True) if not found]
     kept = [index for index, found in zip(indices, stored, strict=True) if found]
-    return kept, [damaged_file(array, name, rows, index, "is missing") for index in gone]
+    return kept, [damaged_file(array, name, rows, index, "is missing, or empty") for index in gone]
 
 
 def file_damage(array: Stored, name: str, rows: int, indices: Sequence[Index]) -> list[Damage]:

@@ -51,9 +51,7 @@ def test_shards_are_the_bytes_that_zarr_writes(tmp_path: Path) -> None:
     assert block_arrays.stored_blocks(ours, split(N, ROWS)) == list(split(N, ROWS))
 
 
-def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, block, meeting, put = str(tmp_path / "s"), Block(1, 32, 64), threading.Barrier(2), LocalDisk.put
     block_arrays.create(path, RECORD, N, ARRAYS)
     real = Path.write_bytes
