@@ -191,11 +191,11 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
     return list(zip(blocks, digests, strict=True))
 
 
-def replace_block(path: str, source: str, block: Block) -> None:
-    """Replace the shards of one block by those at `source`, each at once."""
-    store = store_of(path)
-    for name, array in open_arrays(path).items():
-        file = f"{name}/{shard(array, block)}"
+def replace_block(path: str, source: str, block: Block, names: Collection[str]) -> None:
+    """Replace the shard of one block in each of these arrays by that at `source`, each at once."""
+    store, arrays = store_of(path), open_arrays(path)
+    for name in sorted(names):
+        file = f"{name}/{shard(arrays[name], block)}"
         with store_of(source).open(f"{source}/{file}") as stored:
             content = stored.read()
         store.make_folder(parent(f"{path}/{file}"))

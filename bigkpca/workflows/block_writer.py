@@ -116,13 +116,17 @@ def _mend(job: _Job, manifest: Mapping[str, Any], damaged: Sequence[Damage]) -> 
     """Replace the shards of damaged blocks, one by one; and the manifest, where the new ones have other digests."""
     # Workers write beside the output here too, and this process, which holds the lock, replaces: so nothing that
     # wakes up late can write into what is published.
-    path, wanted = job.place.path, sorted({each.block.number for each in damaged if each.block})
-    digests = dict(enumerate(digests for _, digests in block_arrays.promised(path, manifest)))
+    path, broken = job.place.path, {(each.block.number, each.file.partition("/")[0]) for each in damaged if each.block}
+    wanted = sorted({number for number, _ in broken})
+    old = dict(enumerate(digests for _, digests in block_arrays.promised(path, manifest)))
     new = dict(zip(wanted, _write_missing(job, [job.blocks[number] for number in wanted]), strict=True))
+    other = {(number, name) for number in wanted for name in old[number] if old[number][name] != new[number][name]}
     for number in wanted:
-        block_arrays.replace_block(path, job.place.work, job.blocks[number])
-    if any(digests[number] != new[number] for number in wanted):
-        block_arrays.write_manifest(path, job.record, job.blocks, list((digests | new).values()))
+        # No others: a run that is stopped here must find again whatever it was writing.
+        names = {name for changed, name in broken | other if changed == number}
+        block_arrays.replace_block(path, job.place.work, job.blocks[number], names)
+    if other:
+        block_arrays.write_manifest(path, job.record, job.blocks, list((old | new).values()))
         job.progress.note("the new blocks have other bits, as on another type of processor: the manifest names these")
 
 

@@ -195,7 +195,7 @@ def test_a_run_that_is_stopped_while_it_mends_is_gone_on_with(home: Path, monkey
     for number in (1, 2):
         Path(f"s.zarr/residual/c/{number}").unlink()
 
-    def stop(path: str, source: str, block: Any) -> None:
+    def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
