@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.evaluate import evaluate
     from bigkpca.workflows.fit import fit
     from bigkpca.workflows.transform import denoise, reconstruct, transform
+    from bigkpca.workflows.verify import verify
 
 # Public names and where they live; loaded on first use, so that `import bigkpca` and `--help` are quick.
 _PUBLIC = {
@@ -44,6 +45,7 @@ _PUBLIC = {
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
     "transform": ("bigkpca.workflows.transform", "transform"),
+    "verify": ("bigkpca.workflows.verify", "verify"),
 }
 __all__ = [
     "KernelPCA",
@@ -61,6 +63,7 @@ __all__ = [
     "reconstruct",
     "report",
     "transform",
+    "verify",
 ]
 
 

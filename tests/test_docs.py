@@ -169,6 +169,6 @@ def test_the_example_of_a_docstring_prints_what_it_shows(
 
 def test_the_public_functions_have_examples() -> None:
     named = {example.id for example in examples()}
-    for public in ("KernelPCA", "fit", "transform", "reconstruct", "denoise", "evaluate", "report"):
+    for public in ("KernelPCA", "fit", "transform", "reconstruct", "denoise", "evaluate", "report", "verify"):
         value = getattr(bigkpca, public)
         assert f"{value.__module__}.{value.__qualname__}" in named

@@ -39,15 +39,21 @@ SWEEPS: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
     "ingest, append": (APPEND, [INGEST], []),
     "fit": (FIT, [INGEST], ["d.zarr", "m.zarr"]),
     "fit, overwrite": ([*FIT, "--center", "--overwrite", "--sigma", "2"], [INGEST, FIT], ["m.zarr"]),
-    "transform": (TRANSFORM, [INGEST, FIT], ["d.zarr", "m.zarr"]),
+    "transform": (TRANSFORM, [INGEST, FIT], ["d.zarr", "m.zarr", "s.zarr"]),
+    "transform, mending": (TRANSFORM, [INGEST, FIT, TRANSFORM], ["m.zarr"]),
+    "transform, overwrite of a damaged manifest": (
+        [*TRANSFORM, "--overwrite"],
+        [INGEST, FIT, TRANSFORM],
+        ["m.zarr", "s.zarr"],
+    ),
     "transform, overwrite": (other(TRANSFORM, m_zarr="m2.zarr"), [INGEST, FIT, OTHER_FIT, TRANSFORM], ["s.zarr"]),
-    "reconstruct": (RECONSTRUCT, [INGEST, FIT, TRANSFORM], ["s.zarr"]),
+    "reconstruct": (RECONSTRUCT, [INGEST, FIT, TRANSFORM], ["s.zarr", "x.zarr"]),
     "reconstruct, overwrite": (
         other(RECONSTRUCT, s_zarr="s.zarr/scores"),
         [INGEST, FIT, TRANSFORM, DENOISE],
         ["x.zarr", "s.zarr"],
     ),
-    "denoise": (DENOISE, [INGEST, FIT], ["m.zarr"]),
+    "denoise": (DENOISE, [INGEST, FIT], ["m.zarr", "x.zarr"]),
     "denoise, overwrite": (other(DENOISE), [INGEST, FIT, TRANSFORM, RECONSTRUCT], ["x.zarr"]),
     "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"]),
     "report, overwrite": (
@@ -58,6 +64,10 @@ SWEEPS: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
     "compare": (COMPARE, [INGEST], ["d.zarr"]),
     "compare, overwrite": ([*COMPARE, "--sigma", "2", "--overwrite"], [INGEST, COMPARE], ["d.zarr"]),
 }
+EMPTIED = {
+    "transform, mending": ["s.zarr/scores/c/1/0", "s.zarr/residual/c/2"],
+    "transform, overwrite of a damaged manifest": ["s.zarr/scores/manifest.json"],
+}
 
 
 def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
@@ -67,6 +77,7 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
     for file, rows in (("a.npz", 90), ("b.npz", 40)):
         np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows))
     sweep = {"command": command, "before": before, "kept": kept, "bytes": "compare" not in name, "every": every}
+    sweep["emptied"] = EMPTIED.get(name, [])
     run = [sys.executable, stops.__file__, str(folder)]
     done = subprocess.run(run, input=json.dumps(sweep), capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr

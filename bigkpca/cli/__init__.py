@@ -13,6 +13,7 @@ from bigkpca.cli.fit import fit, plan
 from bigkpca.cli.report import report
 from bigkpca.cli.sigma import sigma
 from bigkpca.cli.transform import denoise, reconstruct, transform
+from bigkpca.cli.verify import verify
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,5 +25,20 @@ def main() -> None:
     """
 
 
-for _command in (ingest, info, sigma, plan, fit, evaluate, transform, reconstruct, denoise, compare, report, demo):
+_COMMANDS = (
+    ingest,
+    info,
+    sigma,
+    plan,
+    fit,
+    evaluate,
+    transform,
+    reconstruct,
+    denoise,
+    verify,
+    compare,
+    report,
+    demo,
+)
+for _command in _COMMANDS:
     main.add_command(_command)

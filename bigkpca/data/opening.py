@@ -15,7 +15,8 @@ from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
-from bigkpca.data.stores import expanded, is_path, store_of
+from bigkpca.data.run_folders import run_folders
+from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import SCRATCH, ZarrRows, array_path, group_rows, zarr_name
 from bigkpca.errors import IncompleteError, SpecError, check_numeric
 
@@ -78,7 +79,7 @@ def _opened(data: Any, array: str | None) -> Rows:
 def _path_rows(path: str, array: str | None) -> Rows:
     store = store_of(path)
     if not store.exists(path):
-        if store.exists(path.rstrip("/") + SCRATCH):
+        if store.exists(path.rstrip("/") + SCRATCH) or run_folders(path) or run_folders(parent(path)):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):

@@ -78,7 +78,7 @@ class ZarrRows:
         folder = array_path(self.array)
         if folder is None:
             return None
-        files = store_of(folder).files(folder)
+        files = nonempty_files(folder)
         return {key: files[key] for key in self._expected_keys() if key in files}
 
     def _expected_keys(self) -> list[str]:
@@ -133,6 +133,12 @@ class ZarrRows:
     def __getstate__(self) -> dict[str, Any]:
         # What travels with every task: none needs the names, of which there may be thousands.
         return {key: value for key, value in self.__dict__.items() if key not in ("_stored", "names")}
+
+
+def nonempty_files(folder: str) -> dict[str, StoredFile]:
+    """The files below a folder that hold anything: Zarr takes an empty chunk, as a power failure may leave it, for one
+    that was never written."""
+    return {name: file for name, file in store_of(folder).files(folder).items() if file.bytes}
 
 
 def zarr_name(array: zarr.Array[Any]) -> str:

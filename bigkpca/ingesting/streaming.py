@@ -122,13 +122,15 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
     An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
     """
     target = open_destination(path, record, overwrite=overwrite, whole=True)
-    if target.state == "done":
+    if target.done:
         if source.names is not None and "column_names" not in (groups.describe(path) or {}):
             progress.note(
                 f"{path} was made before column names were kept, so that it may hold the index of a frame, or "
                 "columns of files in different orders: remove it and run this again to be sure"
             )
         return True
+    if target.note:
+        progress.note(target.note)
     _show_notes(source, progress)
     with target.made() as scratch:
         group = groups.create_group(scratch, record)

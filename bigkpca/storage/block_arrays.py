@@ -7,21 +7,27 @@ reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import zarr
+from zarr.abc.buffer import Buffer as AnyBuffer
+from zarr.buffer.cpu import Buffer
+from zarr.storage import MemoryStore
 
-from bigkpca.data.blocks import Block
+from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import store_of
-from bigkpca.data.zarr import MAIN
+from bigkpca.data.stores import parent, store_of
+from bigkpca.data.zarr import MAIN, nonempty_files
 from bigkpca.errors import Array, CorruptionError
 from bigkpca.storage import groups
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
+_METADATA = "zarr.json"  # in the folder of each array
+_WHOLE = {"format", "model", "input", "block_rows", "rows", "blocks"}  # keys of a manifest, besides options
 _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
 
@@ -39,51 +45,80 @@ def create(path: str, record: Mapping[str, Any], n: int, arrays: Mapping[str, tu
 
 def open_main(path: str, kind: Kind) -> Stored:
     """Open the main array: scores (n, r), or x (n, d)."""
-    array = groups.open_group(path, kind)[MAIN[kind]]
-    assert isinstance(array, zarr.Array)
+    array = groups.open_group(path, kind).get(MAIN[kind])
+    if not isinstance(array, zarr.Array):
+        raise CorruptionError(f"{path}: its array {MAIN[kind]} is missing; {again(path)}")
     return array
 
 
 def values(path: str, name: str) -> Array:
     """A whole array of one value for each row, in memory."""
-    return np.asarray(_arrays(path)[name][...])
+    return np.asarray(open_arrays(path)[name][...])
 
 
-def _arrays(path: str, mode: Literal["r", "r+"] = "r") -> dict[str, Stored]:
-    # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
-    found = zarr.open_group(store_of(path).zarr(path), mode=mode).arrays()
-    return {name: array.with_config({"write_empty_chunks": True}) for name, array in found}
+def open_arrays(path: str) -> dict[str, Stored]:
+    """All arrays, by their names."""
+    # One by one: Zarr would warn of files of others that lie between them.
+    store = store_of(path)
+    found = [name for name in sorted(store.names(path)) if store.exists(f"{path}/{name}/{_METADATA}")]
+    return {name: zarr.open_array(store.zarr(f"{path}/{name}"), mode="r") for name in found}
+
+
+def holds(path: str, names: Collection[str]) -> bool:
+    """Whether arrays of these names are at `path`, and no others."""
+    try:
+        return open_arrays(path).keys() == set(names)
+    except Exception:  # nothing is there; or metadata are damaged, for which each reader has its own kind
+        return False
 
 
 def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[str, str]:
-    """Write the shard of one block in each array. May run twice. Returns the SHA-256 of each."""
-    arrays = _arrays(path, "r+")
+    """Write the shard of one block in each array. Returns the SHA-256 of each.
+
+    May run again, also at the same time: each shard appears whole, by a rename.
+    """
+    arrays = open_arrays(path)
     for name in values:
-        # Zarr reads a shard before it replaces it, even as a whole, and would stop at one that does not decode.
-        store_of(path).remove_file(f"{path}/{name}/{_shard(arrays[name], block)}")
-        arrays[name][block.start : block.stop] = values[name]
-    return {name: _sha256(found) for name, found in values.items()}
+        store_of(path).put(f"{path}/{name}/{shard(arrays[name], block)}", encoded(arrays[name], values[name]))
+    return {name: sha256(found) for name, found in values.items()}
+
+
+def encoded(array: Stored, values: Array) -> bytes:
+    """The shard that holds these values, as Zarr would write it.
+
+    Zarr itself reads a shard before it replaces it, even as a whole, and stops at one that does not decode. So it
+    writes into memory here, an array of this one shard.
+    """
+    described = {**array.metadata.to_dict(), "shape": values.shape}
+    held: dict[str, AnyBuffer] = {_METADATA: Buffer.from_bytes(json.dumps(described).encode())}
+    one = zarr.open_array(MemoryStore(held), mode="r+")
+    # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
+    one.with_config({"write_empty_chunks": True})[...] = values
+    return held[one.metadata.encode_chunk_key((0,) * one.ndim)].to_bytes()
 
 
 def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
     """The blocks whose shards exist; shards appear whole, by a rename."""
-    stored = [(array, store_of(path).files(f"{path}/{name}")) for name, array in _arrays(path).items()]
-    return [block for block in blocks if all(_shard(array, block) in files for array, files in stored)]
+    stored = [(array, nonempty_files(f"{path}/{name}")) for name, array in open_arrays(path).items()]
+    return [block for block in blocks if all(shard(array, block) in files for array, files in stored)]
 
 
-def _shard(array: Stored, block: Block) -> str:
+def shard(array: Stored, block: Block) -> str:
     """The name of the file, in the folder of the array, that holds a block."""
     return array.metadata.encode_chunk_key((block.number, *[0] * (array.ndim - 1)))
 
 
-def _sha256(values: Array) -> str:
+def sha256(values: Array) -> str:
+    """The digest of values, as the manifest holds it."""
     return hashlib.sha256(little_endian(values)).hexdigest()
 
 
 def block_digests(path: str, block: Block) -> dict[str, str] | None:
     """SHA-256 of the values of a stored block of each array, None if a shard does not decode."""
     try:
-        return {name: _sha256(np.asarray(array[block.start : block.stop])) for name, array in _arrays(path).items()}
+        return {name: sha256(np.asarray(array[block.start : block.stop])) for name, array in open_arrays(path).items()}
+    except MemoryError:
+        raise
     except Exception:  # each codec raises its own kind; a shard that does not decode is simply not done
         return None
 
@@ -93,6 +128,13 @@ def publish(
 ) -> None:
     """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
     store_of(path).sync(path)
+    write_manifest(path, record, blocks, digests)
+
+
+def write_manifest(
+    path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
+) -> None:
+    """Write the manifest, or replace it, at once."""
     manifest = {
         **record,
         "format_version": groups.FORMAT_VERSION,
@@ -106,16 +148,59 @@ def publish(
 
 
 def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
-    return {"sha256" if name == main else f"{name}_sha256": digests[name] for name in sorted(digests)}
+    return {_key(name, main): digests[name] for name in sorted(digests)}
 
 
 def read_manifest(path: str) -> dict[str, Any] | None:
-    """The manifest of a published store, None before it is published."""
+    """The manifest of a published store, None before it is published. Raises CorruptionError for a damaged one."""
     name = groups.manifest_path(path)
     try:
-        manifest: dict[str, Any] = groups.read_json(name)
+        manifest: Any = groups.read_json(name)
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise CorruptionError(f"{name} does not parse ({error}); write {path} again") from error
+        raise CorruptionError(f"{name} does not parse ({error}); {again(path)}") from error
+    if not isinstance(manifest, dict) or not manifest.keys() >= _WHOLE:
+        raise CorruptionError(f"{name} is not a whole manifest; {again(path)}")
     return manifest
+
+
+def again(path: str) -> str:
+    """What to do where blocks alone cannot be written again."""
+    return f"run the command that made {path} again, with --overwrite (overwrite=True in Python)"
+
+
+def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[str, str]]]:
+    """The blocks that a manifest names, with the SHA-256 that it has for each array.
+
+    Raises CorruptionError where the manifest is not about the arrays at `path`.
+    """
+    main, about = MAIN[manifest["format"]], groups.describe(path) or {}
+    try:
+        arrays, blocks = open_arrays(path), split(manifest["rows"], manifest["block_rows"])
+        digests = [{name: str(each[_key(name, main)]) for name in arrays} for each in manifest["blocks"]]
+        ranges = [(each["start"], each["stop"]) for each in manifest["blocks"]]
+        fits = main in arrays and all(len(each) == 2 + len(arrays) for each in manifest["blocks"])
+        shapes = {(array.shape[0], (array.shards or (0,))[0]) for array in arrays.values()}
+    except Exception as error:  # of JSON, and each kind of damaged metadata has its own
+        raise CorruptionError(f"{path}: its manifest or metadata do not parse ({error!r}); {again(path)}") from error
+    fits &= all(manifest.get(key) == value for key, value in about.items())
+    fits &= shapes == {(manifest["rows"], manifest["block_rows"])}
+    if not fits or ranges != [(block.start, block.stop) for block in blocks]:
+        raise CorruptionError(f"{path}: its manifest does not fit its arrays; {again(path)}")
+    return list(zip(blocks, digests, strict=True))
+
+
+def replace_block(path: str, source: str, block: Block, names: Collection[str]) -> None:
+    """Replace the shard of one block in each of these arrays by that at `source`, each at once."""
+    store, arrays = store_of(path), open_arrays(path)
+    for name in sorted(names):
+        file = f"{name}/{shard(arrays[name], block)}"
+        with store_of(source).open(f"{source}/{file}") as stored:
+            content = stored.read()
+        store.make_folder(parent(f"{path}/{file}"))
+        store.write(f"{path}/{file}", content)
+
+
+def _key(name: str, main: str) -> str:
+    return "sha256" if name == main else f"{name}_sha256"

@@ -8,6 +8,7 @@ from typing import Any
 from bigkpca.data.blocks import split
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.run_folders import run_folders
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import SpecError
@@ -27,6 +28,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     """
     path = expanded(path)
     about = groups.describe(path)
+    if about is None and (facts := unfinished(path)) is not None:
+        return facts
     if about is None:
         return _rows_info(path, array)
     if array is not None:
@@ -130,16 +133,27 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     return facts | _array_facts(open_rows(path)) | own | {"bytes": _stored_bytes(path)}
 
 
+def unfinished(path: str) -> dict[str, Any] | None:
+    """Facts about output that is made block by block and not finished: beside its path, or at it, where earlier
+    versions made it. None for anything else."""
+    there = [path] if store_of(path).exists(path) else run_folders(path)
+    for folder in there:
+        about = groups.describe(folder) or {}
+        if about.get("format") in MAIN and (folder != path or not groups.is_finished(path)):
+            return _blocks_info(folder, about) | {"path": path, "finished": False}
+    return None
+
+
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     main = block_arrays.open_main(path, about["format"])
-    manifest = block_arrays.read_manifest(path)
+    finished = block_arrays.read_manifest(path) is not None
     blocks = split(main.shape[0], about["block_rows"])
     stored = {block.number for block in block_arrays.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]
     return {
         "kind": about["format"],
         "path": path,
-        "finished": manifest is not None,
+        "finished": finished,
         "shape": list(main.shape),
         "dtype": str(main.dtype),
         "block_rows": about["block_rows"],

@@ -7,27 +7,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bigkpca.data.stores import parent, store_of
-from bigkpca.data.zarr import MAIN, SCRATCH
+from bigkpca.data.run_folders import run_folder, run_folders
+from bigkpca.data.stores import last_name, store_of
+from bigkpca.data.zarr import SCRATCH
 from bigkpca.errors import SpecError
-from bigkpca.storage.groups import describe, is_finished, manifest_path, named
+from bigkpca.storage.groups import describe, is_finished, named
 
-# Beside an output, besides SCRATCH and the lock: a successor that is filled block by block, what it replaced, what is
-# being removed; names that nobody gives to anything else.
-_SUCCESSOR, _OLD, _TRASH = ".bigkpca-next", ".bigkpca-old", ".bigkpca-trash"
+# Beside an output, besides SCRATCH, run folders and the lock: what it replaced, what is being removed; names that
+# nobody gives to anything else.
+_OLD, _TRASH = ".bigkpca-old", ".bigkpca-trash"
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a run writes, and what is there: nothing ("new"), its own unfinished output, or its finished output.
+    """Where a run writes: into a folder beside `path`, which takes its place by one rename when it is finished.
 
-    `path` never holds half an output: what is written block by block appears with all its arrays, still empty, and
-    anything else appears finished.
+    `path` never holds half an output.
     """
 
     path: str
-    work: str  # path itself, or a folder beside it that takes its place at the end
-    state: Literal["new", "resume", "done"]
+    work: str  # the folder beside it
+    done: bool  # this output is at `path`, finished
+    note: str | None = None  # for the user
 
     @contextmanager
     def made(self) -> Iterator[str]:
@@ -44,31 +45,19 @@ class Destination:
 
     def put_in_place(self) -> None:
         """Publish finished output at `path`; what was there stays until it is replaced."""
-        if self.work == self.path:
-            return
         store = store_of(self.path)
         if not store.exists(self.path):
             store.move(self.work, self.path)
             return
-        if self.work == self.path + _SUCCESSOR:  # so that `open_destination` can tell what it replaced from a successor
-            store.write(_mark(self.work), b"")
         if not store.exchange(self.work, self.path):
             store.move(self.path, self.path + _OLD)  # `open_destination` takes up what stops between these two
             store.move(self.work, self.path)
-        _settle(self.path, self.work)
+        for replaced in (self.work, self.path + _OLD):
+            _discard(replaced, self.path)
 
-
-def _mark(path: str) -> str:
-    """The file that marks block-wise output as the replacement of older output."""
-    return f"{parent(manifest_path(path))}/replacing"
-
-
-def _settle(path: str, work: str) -> None:
-    """Remove what was replaced at `path`: it lies at `work`, or aside."""
-    for replaced in (work, path + _OLD):
-        _discard(replaced, path)
-    if work == path + _SUCCESSOR:
-        store_of(path).remove_file(_mark(path))
+    def clear(self) -> None:
+        """Remove the folder beside the output: nothing in it is needed."""
+        _discard(self.work, self.path)
 
 
 def _discard(folder: str, path: str) -> None:
@@ -82,19 +71,17 @@ def _discard(folder: str, path: str) -> None:
 def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
     """Find out what is at `path`, given the record that identifies the output of this run.
 
-    Nothing there: new. Our own work with the same record: resume it, or it is done. Anything else: SpecError
-    naming what differs; with `overwrite`, work of ours of the same kind (never anything else) is replaced, but only
-    once its successor is finished. With `whole` the work appears at `path` only when it is finished. What a killed run
-    left beside the path is removed, or put back.
+    Nothing there: to be made. Output with the same record: done if it is finished. Anything else: SpecError naming
+    what differs; with `overwrite`, output of ours of the same kind (never anything else) is replaced, but only once its
+    successor is finished. Output is made block by block, in a folder that the same run finds again, or else `whole`.
+    What killed runs left beside the path is removed, or put back.
     """
     store = store_of(path)
     if store.exists(path + _OLD) and not store.exists(path):
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
-    if (describe(path) or {}).get("format") in MAIN and store.exists(_mark(path)):
-        _settle(path, path + _SUCCESSOR)
     for left in (SCRATCH, _OLD, _TRASH):
         store.remove_folder(path + left)
-    state, successor = _state(path, record), path + _SUCCESSOR
+    state, work = _state(path, record), path + SCRATCH if whole else run_folder(path, record)
     if state == "foreign":
         raise SpecError(
             f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "
@@ -102,18 +89,26 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
         )
     if state == "other":
         _check_replaceable(path, record, overwrite=overwrite)
-    if state == "done" or (state == "resume" and not whole):
-        return Destination(path, path, state)
-    if whole:
-        return Destination(path, path + SCRATCH, "new")
-    if state == "new":
-        return Destination(path, path, "new")
-    beside = _state(successor, record)
-    if beside == "foreign":
-        raise SpecError(f"{successor} is in the way and was not made by bigkpca: move it away")
-    if beside == "other":
-        _discard(successor, path)
-    return Destination(path, successor, "resume" if beside in ("resume", "done") else "new")
+    note = _remove_runs(path, work, all_others=state != "done")
+    if state == "half" and not whole and not store.exists(work):
+        store.move(path, work)  # where earlier versions made it
+    return Destination(path, work, state == "done", note)
+
+
+def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:
+    """Remove run folders beside `path` that no run goes on with; a note where unfinished output is among them.
+
+    These are what a run replaced, and what workers wrote that were cut off; with `all_others` also unfinished output of
+    other runs than the one that works in `work`.
+    """
+    removed = []
+    for folder in run_folders(path):
+        about = describe(folder) or {}
+        resumable = run_folder(path, {key: about[key] for key in about if key != "format_version"}) == folder
+        if not resumable or (all_others and folder != work):
+            _discard(folder, path)
+            removed += [last_name(folder)] if resumable else []
+    return f"removed unfinished output of other runs: {', '.join(removed)}" if removed else None
 
 
 def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -131,7 +126,7 @@ def _check_replaceable(path: str, record: Mapping[str, Any], *, overwrite: bool)
         )
 
 
-def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "done", "other", "foreign"]:
+def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "half", "done", "other", "foreign"]:
     store = store_of(path)
     if not store.exists(path) or (store.is_folder(path) and not store.names(path)):
         return "new"
@@ -140,7 +135,7 @@ def _state(path: str, record: Mapping[str, Any]) -> Literal["new", "resume", "do
         return "foreign"
     if any(about.get(key) != value for key, value in record.items()):
         return "other"
-    return "done" if is_finished(path) else "resume"
+    return "done" if is_finished(path) else "half"
 
 
 def difference(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Write arrays block by block: find the missing blocks, write them, publish the manifest."""
+"""Write arrays block by block: find the missing blocks, write them, publish the output; mend what is damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from bigkpca.data.blocks import Block, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.by_block import by_block
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import Plan
@@ -18,8 +18,11 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, destination, models, output_paths
+from bigkpca.storage import block_arrays, models, output_paths
 from bigkpca.storage.block_arrays import Stored
+from bigkpca.storage.damage import Damage, told
+from bigkpca.storage.destination import Destination, open_destination
+from bigkpca.workflows.block_checks import checked
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,26 @@ class BlockOutput:
     prepared: Callable[[Model], Any] | None = None  # computed from the model once for all blocks
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A run that makes this output, or makes some of its blocks again."""
+
+    work: BlockOutput
+    record: dict[str, Any]  # identifies the output
+    place: Destination
+    blocks: tuple[Block, ...]
+    engine: Engine
+    progress: Progress
+
+
 def written(
     work: BlockOutput,
     out: AnyPath,
     options: Mapping[str, Any],
     run: RunOptions,
 ) -> Stored:
-    """Write the missing blocks, publish the manifest, and open the main array."""
+    """Write the missing blocks, publish the output, and open the main array. Of finished output, check all blocks, and
+    make again what is damaged."""
     fingerprint = work.rows.fingerprint()
     out = output_paths.group_path(out, fingerprint["path"], work.model_path)
     with store_of(out).writer(out), run.engine() as engine:
@@ -57,25 +73,73 @@ def written(
             "block_rows": plan.block_rows,
             **options,
         }
-        place = destination.open_destination(out, record, overwrite=run.overwrite)
-        if place.state == "done":
-            run.progress.note(f"{out} exists already, from the same model and rows: nothing to do")
-            return block_arrays.open_main(out, work.kind)
-        blocks = split(work.rows.shape[0], plan.block_rows)
-        if place.state == "new":
-            with place.made() as scratch:
-                block_arrays.create(scratch, record, work.rows.shape[0], work.arrays)
-        digests = _write_missing(work, store_of(out).absolute(place.work), blocks, engine, run.progress)
-        check_unchanged(work.rows, fingerprint)
-        block_arrays.publish(place.work, record, blocks, digests)
-        place.put_in_place()
+        place = open_destination(out, record, overwrite=run.overwrite)
+        if place.note:
+            run.progress.note(place.note)
+        job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, run.progress)
+        if not place.done or not _mended(job, overwrite=run.overwrite):
+            _make(job)
     return block_arrays.open_main(out, work.kind)
 
 
-def _write_missing(
-    work: BlockOutput, path: str, blocks: tuple[Block, ...], engine: Engine, progress: Progress
-) -> list[dict[str, str]]:
-    """Write the missing and damaged blocks. Returns the digests of all blocks, in order."""
+def _make(job: _Job) -> None:
+    """Write all blocks that an earlier run did not, and put the output in its place."""
+    digests = _write_missing(job, job.blocks)
+    block_arrays.publish(job.place.work, job.record, job.blocks, digests)
+    job.place.put_in_place()
+
+
+def _mended(job: _Job, *, overwrite: bool) -> bool:
+    """Check finished output, and make again what is damaged. False where that cannot be told and all of it may be
+    replaced; CorruptionError where it may not."""
+    path, note = job.place.path, job.progress.note
+    try:
+        manifest = block_arrays.read_manifest(path)
+        assert manifest is not None  # the output is finished
+        damaged, strange = checked(path, manifest, job.engine, job.progress)
+    except CorruptionError as error:
+        if not overwrite:
+            raise
+        note(f"all of {path} is made again: {error}")
+        return False
+    if strange:
+        note(f"{path} holds files that do not belong to it:\n{told(strange)}")
+    if damaged:
+        note(f"{path} is damaged; the blocks of these files are made again:\n{told(damaged)}")
+        _mend(job, manifest, damaged)
+    else:
+        note(f"{path} exists already, from the same model and rows: nothing to do")
+    job.place.clear()
+    return True
+
+
+def _mend(job: _Job, manifest: Mapping[str, Any], damaged: Sequence[Damage]) -> None:
+    """Replace the shards of damaged blocks, one by one; and the manifest, where the new ones have other digests."""
+    # Workers write beside the output here too, and this process, which holds the lock, replaces: so nothing that
+    # wakes up late can write into what is published.
+    path, broken = job.place.path, {(each.block.number, each.file.partition("/")[0]) for each in damaged if each.block}
+    wanted = sorted({number for number, _ in broken})
+    old = dict(enumerate(digests for _, digests in block_arrays.promised(path, manifest)))
+    new = dict(zip(wanted, _write_missing(job, [job.blocks[number] for number in wanted]), strict=True))
+    other = {(number, name) for number in wanted for name in old[number] if old[number][name] != new[number][name]}
+    for number in wanted:
+        # No others: a run that is stopped here must find again whatever it was writing.
+        names = {name for changed, name in broken | other if changed == number}
+        block_arrays.replace_block(path, job.place.work, job.blocks[number], names)
+    if other:
+        block_arrays.write_manifest(path, job.record, job.blocks, list((old | new).values()))
+        job.progress.note("the new blocks have other bits, as on another type of processor: the manifest names these")
+
+
+def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
+    """Write those of the blocks that are missing or damaged beside the output. Returns the digests of all of them, in
+    order."""
+    work, place, engine, progress = job.work, job.place, job.engine, job.progress
+    if not block_arrays.holds(place.work, work.arrays):
+        place.clear()
+        with place.made() as scratch:
+            block_arrays.create(scratch, job.record, work.rows.shape[0], work.arrays)
+    path = store_of(place.work).absolute(place.work)
     stored = block_arrays.stored_blocks(path, blocks)
     checks = [Task(block_arrays.block_digests, (path, block), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []
@@ -88,6 +152,7 @@ def _write_missing(
         given.append(work.prepared(work.model))
     new = by_block(work.title, _write, work.rows, given, missing, engine, progress)
     digests |= {block.number: digest for block, digest in zip(missing, new, strict=True)}
+    check_unchanged(work.rows, job.record["input"])
     return [digests[block.number] for block in blocks]
 
 

@@ -148,9 +148,11 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
         if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
             record["column_names"] = list(rows.names)
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
-        if place.state == "done":
+        if place.done:
             remove_saved(out)
             return _fitted_before(out, rows, run.progress)
+        if place.note:
+            run.progress.note(place.note)
         model = _fitted(rows, spec, out, run, record)
         _save(model, place)
         remove_saved(out)
@@ -191,7 +193,7 @@ def save(model: Model, path: AnyPath, *, overwrite: bool = False) -> None:
     with store_of(out).writer(out):
         record = {"format": "model", "digest": models.model_digest(model)}
         place = destination.open_destination(out, record, overwrite=overwrite, whole=True)
-        if place.state != "done":
+        if not place.done:
             _save(model, place)
 
 

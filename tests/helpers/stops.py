@@ -41,6 +41,7 @@ class Sweep:
     kept: list[str]
     bytes: bool = True
     every: int = 1  # of how many stops one is tried
+    emptied: list[str] = field(default_factory=list)  # files that lose their content before the command runs
 
 
 @dataclass
@@ -59,6 +60,8 @@ def swept(sweep: Sweep, folder: Path) -> Swept:
     for command in sweep.before:
         assert _in_child(here, lambda command=command: _run(command)) == 0, _printed(here)
     (here / _PRINTED).unlink(missing_ok=True)
+    for name in sweep.emptied:
+        (here / name).write_bytes(b"")
     _copy(here, start)
     steps = _counted(sweep.command, here)
     wanted, old, found = tree(here), tree(start), Swept(steps)
@@ -97,9 +100,8 @@ _PRINTED = "printed.txt"
 
 
 def _below(held: dict[str, bytes | None], name: str) -> dict[str, bytes | None]:
-    """What is at a path, but for the mark by which the next run knows that it replaced something."""
-    below = {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
-    return {path: value for path, value in below.items() if not path.endswith("/replacing")}
+    """What is at a path."""
+    return {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
 
 
 def _difference(left: dict[str, bytes | None], wanted: dict[str, bytes | None]) -> str:

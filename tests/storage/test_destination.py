@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
+from tests.helpers.progress import Recorder
 from tests.storage.outputs import FIT, OTHERS, WRITES, Write, bigkpca_array, every_write
 
 
@@ -127,13 +130,86 @@ def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
 def test_what_was_replaced_goes_also_where_it_was_not_finished(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "s.zarr" / "scores" / "manifest.json").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(destination, "_settle", lambda *_: None)  # killed right after the exchange
+        patch.setattr(destination, "_discard", lambda *_: None)  # killed right after the exchange
         OTHERS["transform"]("s.zarr", overwrite=True)
-    assert (home / "s.zarr.bigkpca-next").exists()
+    assert list(home.glob("s.zarr.bigkpca-run-*"))
     OTHERS["transform"]("s.zarr", overwrite=True)
     OTHERS["transform"]("wanted.zarr")
     assert tree_bytes(home / "s.zarr") == tree_bytes(home / "wanted.zarr")
     assert not list(home.glob("s.zarr.*"))
+
+
+def stopped(write: Write, out: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> None:
+    """A run that is stopped before its first block."""
+
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bigkpca.storage.block_arrays.write_block", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write(out, **how)
+
+
+def test_an_output_is_made_beside_its_path_in_a_folder_named_after_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(WRITES["transform"], "o.zarr", monkeypatch)
+    stopped(WRITES["transform"], "o.zarr", monkeypatch)
+    (first,) = home.glob("o.zarr.*")
+    assert re.fullmatch(r"o\.zarr\.bigkpca-run-[0-9a-f]{12}", first.name)
+    notes = Recorder()
+    with monkeypatch.context() as patch:
+        patch.setattr("bigkpca.storage.block_arrays.write_block", lambda *_: pytest.fail("it begins with its note"))
+        patch.setattr(destination.Destination, "made", lambda *_: pytest.fail("it begins with its note"))
+        with pytest.raises(BaseException, match="it begins with its note"):
+            OTHERS["transform"]("o.zarr", progress=notes)
+    assert notes.notes == [f"removed unfinished output of other runs: {first.name}"]
+    assert not list(home.glob("o.zarr*"))
+
+
+def test_what_late_workers_and_others_left_beside_an_output(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any run removes blocks that belong to nothing. Unfinished output stays while no other run writes there."""
+    WRITES["transform"]("o.zarr")
+    stopped(OTHERS["transform"], "o.zarr", monkeypatch, overwrite=True)
+    (other,) = home.glob("o.zarr.*")
+    stray = home / "o.zarr.bigkpca-run-0123456789ab" / "scores" / "c" / "1"
+    users = home / "o.zarr.bigkpca-run-of-mine"
+    for folder in (stray, users):
+        folder.mkdir(parents=True)
+    notes = Recorder()
+    WRITES["transform"]("o.zarr", progress=notes)
+    assert notes.notes == ["o.zarr exists already, from the same model and rows: nothing to do"]
+    assert sorted(home.glob("o.zarr.*")) == sorted([other, users])
+    with pytest.raises(SpecError, match="is in the way"):
+        bigkpca.fit("d.zarr", "o.zarr", **FIT)
+    bigkpca.transform("m.zarr", "d.zarr", "o.zarr", block_rows=90, overwrite=True)
+    assert list(home.glob("o.zarr.*")) == [users]
+
+
+def test_a_fit_and_an_ingest_say_what_they_remove(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fit", "ingest"):
+        stopped(WRITES["transform"], "o.zarr", monkeypatch)
+        notes = Recorder()
+        WRITES[name]("o.zarr", progress=notes)
+        assert notes.notes[0].startswith("removed unfinished output of other runs: o.zarr.bigkpca-run-")
+        assert [path.name for path in home.glob("o.zarr*")] == ["o.zarr"]
+        shutil.rmtree("o.zarr")
+
+
+def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions before this one left it."""
+    WRITES["transform"]("o.zarr")
+    wanted = tree_bytes("o.zarr")
+    (home / "o.zarr" / "scores" / "manifest.json").unlink()
+    (home / "o.zarr" / "scores" / "c" / "1" / "0").unlink()
+    stopped(WRITES["transform"], "o.zarr", monkeypatch)
+    assert not (home / "o.zarr").exists()
+    WRITES["transform"]("o.zarr")
+    assert tree_bytes("o.zarr") == wanted
+    assert not list(home.glob("o.zarr.*"))
 
 
 @pytest.mark.parametrize("spelled", ["s2.zarr/scores/", "~/s2.zarr", "link"])

@@ -61,6 +61,10 @@ class Store(Protocol):
     def write(self, path: str, content: bytes) -> None:
         """Write a file into an existing folder, so that readers see all of it or none, also after a power failure."""
 
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file, with the folders it lies in, so that readers see all of it or none. Several processes may write
+        it at once. It stays after a power failure once `sync` has run."""
+
     def sync(self, path: str) -> None:
         """Force a file, or all below a folder, to stay after a power failure. Partial files that killed writes left in
         a folder are removed."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from uuid import uuid4
 
 from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
@@ -68,6 +69,16 @@ class LocalDisk:
         os.replace(temporary, path)
         _sync_entry(_folder_of(path))
 
+    def put(self, path: str, content: bytes) -> None:
+        self.make_folder(_folder_of(path))
+        partial = Path(f"{path}.{uuid4().hex}.partial")
+        try:
+            partial.write_bytes(content)
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
     def sync(self, path: str) -> None:
         # Neither Zarr nor the kernel promises that what was written stays.
         if os.path.isfile(path):
@@ -78,7 +89,8 @@ class LocalDisk:
             partial.unlink(missing_ok=True)
         for folder, _, names in os.walk(path):
             for name in names:
-                _sync_entry(os.path.join(folder, name))
+                with suppress(FileNotFoundError):  # a partial file, which its writer renamed or gave up meanwhile
+                    _sync_entry(os.path.join(folder, name))
             _sync_entry(folder)
 
     def move(self, source: str, target: str) -> None:

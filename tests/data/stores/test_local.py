@@ -112,6 +112,22 @@ def test_folders_are_moved_exchanged_and_removed(tmp_path: Path) -> None:
     assert not DISK.is_folder(b)
 
 
+def test_put_makes_folders_and_leaves_nothing_of_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a" / "b" / "0"
+    for content in (b"one", b"two"):
+        DISK.put(str(path), content)
+        assert path.read_bytes() == content
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="full"):
+        DISK.put(str(path), b"three")
+    assert [file.name for file in path.parent.iterdir()] == ["0"]
+    assert path.read_bytes() == b"two"
+
+
 def test_one_writer_at_a_time_and_only_a_full_disk_is_incomplete(tmp_path: Path) -> None:
     out = str(tmp_path / "deep" / "out.zarr")
     with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):

@@ -129,9 +129,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
     monkeypatch.setattr(block_arrays, "write_block", failing)
     with pytest.raises(OSError, match="the cable fell out"):
         command(model, data, out, block_rows=CHUNK)
-    assert block_arrays.read_manifest(str(out)) is None
-    with pytest.raises(SpecError, match=r"input\.stamp is"):
-        command(model, zarr.open_array(dataset)[:] if given == "rows" else np.ones((N, 8)), out, block_rows=CHUNK)
+    assert not out.exists()
     monkeypatch.setattr(block_arrays, "write_block", write)
     command(model, data, out, block_rows=CHUNK, progress=notes)
     assert notes.notes == ["continuing: 3 of 5 blocks are written already"]  # type: ignore[attr-defined]
@@ -172,7 +170,8 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
     try:
         for _ in range(3000):
             if all(
-                len(list(out.glob(shards))) >= 2 for shards in ("x/c/?/0", "converged/c/?", "far/c/?", "iterations/c/?")
+                len(list(tmp_path.glob(f"back.zarr.bigkpca-run-*/{shards}"))) >= 2
+                for shards in ("x/c/?/0", "converged/c/?", "far/c/?", "iterations/c/?")
             ):
                 break
             time.sleep(0.01)
@@ -180,7 +179,7 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
         process.wait(60)
     finally:
         process.kill()
-    assert block_arrays.read_manifest(str(out)) is None
+    assert not out.exists()
     facts = json.loads(run("info", out, "--json").stdout)
     assert facts["finished"] is False
     assert len(facts["missing_blocks"]) == 3

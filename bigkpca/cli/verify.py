@@ -1,0 +1,25 @@
+"""Check what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from bigkpca.cli.options import PATH, json_option, running
+from bigkpca.cli.output import show
+from bigkpca.cli.progress import Report
+
+
+@click.command(short_help="Check what is stored.")
+@click.argument("path", type=PATH)
+@json_option
+@running
+def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
+    """Read all that is stored at PATH, and check it: scores and rows by the digests of their blocks, a model by its
+    digest, datasets and other arrays by the checksums of their chunks."""
+    from bigkpca.workflows import verify
+
+    found = verify.verify(path, progress=Report(quiet), **options)
+    show(asdict(found) | {"shape": list(found.shape)}, as_json)

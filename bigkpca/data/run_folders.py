@@ -1,0 +1,34 @@
+"""Folders beside an output in which runs make it block by block, named after what they make.
+
+A run writes its blocks nowhere else. So a worker that was cut off, and goes on long after its run ended, cannot touch
+what other runs published at the path of the output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bigkpca.data.stores import last_name, parent, store_of
+
+_RUN = ".bigkpca-run-"  # behind the name of an output, before the digest of a record
+_DIGITS = 12
+
+
+def run_folder(path: str, record: Mapping[str, Any]) -> str:
+    """The folder in which the output with this record is made, before it takes its place at `path`."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return f"{path}{_RUN}{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
+
+
+def run_folders(path: str) -> list[str]:
+    """All such folders beside an output, whatever they hold."""
+    path = path.rstrip("/")
+    above, ours = parent(path), re.compile(re.escape(last_name(path) + _RUN) + f"[0-9a-f]{{{_DIGITS}}}")
+    if not store_of(path).is_folder(above):
+        return []
+    found = sorted(name for name in store_of(path).names(above) if ours.fullmatch(name))
+    return [path.removesuffix(last_name(path)) + name for name in found]

@@ -1,0 +1,153 @@
+"""What is wrong with stored arrays, file by file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigkpca.data.blocks import READ_BYTES, Block
+from bigkpca.data.stores import last_name, store_of
+from bigkpca.data.zarr import MAIN, MANIFEST, nonempty_files
+from bigkpca.storage.block_arrays import Stored, open_arrays, sha256, shard
+
+Index = tuple[int, ...]  # of a stored file in the grid of an array
+_MOST = 10  # files that a message names
+_TASK_BYTES = 2**26  # of values, checked by one task
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file of an output that is not as it was written."""
+
+    file: str  # below the output
+    what: str
+    block: Block | None = None  # its rows; None for a file that holds none
+
+    def __str__(self) -> str:
+        if self.block is None:
+            return f"{self.file} {self.what}"
+        return f"{self.file} (block {self.block.number}, rows {self.block.start} to {self.block.stop - 1}) {self.what}"
+
+
+def told(damage: Sequence[Damage]) -> str:
+    """All damage in words: a line for each of the first files, then a count."""
+    lines = [f"  {each}" for each in damage[:_MOST]]
+    more = [f"  and {len(damage) - _MOST} more"] if len(damage) > _MOST else []
+    return "\n".join(lines + more)
+
+
+# -- block-wise output, against its manifest -----------------------------------------------------------------
+
+
+def listed_damage(path: str, kind: str, blocks: Sequence[Block]) -> tuple[list[Damage], list[Damage]]:
+    """Shards that are missing from finished output, and files that do not belong to it."""
+    arrays = open_arrays(path)
+    shards = {f"{name}/{shard(array, block)}": block for block in blocks for name, array in arrays.items()}
+    own = {"zarr.json", f"{MAIN[kind]}/{MANIFEST}", *(f"{name}/zarr.json" for name in arrays)}
+    there = store_of(path).files(path)
+    lost = [file for file in shards if file not in there or not there[file].bytes]  # Zarr reads both as fill values
+    missing = [Damage(file, "is missing, or empty", shards[file]) for file in lost]
+    strange = [file for file in sorted(there) if file not in shards and file not in own and not _passing(file)]
+    return missing, [Damage(file, "does not belong to it: move it away") for file in strange]
+
+
+def _passing(file: str) -> bool:
+    """Whether it is what a killed write left, or a hidden file, as file systems and desktops make them."""
+    return file.endswith(".partial") or last_name(file).startswith(".")
+
+
+def block_damage(path: str, block: Block, digests: Mapping[str, str]) -> list[Damage]:
+    """Shards of one block whose values are not those of the digests."""
+    arrays = open_arrays(path)
+    found = {name: _block_fault(arrays[name], block, digest) for name, digest in digests.items()}
+    return [Damage(f"{name}/{shard(arrays[name], block)}", what, block) for name, what in found.items() if what]
+
+
+def _block_fault(array: Stored, block: Block, digest: str) -> str | None:
+    try:
+        values = np.asarray(array[block.start : block.stop])
+    except MemoryError:
+        raise
+    except Exception as error:  # each codec raises its own kind when bytes do not decode
+        return _undecoded(error)
+    return None if sha256(values) == digest else "holds other values than its manifest says"
+
+
+def _undecoded(error: Exception) -> str:
+    return f"does not decode ({type(error).__name__}: {str(error)[:100]})"
+
+
+# -- any array -----------------------------------------------------------------------------------------------
+
+
+def stored_files(array: Stored, rows: int) -> list[Index]:
+    """The places in the grid of chunks, or of shards, that hold the first `rows` rows."""
+    shape = (rows, *array.shape[1:])
+    sizes = array.shards or array.chunks
+    return list(np.ndindex(*(math.ceil(length / size) for length, size in zip(shape, sizes, strict=True))))
+
+
+def files_of_a_task(array: Stored) -> int:
+    """How many chunks or shards one task checks."""
+    return max(1, _TASK_BYTES // max(1, array.dtype.itemsize * math.prod(array.shards or array.chunks)))
+
+
+def rows_of(array: Stored, rows: int, indices: Sequence[Index]) -> int:
+    """How many rows progress counts for these files: those of the files in the first column, of the main array."""
+    height = (array.shards or array.chunks)[0]
+    return sum(min(height, rows - index[0] * height) for index in indices if not any(index[1:]) and array.ndim > 1)
+
+
+def read_bytes(array: Stored, *, whole: bool) -> int:
+    """Bytes of the largest read of a check: of `whole` shards, or of pieces of them."""
+    shard_bytes, chunk_bytes = (
+        array.dtype.itemsize * math.prod(sizes or (0,)) for sizes in (array.shards, array.chunks)
+    )
+    return max(shard_bytes, chunk_bytes) if whole else max(READ_BYTES, chunk_bytes)
+
+
+def split_by_presence(
+    array: Stored, path: str, name: str, rows: int, indices: Sequence[Index]
+) -> tuple[list[Index], list[Damage]]:
+    """Those of the files that are stored, and those that are gone."""
+    there = nonempty_files(f"{path}/{name}")
+    stored = [array.metadata.encode_chunk_key(index) in there for index in indices]
+    gone = [index for index, found in zip(indices, stored, strict=True) if not found]
+    kept = [index for index, found in zip(indices, stored, strict=True) if found]
+    return kept, [damaged_file(array, name, rows, index, "is missing, or empty") for index in gone]
+
+
+def file_damage(array: Stored, name: str, rows: int, indices: Sequence[Index]) -> list[Damage]:
+    """Stored files, among these of an array's first `rows` rows, that do not decode."""
+    found = []
+    for index in indices:
+        try:
+            for part in _parts(array, index):
+                array[part]
+        except MemoryError:
+            raise
+        except Exception as error:  # each codec raises its own kind when bytes do not decode
+            found.append(damaged_file(array, name, rows, index, _undecoded(error)))
+    return found
+
+
+def damaged_file(array: Stored, name: str, rows: int, index: Index, what: str) -> Damage:
+    """Say `what` is wrong with one stored file of the array `name`."""
+    height = (array.shards or array.chunks)[0]
+    block = Block(index[0], index[0] * height, min(index[0] * height + height, rows))
+    return Damage(f"{name}/{array.metadata.encode_chunk_key(index)}".lstrip("/"), what, block)
+
+
+def _parts(array: Stored, index: Index) -> Iterator[tuple[slice, ...]]:
+    """One stored file in pieces of whole chunks, of 4 MB at most or of one row of chunks."""
+    sizes = array.shards or array.chunks
+    starts = [number * size for number, size in zip(index, sizes, strict=True)]
+    stops = [min(start + size, end) for start, size, end in zip(starts, sizes, array.shape, strict=True)]
+    row_bytes = array.dtype.itemsize * math.prod(sizes[1:])
+    step = max(1, READ_BYTES // max(1, row_bytes * array.chunks[0])) * array.chunks[0]
+    for first in range(starts[0], stops[0], step):
+        rest = [slice(start, stop) for start, stop in zip(starts[1:], stops[1:], strict=True)]
+        yield slice(first, min(first + step, stops[0])), *rest

@@ -1,0 +1,34 @@
+"""Check finished block-wise output against its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bigkpca.data.stores import store_of
+from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.progress import Progress
+from bigkpca.storage import block_arrays, damage
+from bigkpca.storage.damage import Damage
+
+
+def checked(
+    path: str, manifest: Mapping[str, Any], engine: Engine, progress: Progress
+) -> tuple[list[Damage], list[Damage]]:
+    """Shards that are missing or damaged, in the order of their blocks, and files that do not belong to the output.
+
+    One pass over the output. Raises CorruptionError where the manifest is not about what is there.
+    """
+    path = store_of(path).absolute(path)
+    promised = block_arrays.promised(path, manifest)
+    gone, strange = damage.listed_damage(path, manifest["format"], [block for block, _ in promised])
+    files = {each.file for each in gone}
+    tasks = [Task(damage.block_damage, (path, block, digests), len(block)) for block, digests in promised]
+    found = [each for some in engine.each("checking finished blocks", tasks, progress) for each in some]
+    # What is missing reads as fill values.
+    return sorted([*gone, *(each for each in found if each.file not in files)], key=_number), strange
+
+
+def _number(found: Damage) -> int:
+    assert found.block is not None
+    return found.block.number

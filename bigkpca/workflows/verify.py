@@ -1,0 +1,198 @@
+"""Check everything that is stored at a path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import AnyPath, expanded
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
+from bigkpca.errors import CorruptionError, IncompleteError, SpecError
+from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.planning.base import check_peak, resident
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.run_options import RunOptions
+from bigkpca.storage import block_arrays, damage, describe, groups, models
+from bigkpca.storage.block_arrays import Stored
+from bigkpca.storage.damage import Damage, told
+from bigkpca.workflows.block_checks import checked
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was checked, and found as it was written."""
+
+    path: str
+    kind: str  # dataset, model, features, reconstruction, zarr array or npy
+    shape: tuple[int, ...]  # of the rows; of a model, columns and components
+    files: int  # that hold values, each of which was read
+
+
+def verify(
+    path: AnyPath,
+    *,
+    array: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    progress: Progress = Silent(),
+) -> Verified:
+    """Read everything that is stored at a path, and check it.
+
+    Scores and reconstructed rows are compared with the SHA-256 of each block in their manifest, a model with its
+    digest. Of a dataset every chunk must be there and decode, and of another Zarr array every chunk that is there.
+
+    Parameters
+    ----------
+    path : path
+        A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
+    array : str, optional
+        Name of the array where `path` is a Zarr group of others.
+    scheduler, workers, memory, progress
+        As `fit`.
+
+    Returns
+    -------
+    Verified
+        What is there; `files` counts those that were read.
+
+    Raises
+    ------
+    CorruptionError
+        Something is damaged or missing, or does not belong there: all of it, file by file.
+    IncompleteError
+        The run that makes it did not finish.
+    SpecError
+        Nothing that can be checked is there.
+    MemoryLimitError
+        Reading one shard needs more than `memory`, or than a worker has.
+
+    Notes
+    -----
+    One pass over what is stored.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> scores = bigkpca.transform(model, X, "scores.zarr")
+    >>> bigkpca.verify("scores.zarr")
+    Verified(path='scores.zarr', kind='features', shape=(500, 2), files=1)
+    """
+    path = expanded(path)
+    run = RunOptions(scheduler, workers, memory, progress=progress)
+    _check_finished(path)
+    about = groups.describe(path)
+    kind = None if about is None else about["format"]
+    if kind is not None and array is not None:
+        raise SpecError(f"{path} is a bigkpca {groups.named(kind)}, checked as a whole: leave --array out")
+    if kind == "model":
+        return _model(path)
+    with run.engine() as engine:
+        if kind == "dataset":
+            return _dataset(path, engine, run)
+        return _other_rows(path, array, engine, run) if kind is None else _blocks(path, kind, engine, run)
+
+
+def _check_finished(path: str) -> None:
+    """Raise IncompleteError where an unfinished output is at a path or, block by block, beside it."""
+    facts = describe.unfinished(path)
+    if facts is None:
+        return
+    missing = facts["missing_blocks"]
+    named = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+    raise IncompleteError(
+        f"{path} is not finished: {facts['blocks'] - len(missing)} of {facts['blocks']} blocks are written, "
+        f"{len(missing)} are missing{f' ({named})' if missing else ''}; run the command that makes it again"
+    )
+
+
+def _model(path: str) -> Verified:
+    model = models.load_model(path)
+    return Verified(path, "model", (model.columns, model.components), sum(1 for _ in groups.open_group(path, "model")))
+
+
+def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions) -> Verified:
+    """Check block-wise output against its manifest."""
+    groups.open_group(path, kind)  # raises SpecError for other versions
+    manifest = block_arrays.read_manifest(path)
+    assert manifest is not None  # it is finished
+    arrays = [array for _, array in sorted(block_arrays.open_arrays(path).items())]
+    _check_memory(arrays, engine, run, whole=True)
+    damaged, strange = checked(path, manifest, engine, run.progress)
+    if (damaged or strange) and block_arrays.read_manifest(path) != manifest:
+        raise IncompleteError(f"{path} was replaced while it was checked: run the same command again")
+    _report(path, [*damaged, *strange], "run the command that made it again, which makes damaged blocks again")
+    shape = block_arrays.open_main(path, kind).shape
+    return Verified(path, kind, shape, len(manifest["blocks"]) * len(arrays))
+
+
+def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
+    """Check that all chunks of a dataset are there and decode."""
+    group = groups.open_group(path, "dataset")
+    about: Any = group.attrs[ATTRIBUTE]
+    if "rows" not in about:
+        raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
+    arrays = block_arrays.open_arrays(path)
+    wanted = {"x"} | ({"y"} if about["labels"] is not None else set())
+    if gone := wanted - arrays.keys():
+        raise CorruptionError(f"{path}: the arrays {sorted(gone)} are missing; restore them or ingest the data again")
+    rows, columns = about["rows"], about["columns"]
+    if arrays["x"].shape[1:] != (columns,) or any(array.shape[0] < rows for array in arrays.values()):
+        shapes = {name: array.shape for name, array in arrays.items()}
+        raise CorruptionError(
+            f"{path} holds {shapes}, not the {rows} rows of {columns} columns that its attribute says; restore it or "
+            "ingest the data again"
+        )
+    files = _check_arrays(path, arrays, rows, engine, run, whole=True)
+    return Verified(path, "dataset", (rows, columns), files)
+
+
+def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) -> Verified:
+    """Check that all chunks of an array that bigkpca did not make decode."""
+    rows = open_rows(path, name)
+    if not isinstance(rows, ZarrRows):
+        return Verified(path, "npy", rows.shape, 1)
+    files = _check_arrays(path, {rows.name or "": rows.array}, rows.shape[0], engine, run, whole=False)
+    return Verified(path, "zarr array", rows.shape, files)
+
+
+def _check_arrays(
+    path: str, arrays: Mapping[str, Stored], rows: int, engine: Engine, run: RunOptions, *, whole: bool
+) -> int:
+    """Read the first rows of all arrays, and return the number of files that hold them. Raises CorruptionError."""
+    _check_memory(list(arrays.values()), engine, run, whole=False)
+    found, tasks, files = [], [], 0
+    for name, array in arrays.items():
+        indices, step = damage.stored_files(array, rows), damage.files_of_a_task(array)
+        if whole:
+            indices, gone = damage.split_by_presence(array, path, name, rows, indices)
+            found += gone
+        files += len(indices)
+        for first in range(0, len(indices), step):
+            some = indices[first : first + step]
+            tasks.append(Task(damage.file_damage, (array, name, rows, some), damage.rows_of(array, rows, some)))
+    found += [each for some in engine.each("checking", tasks, run.progress) for each in some]
+    _report(path, found, "restore these files, or make the data again")
+    return files
+
+
+def _check_memory(arrays: Sequence[Stored], engine: Engine, run: RunOptions, *, whole: bool) -> None:
+    """Raise MemoryLimitError where reading one shard of each array as a `whole`, or piece by piece, needs too much."""
+    largest = max(damage.read_bytes(array, whole=whole) for array in arrays)
+
+    def peak(threads: int) -> int:
+        return resident(threads * 3 * largest)
+
+    check_peak(peak(engine.threads), run.memory_limit, "allow more memory")
+    engine.check_memory(peak)
+
+
+def _report(path: str, found: Sequence[Damage], remedy: str) -> None:
+    """Raise CorruptionError where there is any damage."""
+    if found:
+        raise CorruptionError(
+            f"{path}: {len(found):,} of its files are not as they were written\n{told(found)}\n{remedy}"
+        )

@@ -1,0 +1,131 @@
+"""A worker that is cut off inside a block, and goes on after its run ended, touches nothing published since."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+import bigkpca
+from tests.helpers.disks import tree_bytes
+
+pytestmark = pytest.mark.cluster
+
+
+def stop_inside_block_one(folder: str, moment: str) -> None:
+    """Make this worker stop itself while it writes block 1: before it writes anything, or before it renames."""
+    from bigkpca.data.stores import LocalDisk
+
+    holder, name = (LocalDisk, "put") if moment == "before it writes" else (os, "replace")
+    real = getattr(holder, name)
+
+    def stopping(*arguments: object) -> None:
+        late = any(str(argument).endswith("/scores/c/1/0") for argument in arguments)
+        if not late or (Path(folder) / "pid").exists():
+            real(*arguments)
+            return
+        (Path(folder) / "pid").write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        while not (Path(folder) / "go").exists():  # another thread may take the signal, and this one goes on a while
+            time.sleep(0.01)
+        try:
+            real(*arguments)
+        except OSError as error:
+            (Path(folder) / "woke").write_text(repr(error))
+            raise
+        (Path(folder) / "woke").write_text("wrote")
+
+    setattr(holder, name, stopping)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if true():
+            return
+        time.sleep(0.02)
+    raise AssertionError("waited for a minute")
+
+
+@contextmanager
+def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[Callable[[], str]]:
+    """A transform to scores.zarr whose driver was killed while one of its workers stood still inside block 1; wakes
+    that worker, and returns what became of its write."""
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    command = [sys.executable, "-m", "bigkpca.cli", "transform", model, dataset, str(tmp_path / "scores.zarr")]
+    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**local) as cluster:
+        with Client(cluster, set_as_default=False) as client:
+            client.run(stop_inside_block_one, str(signs), moment)
+        options = ["--block-rows", "200", "--scheduler", cluster.scheduler_address, "-q"]
+        with subprocess.Popen([*command, *options]) as driver:
+            try:
+                wait_until((signs / "pid").exists)
+                wait_until(lambda: bool((signs / "pid").read_text()))
+                worker = psutil.Process(int((signs / "pid").read_text()))
+                wait_until(lambda: worker.status() == psutil.STATUS_STOPPED)
+            finally:
+                driver.kill()
+
+        def woken() -> str:
+            (signs / "go").touch()
+            worker.resume()
+            wait_until((signs / "woke").exists)
+            wait_until(lambda: bool((signs / "woke").read_text()))
+            return (signs / "woke").read_text()
+
+        try:
+            yield woken
+        finally:
+            (signs / "go").touch()
+            worker.resume()
+
+
+both_moments = pytest.mark.parametrize("moment", ["before it writes", "before it renames"])
+
+
+@both_moments
+@pytest.mark.parametrize("mends", [False, True])
+def test_a_late_block_does_not_touch_the_output_of_another_model(
+    moment: str, mends: bool, model: str, dataset: str, tmp_path: Path
+) -> None:
+    """Neither a block of a run that makes the output, nor of one that makes damaged blocks again."""
+    out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
+    bigkpca.fit(dataset, other, components=7, size=60)
+    if mends:
+        bigkpca.transform(model, dataset, out, block_rows=200)
+        shutil.rmtree(out / "scores" / "c" / "1")
+    with cut_off(moment, tmp_path, model, dataset) as woken:
+        bigkpca.transform(other, dataset, out, block_rows=200, overwrite=True)
+        before = tree_bytes(out)
+        assert woken() == "wrote" or not list(tmp_path.glob("scores.zarr.*"))
+    assert tree_bytes(out) == before
+    assert bigkpca.verify(out).shape == (1797, 7)
+    bigkpca.transform(other, dataset, out, block_rows=200)  # which has nothing to do, but to clear up
+    assert tree_bytes(out) == before
+    assert not list(tmp_path.glob("scores.zarr.*"))
+
+
+@both_moments
+def test_a_late_block_does_not_touch_what_the_same_command_finished(
+    moment: str, model: str, dataset: str, tmp_path: Path
+) -> None:
+    out, clean = tmp_path / "scores.zarr", tmp_path / "clean.zarr"
+    with cut_off(moment, tmp_path, model, dataset) as woken:
+        bigkpca.transform(model, dataset, out, block_rows=200)
+        bigkpca.transform(model, dataset, clean, block_rows=200)
+        stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+        woken()
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == stamps
+    assert tree_bytes(out) == tree_bytes(clean)
+    bigkpca.verify(out)
