@@ -17,7 +17,7 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import MAIN
-from bigkpca.errors import Array, CorruptionError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError
 from bigkpca.storage import groups
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
@@ -84,6 +84,8 @@ def block_digests(path: str, block: Block) -> dict[str, str] | None:
     """SHA-256 of the values of a stored block of each array, None if a shard does not decode."""
     try:
         return {name: _sha256(np.asarray(array[block.start : block.stop])) for name, array in _arrays(path).items()}
+    except BigKPCAError:  # of a server that does not answer
+        raise
     except Exception:  # each codec raises its own kind; a shard that does not decode is simply not done
         return None
 
@@ -93,6 +95,7 @@ def publish(
 ) -> None:
     """Force every shard to disk, then publish the manifest: from here on readers trust the rows it names."""
     store_of(path).sync(path)
+    store_of(path).check_writer(path)
     manifest = {
         **record,
         "format_version": groups.FORMAT_VERSION,

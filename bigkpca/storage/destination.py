@@ -47,6 +47,7 @@ class Destination:
         if self.work == self.path:
             return
         store = store_of(self.path)
+        store.check_writer(self.path)
         if not store.exists(self.path):
             store.move(self.work, self.path)
             return
@@ -88,6 +89,7 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     left beside the path is removed, or put back.
     """
     store = store_of(path)
+    store.recover(path)
     if store.exists(path + _OLD) and not store.exists(path):
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
     if (describe(path) or {}).get("format") in MAIN and store.exists(_mark(path)):
