@@ -14,7 +14,7 @@ from zarr.storage import LocalStore
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
-from bigkpca.data.stores import StoredFile, bucket_url, store_of
+from bigkpca.data.stores import StoredFile, root_url, store_of
 from bigkpca.data.version_marks import version_marks
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
@@ -142,7 +142,7 @@ def zarr_name(array: zarr.Array[Any]) -> str:
 
 def array_path(array: zarr.Array[Any]) -> str | None:
     """The path of an array's folder; None where its store is not one that `store_of` knows."""
-    root = array.store.root if isinstance(array.store, LocalStore) else bucket_url(array.store)
+    root = array.store.root if isinstance(array.store, LocalStore) else root_url(array.store)
     return None if root is None else f"{root}/{array.path}".rstrip("/")
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 from bigkpca.data.stores.base import AnyPath, Store, StoredFile, last_name, parent
 from bigkpca.data.stores.local import LocalDisk
-from bigkpca.data.stores.object_zarr import bucket_url
+from bigkpca.data.stores.object_zarr import root_url
 from bigkpca.data.stores.objects import ObjectStore
 from bigkpca.data.stores.urls import address, check_not_collapsed, is_url
 
@@ -17,12 +17,12 @@ __all__ = [
     "ObjectStore",
     "Store",
     "StoredFile",
-    "bucket_url",
     "expanded",
     "is_path",
     "is_url",
     "last_name",
     "parent",
+    "root_url",
     "store_of",
 ]
 

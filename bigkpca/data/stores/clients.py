@@ -1,4 +1,4 @@
-"""The library that speaks with object stores: one client for each bucket and process, and its errors in plain words.
+"""The library that speaks with object stores: clients kept in each process, and errors in plain words.
 
 Credentials and addresses of servers come from the environment and stay in the clients. What the library says about an
 error may hold both, so that none of its text is passed on.
@@ -36,6 +36,7 @@ class Patience:
 
 
 PATIENCE = Patience()
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
 
 
 def _library() -> Any:
@@ -48,8 +49,9 @@ def _library() -> Any:
 
 
 @lru_cache
-def client(scheme: str, bucket: str) -> Client:
-    """The client of a bucket. Raises SpecError without the library, and for settings that it does not take."""
+def client(scheme: str, bucket: str, below: str = "") -> Client:
+    """The client of a bucket, or of the keys below one. Raises SpecError without the library, and for settings that it
+    does not take."""
     BaseError = _library().exceptions.BaseError
     from obstore import store as stores
 
@@ -60,6 +62,7 @@ def client(scheme: str, bucket: str) -> Client:
     try:
         made: Client = kinds[scheme](
             bucket,
+            prefix=below or None,
             client_options={
                 "connect_timeout": options["connect"],
                 "read_timeout": options["read"],
@@ -100,7 +103,9 @@ def told(url: str) -> Iterator[None]:
         yield
     except BigKPCAError:
         raise
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if _NO_BUCKET.search(str(error)):
+            raise _explained(error, url) from None
         raise FileNotFoundError(f"{url} does not exist") from None
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raise Conflict(url) from None

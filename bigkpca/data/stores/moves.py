@@ -114,6 +114,7 @@ def _remove_source(store: Copying, source: str, target: str) -> None:
 
 
 def _write_mark(store: Copying, source: str, target: str, files: int, *, copied: bool) -> None:
+    store.check_writer(output_of(target))
     told = {"source": last_name(source), "target": last_name(target), "files": files, "copied": copied}
     store.write(mark(target), json.dumps(told).encode())
 

@@ -7,22 +7,21 @@ from functools import lru_cache
 from typing import Any
 
 from bigkpca.data.stores.clients import client, told
+from bigkpca.data.stores.urls import Address
 
 
 def zarr_place(scheme: str, bucket: str, key: str) -> Any:
-    """What Zarr opens or makes at a key."""
-    from zarr.storage import StorePath
-
-    return StorePath(_zarr_store(scheme, bucket, False), key)
+    """What Zarr opens or makes at a key: it sees what is below that key only, and makes no groups above it."""
+    return _zarr_store(scheme, bucket, key, False)
 
 
-def _zarr_store(scheme: str, bucket: str, read_only: bool) -> Any:
-    return _kind()(scheme, bucket, read_only)
+def _zarr_store(scheme: str, bucket: str, key: str, read_only: bool) -> Any:
+    return _kind()(scheme, bucket, key, read_only)
 
 
-def bucket_url(store: Any) -> str | None:
-    """The URL of the bucket that a Zarr store of ours reaches; None for other stores."""
-    return getattr(store, "bigkpca_bucket", None)
+def root_url(store: Any) -> str | None:
+    """The URL of what a Zarr store of ours holds; None for other stores."""
+    return getattr(store, "bigkpca_url", None)
 
 
 @lru_cache
@@ -30,22 +29,22 @@ def _kind() -> type[Any]:
     """The class, made when it is first needed: Zarr takes long to import."""
     from zarr.storage import ObjectStore
 
-    class BucketStore(ObjectStore[Any]):
-        """A whole bucket. It is pickled as its name, so that no client or credential travels."""
+    class BelowKey(ObjectStore[Any]):
+        """The keys below one. It is pickled as its name, so that no client or credential travels."""
 
-        def __init__(self, scheme: str, bucket: str, read_only: bool) -> None:
-            super().__init__(client(scheme, bucket), read_only=read_only)
-            self.bigkpca_bucket = f"{scheme}://{bucket}"
-            self._made_of = scheme, bucket
+        def __init__(self, scheme: str, bucket: str, key: str, read_only: bool) -> None:
+            super().__init__(client(scheme, bucket, key), read_only=read_only)
+            self.bigkpca_url = Address(scheme, bucket, key).url
+            self._made_of = scheme, bucket, key
 
         def __reduce__(self) -> Any:
             return _zarr_store, (*self._made_of, self.read_only)
 
         def __str__(self) -> str:
-            return self.bigkpca_bucket
+            return self.bigkpca_url
 
         def __eq__(self, other: object) -> bool:
-            return isinstance(other, BucketStore) and self.__reduce__() == other.__reduce__()
+            return isinstance(other, BelowKey) and self.__reduce__() == other.__reduce__()
 
         __hash__ = None  # type: ignore[assignment]
 
@@ -53,7 +52,7 @@ def _kind() -> type[Any]:
             return _zarr_store(*self._made_of, read_only)
 
         def _told(self, key: str = "") -> Any:
-            return told(f"{self.bigkpca_bucket}/{key}")
+            return told(f"{self.bigkpca_url}/{key}")
 
         async def get(self, key: str, *arguments: Any, **options: Any) -> Any:
             with self._told(key):
@@ -90,4 +89,4 @@ def _kind() -> type[Any]:
                 async for name in names:
                     yield name
 
-    return BucketStore
+    return BelowKey
