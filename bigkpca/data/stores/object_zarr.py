@@ -70,6 +70,10 @@ def _kind() -> type[Any]:
             with self._told(key):
                 await super().set(key, value)
 
+        async def set_if_not_exists(self, key: str, value: Any) -> None:
+            with self._told(key):
+                await super().set_if_not_exists(key, value)
+
         async def delete(self, key: str) -> None:
             with self._told(key):
                 await super().delete(key)

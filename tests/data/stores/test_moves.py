@@ -102,6 +102,16 @@ def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(
     assert moving > 20 / every / (2 - replaced)
 
 
+def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket: str) -> None:
+    out, store = f"{bucket}/out", store_of(bucket)
+    for name, value in content("new").items():
+        store.write(f"{out}/{name}", value)
+    store.write(f"{out}.bigkpca-new/x/c/0/0", b"left")
+    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=True)  # type: ignore[arg-type]
+    store.recover(out)
+    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
+
+
 def test_a_move_whose_source_an_error_removed_is_undone(bucket: str) -> None:
     out, store = f"{bucket}/out", store_of(bucket)
     for name, value in content("new").items():

@@ -261,10 +261,15 @@ def test_a_server_that_does_not_answer_is_told_in_time(
 ) -> None:
     patience = clients.Patience(connect=0.3, read=0.3, request=0.5, retry=0.4, retries=1)
     monkeypatch.setattr(clients, "PATIENCE", patience)
+    zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")[:] = 7
+    sent = pickle.dumps(open_rows(f"{bucket}/x"))
     with proxy(s3_server.port) as between:
         use_s3(1 if mode == "down" else between.port)
+        rows = pickle.loads(sent)
         between.mode = "pass" if mode == "down" else mode
         refused(bucket, IncompleteError, "does not answer, also after retries", every=3)
+        with pytest.raises(IncompleteError, match="does not answer"):
+            rows.block(0, 2)
 
 
 def test_a_short_outage_is_passed_over(s3_server: Server, bucket: str, use_s3: Callable[..., None]) -> None:
