@@ -132,8 +132,8 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
     code = int(found[1]) if found else None
     if code in (401, 403) or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
         return SpecError(
-            f"{url}: access denied: the server does not know these credentials, or they lack the right: see the "
-            f"environment variables {variables}"
+            f"{url}: access denied: no credentials are set, the server does not know them, or they lack the right: see "
+            f"the environment variables {variables}"
         )
     if code == 404:
         return SpecError(f"{url}: there is no bucket {at.root}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Callable
+from functools import lru_cache, wraps
 from typing import Any
 
 from bigkpca.data.stores.clients import client, told
@@ -51,46 +51,37 @@ def _kind() -> type[Any]:
         def with_read_only(self, read_only: bool = False) -> Any:
             return _zarr_store(*self._made_of, read_only)
 
-        def _told(self, key: str = "") -> Any:
-            return told(f"{self.bigkpca_url}/{key}")
-
-        async def get(self, key: str, *arguments: Any, **options: Any) -> Any:
-            with self._told(key):
-                return await super().get(key, *arguments, **options)
-
-        async def get_partial_values(self, *arguments: Any, **options: Any) -> Any:
-            with self._told():
-                return await super().get_partial_values(*arguments, **options)
-
-        async def exists(self, key: str) -> bool:
-            with self._told(key):
-                return await super().exists(key)
-
-        async def set(self, key: str, value: Any) -> None:
-            with self._told(key):
-                await super().set(key, value)
-
-        async def set_if_not_exists(self, key: str, value: Any) -> None:
-            with self._told(key):
-                await super().set_if_not_exists(key, value)
-
-        async def delete(self, key: str) -> None:
-            with self._told(key):
-                await super().delete(key)
-
-        async def getsize(self, key: str) -> int:
-            with self._told(key):
-                return await super().getsize(key)
-
-        def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-            return self._listed(prefix, super().list_prefix(prefix))
-
-        def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
-            return self._listed(prefix, super().list_dir(prefix))
-
-        async def _listed(self, prefix: str, names: AsyncIterator[str]) -> AsyncGenerator[str, None]:
-            with self._told(prefix):
-                async for name in names:
-                    yield name
-
+    for name in ("get", "get_partial_values", "exists", "set", "set_if_not_exists", "delete", "delete_dir", "getsize"):
+        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name)))
+    for name in ("list", "list_prefix", "list_dir"):
+        setattr(BelowKey, name, _told_of_names(getattr(ObjectStore, name)))
     return BelowKey
+
+
+def _told_of(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a Zarr store with errors in our words."""
+
+    @wraps(method)
+    async def asked(self: Any, *arguments: Any, **options: Any) -> Any:
+        with told(_named(self, arguments)):
+            return await method(self, *arguments, **options)
+
+    return asked
+
+
+def _told_of_names(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a Zarr store that yields names, with errors in our words."""
+
+    @wraps(method)
+    async def listed(self: Any, *arguments: Any) -> AsyncGenerator[str, None]:
+        with told(_named(self, arguments)):
+            async for name in method(self, *arguments):
+                yield name
+
+    return listed
+
+
+def _named(store: Any, arguments: tuple[Any, ...]) -> str:
+    """The URL that a request is about, for messages."""
+    key = arguments[0] if arguments and isinstance(arguments[0], str) else ""
+    return f"{store.bigkpca_url}/{key}".rstrip("/")

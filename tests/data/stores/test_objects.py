@@ -193,7 +193,7 @@ def test_urls_that_lead_nowhere_are_refused(url: str, message: str) -> None:
 def test_the_parts_of_a_url() -> None:
     assert parent("s3://bucket/a/b/") == "s3://bucket/a"
     assert parent("s3://bucket/a") == parent("s3://bucket") == "s3://bucket"
-    assert expanded("s3://bucket/~") == "s3://bucket/~"
+    assert expanded("s3://bucket/~") == expanded("s3://bucket/~//") == "s3://bucket/~"
     with pytest.raises(SpecError, match="give s3:// as text"):
         expanded(Path("s3://bucket/x"))
     for scheme in ("s3", "gs", "az"):
