@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import zarr
 from sklearn.datasets import load_digits
 
 import bigkpca
+from bigkpca.data.stores import clients, leases
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from tests.helpers.fits import OPTIONS
+from tests.helpers.s3 import BUCKET, Server, settings
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,6 +93,41 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "processes":
         return request.getfixturevalue("two_processes")
     return Engine(threads=1 if request.param == "synchronous" else 2)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One S3 server for all tests of a process."""
+    server = Server(tmp_path_factory.mktemp("s3"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def use_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Makes this process, and those it starts, speak with the S3 server on a port, with these credentials."""
+
+    def use(port: int, **credentials: str) -> None:
+        for name, value in settings(port, **credentials).items():
+            monkeypatch.setenv(name, value)
+        forget()
+
+    def forget() -> None:
+        clients.client.cache_clear()
+        leases._TESTED.clear()
+
+    yield use
+    forget()
+
+
+@pytest.fixture
+def bucket(s3_server: Server, use_s3: Callable[..., None]) -> str:
+    """The URL of an empty folder in a bucket."""
+    use_s3(s3_server.port)
+    return f"s3://{BUCKET}/{secrets.token_hex(4)}"
 
 
 @pytest.fixture

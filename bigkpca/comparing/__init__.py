@@ -165,6 +165,7 @@ def compare(
     sizes = _checked_sizes(sizes, seeds) or default_sizes(spec, rows)
     record = {"input": rows.fingerprint(), "spec": spec.to_dict()}
     folder = Folder(output_paths.output_path(out, record["input"]["path"]))
+    output_paths.check_local(folder.path)
     every = candidates(chosen, sizes, seeds, rows.shape[0])
     grid = feasible_fits(every, rows, spec, run.memory_limit, methods, progress)
     with store_of(folder.path).writer(folder.path), ProcessRunner() as processes:

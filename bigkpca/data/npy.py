@@ -11,8 +11,8 @@ import numpy as np
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import EVERY, anonymous, check_shape
-from bigkpca.data.stores import store_of
-from bigkpca.errors import Array, CorruptionError, DataError, check_numeric
+from bigkpca.data.stores import is_url, store_of
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
 
 _RUN_BYTES = 2**14  # one after the other in a file, for which a seek is worth its while
 
@@ -43,7 +43,8 @@ class NpyRows:
 
     @classmethod
     def open(cls, path: str) -> NpyRows:
-        """Read the header; raises DataError for dtypes and shapes that cannot be rows."""
+        """Read the header; raises DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
+        check_on_disk(path)
         with store_of(path).open(path) as file:
             shape, fortran, dtype = read_npy_header(file, path)
             start = file.tell()
@@ -95,6 +96,16 @@ class NpyRows:
     def fingerprint(self) -> dict[str, Any]:
         store = store_of(self.where)
         return anonymous(self) | {"path": store.absolute(self.where), "stamp": store.file(self.where).stamp}
+
+
+def check_on_disk(path: str) -> None:
+    """Raise SpecError for the URL of a .npy file."""
+    if is_url(path):
+        store_of(path)  # which refuses URLs that hold secrets
+        raise SpecError(
+            f"{path}: .npy files are read from local disks only: copy it to one, and make a dataset of the copy: "
+            f"bigkpca ingest COPY.npy {path.removesuffix('.npy')}.zarr"
+        )
 
 
 def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -18,7 +18,7 @@ from bigkpca.data.rows import Rows, check_shape
 from bigkpca.data.run_folders import run_folders
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import SCRATCH, ZarrRows, array_path, group_rows, zarr_name
-from bigkpca.errors import IncompleteError, SpecError, check_numeric
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -79,7 +79,8 @@ def _opened(data: Any, array: str | None) -> Rows:
 def _path_rows(path: str, array: str | None) -> Rows:
     store = store_of(path)
     if not store.exists(path):
-        if store.exists(path.rstrip("/") + SCRATCH) or run_folders(path) or run_folders(parent(path)):
+        unfinished = store.exists(path.rstrip("/") + SCRATCH) or store.is_moving(path)
+        if unfinished or run_folders(path) or run_folders(parent(path)):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
@@ -89,7 +90,11 @@ def _path_rows(path: str, array: str | None) -> Rows:
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:
         node = zarr.open(store.zarr(path), mode="r")
+    except BigKPCAError:
+        raise
     except Exception as error:  # zarr raises several kinds for folders that hold no node
+        if store.is_moving(path):
+            raise IncompleteError(f"{path} is not finished: run the command that makes it again") from error
         raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file") from error
     if isinstance(node, zarr.Array):
         _check_unnamed(path, array)

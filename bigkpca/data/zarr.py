@@ -14,9 +14,9 @@ from zarr.storage import LocalStore
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
-from bigkpca.data.stores import StoredFile, store_of
+from bigkpca.data.stores import StoredFile, root_url, store_of
 from bigkpca.data.version_marks import version_marks
-from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
@@ -64,7 +64,7 @@ class ZarrRows:
         try:
             found = self.array[start:stop] if columns == EVERY else self.array[start:stop, columns]  # labels are (n,)
             return aligned(np.asarray(found))
-        except MemoryError:
+        except (MemoryError, BigKPCAError):  # the latter of a server that does not answer
             raise
         except Exception as error:  # each codec raises its own kind when bytes do not decode
             raise CorruptionError(
@@ -148,9 +148,8 @@ def zarr_name(array: zarr.Array[Any]) -> str:
 
 def array_path(array: zarr.Array[Any]) -> str | None:
     """The path of an array's folder; None where its store is not one that `store_of` knows."""
-    if not isinstance(array.store, LocalStore):
-        return None
-    return f"{array.store.root}/{array.path}".rstrip("/")
+    root = array.store.root if isinstance(array.store, LocalStore) else root_url(array.store)
+    return None if root is None else f"{root}/{array.path}".rstrip("/")
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:

@@ -246,6 +246,7 @@ def _codes(labels: Array, categories: dict[str, int]) -> Array:
 def _publish(path: str, values: Mapping[str, Any]) -> None:
     """Force the rows to disk, and only then set the attribute that makes them visible."""
     store_of(path).sync(path)
+    store_of(path).check_writer(path)
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     group.attrs[ATTRIBUTE] = {**about, **values}

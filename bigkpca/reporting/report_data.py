@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import tile_rows
+from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
@@ -244,6 +245,7 @@ def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
     """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
     store = store_of(given)
     if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
+        check_on_disk(given)
         try:
             return np.load(given, mmap_mode="r", allow_pickle=False), given
         except ValueError as error:

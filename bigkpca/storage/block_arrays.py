@@ -21,7 +21,7 @@ from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import parent, store_of
 from bigkpca.data.zarr import MAIN, nonempty_files
-from bigkpca.errors import Array, CorruptionError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError
 from bigkpca.storage import groups
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
@@ -117,7 +117,7 @@ def block_digests(path: str, block: Block) -> dict[str, str] | None:
     """SHA-256 of the values of a stored block of each array, None if a shard does not decode."""
     try:
         return {name: sha256(np.asarray(array[block.start : block.stop])) for name, array in open_arrays(path).items()}
-    except MemoryError:
+    except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
         raise
     except Exception:  # each codec raises its own kind; a shard that does not decode is simply not done
         return None
@@ -135,6 +135,7 @@ def write_manifest(
     path: str, record: Mapping[str, Any], blocks: Sequence[Block], digests: Sequence[Mapping[str, str]]
 ) -> None:
     """Write the manifest, or replace it, at once."""
+    store_of(path).check_writer(path)
     manifest = {
         **record,
         "format_version": groups.FORMAT_VERSION,

@@ -46,6 +46,7 @@ class Destination:
     def put_in_place(self) -> None:
         """Publish finished output at `path`; what was there stays until it is replaced."""
         store = store_of(self.path)
+        store.check_writer(self.path)
         if not store.exists(self.path):
             store.move(self.work, self.path)
             return
@@ -77,6 +78,7 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     What killed runs left beside the path is removed, or put back.
     """
     store = store_of(path)
+    store.recover(path)
     if store.exists(path + _OLD) and not store.exists(path):
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
     for left in (SCRATCH, _OLD, _TRASH):

@@ -21,7 +21,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST
-from bigkpca.errors import SpecError
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
 FORMAT_VERSION = 1
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
@@ -69,9 +69,11 @@ def create_group(path: str, about: Mapping[str, Any]) -> zarr.Group:
 
 
 def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Group:
-    """Open a group of the given kind. Raises SpecError for anything else."""
+    """Open a group of the given kind. Raises SpecError for anything else, IncompleteError for one on its way."""
     about = describe(path)
     if about is None:
+        if store_of(path).is_moving(path):
+            raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
         raise SpecError(f"{path} {there} {named(kind)}")
     if about["format"] != kind:
@@ -91,6 +93,8 @@ def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
     """
     try:
         node = zarr.open(store_of(path).zarr(path), mode="r")
+    except BigKPCAError:
+        raise
     except Exception as error:  # zarr raises several kinds for folders that hold no node
         raise SpecError(f"{path} is not a Zarr array or group") from error
     if isinstance(node, zarr.Group):
@@ -121,9 +125,11 @@ def write_json(path: str, values: Mapping[str, Any]) -> None:
 
 
 def describe(path: str) -> dict[str, Any] | None:
-    """The `bigkpca` attribute of the group at `path`, None if there is no such group."""
+    """The `bigkpca` attribute of the group at `path`, None if there is no such group. Raises as its store does."""
     try:
         metadata = read_json(f"{path}/zarr.json")
+    except BigKPCAError:  # of which some are ValueErrors
+        raise
     except (OSError, ValueError):
         return None
     attributes = metadata.get("attributes") if isinstance(metadata, dict) else None

@@ -14,7 +14,7 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.data.zarr import ATTRIBUTE
-from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
 from bigkpca.numerics import features as feature_maps
 from bigkpca.numerics import kernels, preimages
 from bigkpca.numerics.aligned import all_aligned
@@ -96,6 +96,8 @@ def load_model(path: AnyPath) -> Model:
     about: Any = dict(group.attrs)[ATTRIBUTE]
     try:
         arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}
+    except BigKPCAError:
+        raise
     except Exception as error:  # each codec raises its own kind when bytes do not decode
         raise CorruptionError(f"{path}: an array does not decode ({error}); fit the model again") from error
     if gone := sorted(set(about["arrays"]) - set(arrays)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from bigkpca.data.stores import AnyPath, expanded, last_name, parent, store_of
+from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
 from bigkpca.errors import SpecError
 
 _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
@@ -14,8 +14,8 @@ _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet",
 def output_path(path: AnyPath, *inputs: str | None) -> str:
     """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
 
-    Raises SpecError for URLs, the current folder, a mount point, a path below a file, and what is, holds or lies in one
-    of the `inputs` (None: not a path).
+    Raises SpecError for URLs of no object store, a bucket, the current folder, a mount point, a path below a file, and
+    what is, holds or lies in one of the `inputs` (None: not a path).
     """
     return store_of(expanded(path)).output_path(os.fspath(path), tuple(filter(None, inputs)))
 
@@ -35,14 +35,21 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
 def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
     """Whether a file may be written at `out`: nothing is there, or a file whose first 2000 bytes are `ours`.
 
-    Raises SpecError where its folder does not exist, and where a folder is in the way.
+    Raises SpecError where its folder does not exist, where a folder is in the way, and for URLs.
     """
+    check_local(out)
     store = store_of(out)
     if not store.is_folder(parent(store.absolute(out))):
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
         raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
     return not store.exists(out) or ours(head(out))
+
+
+def check_local(out: str) -> None:
+    """Raise SpecError for the URL of an output that is not made of arrays."""
+    if is_url(out):
+        raise SpecError(f"{out}: object stores hold datasets, models, scores and rows; write this to a local path")
 
 
 def head(path: str) -> bytes:

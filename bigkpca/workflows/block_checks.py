@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bigkpca.data.stores import store_of
-from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
+from bigkpca.execution.tasks import Task
 from bigkpca.storage import block_arrays, damage
 from bigkpca.storage.damage import Damage
 

@@ -10,10 +10,11 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.engine import Engine, Task
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning.base import check_peak, resident
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
+from bigkpca.execution.tasks import Task
 from bigkpca.storage import block_arrays, damage, describe, groups, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told

@@ -86,7 +86,7 @@ def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
         (da.zeros(4), DataError, "two-dimensional"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
-        ("s3://bucket/rows.zarr", SpecError, "only local paths"),
+        ("ftp://bucket/rows.zarr", SpecError, "only local paths"),
     ],
 )
 def test_what_cannot_be_rows_is_refused(data: Any, error: type[Exception], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Stores: places that hold data below paths, behind one protocol. Local disks are the only ones so far."""
+"""Stores: places that hold data below paths, behind one protocol: local disks, and object stores."""
 
 from __future__ import annotations
 
@@ -7,17 +7,33 @@ from typing import Any, TypeGuard
 
 from bigkpca.data.stores.base import AnyPath, Store, StoredFile, last_name, parent
 from bigkpca.data.stores.local import LocalDisk
-from bigkpca.errors import SpecError
+from bigkpca.data.stores.object_zarr import root_url
+from bigkpca.data.stores.objects import ObjectStore
+from bigkpca.data.stores.urls import address, check_not_collapsed, is_url
 
-__all__ = ["AnyPath", "LocalDisk", "Store", "StoredFile", "expanded", "is_path", "last_name", "parent", "store_of"]
+__all__ = [
+    "AnyPath",
+    "LocalDisk",
+    "ObjectStore",
+    "Store",
+    "StoredFile",
+    "expanded",
+    "is_path",
+    "is_url",
+    "last_name",
+    "parent",
+    "root_url",
+    "store_of",
+]
 
 _LOCAL = LocalDisk()
 
 
 def store_of(path: str) -> Store:
-    """The store that holds a path. Raises SpecError for URLs."""
-    if "://" in path:
-        raise SpecError(f"{path}: only local paths can be read and written so far")
+    """The store that holds a path. Raises SpecError for URLs that lead to none, or carry secrets."""
+    if is_url(path):
+        scheme, bucket, _ = address(path)
+        return ObjectStore(scheme, bucket)
     return _LOCAL
 
 
@@ -27,8 +43,13 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
 
 
 def expanded(path: AnyPath) -> str:
-    """A path that a user gave, with `~` expanded. Raises TypeError for anything but text."""
+    """A path that a user gave, with `~` expanded, or a URL without slashes at its end.
+
+    Raises TypeError for anything but text, SpecError for a URL that was made a `pathlib.Path`.
+    """
     given = os.fspath(path)
     if not isinstance(given, str):
         raise TypeError(f"paths are text, not {type(given).__name__}: {given!r}")
-    return os.path.expanduser(given)
+    check_not_collapsed(given)
+    scheme, separator, rest = given.partition("://")
+    return f"{scheme}://{rest.rstrip('/')}" if separator else os.path.expanduser(given)

@@ -70,7 +70,14 @@ class Store(Protocol):
         a folder are removed."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a folder atomically, to a path where nothing is, or an empty folder."""
+        """Move a folder to a path where nothing is, or an empty folder: by one rename, or so that `recover` finishes
+        what was cut off. Source and target are places of one output: its path, or that with an ending of ours."""
+
+    def recover(self, path: str) -> None:
+        """Finish a move between places of the output at `path` that was cut off, if there is one. For its writer."""
+
+    def is_moving(self, path: str) -> bool:
+        """Whether a move between places of the output at `path` has begun and not ended."""
 
     def exchange(self, a: str, b: str) -> bool:
         """Exchange two folders at once, so that neither path is ever empty; False if the store cannot."""
@@ -87,6 +94,10 @@ class Store(Protocol):
         Raises LockedError where another run does already, IncompleteError where space runs out.
         """
 
+    def check_writer(self, path: str) -> None:
+        """Raise LockedError where this process entered `writer` of the output that a place belongs to, and another run
+        may have done so since. To be called before output is published."""
+
 
 def last_name(path: str) -> str:
     """The last name in a path."""
@@ -94,6 +105,8 @@ def last_name(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that a path lies in: "." for a name alone, "/" at the root."""
+    """The folder that a path lies in: "." for a name alone, "/" at the root, and a bucket for itself."""
     above, slash, _ = path.rstrip("/").rpartition("/")
+    if above.endswith(":/"):
+        return path.rstrip("/")
     return above or slash or "."

@@ -17,6 +17,7 @@ from uuid import uuid4
 from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.data.stores.local_paths import check_output
+from bigkpca.data.stores.urls import is_url
 from bigkpca.errors import IncompleteError
 
 _EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
@@ -34,7 +35,7 @@ class LocalDisk:
         return os.path.realpath(path)
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
-        return check_output(path, inputs)
+        return check_output(path, tuple(other for other in inputs if not is_url(other)))
 
     def zarr(self, path: str) -> str:
         return self.absolute(path)
@@ -97,6 +98,12 @@ class LocalDisk:
         os.rename(source, target)
         _sync_entry(_folder_of(target))
 
+    def recover(self, path: str) -> None:
+        """Nothing: a rename is never cut off."""
+
+    def is_moving(self, path: str) -> bool:
+        return False
+
     def exchange(self, a: str, b: str) -> bool:
         mac = sys.platform == "darwin"
         exchange = getattr(ctypes.CDLL(None, use_errno=True), "renamex_np" if mac else "renameat2", None)
@@ -129,6 +136,9 @@ class LocalDisk:
                 raise IncompleteError(
                     f"the disk is full while writing {path}: make room and run the same command again"
                 ) from error
+
+    def check_writer(self, path: str) -> None:
+        """Nothing: the kernel keeps a lock until its process ends."""
 
 
 def _stored(status: os.stat_result) -> StoredFile:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, names_apart
 from bigkpca.ingesting.formats import Column, Table, open_column, open_table
 
@@ -127,7 +128,10 @@ class Source:
 
 
 def _existing(source: str | os.PathLike[str]) -> Path:
-    """The path of an existing file. Raises SpecError for folders and missing files."""
+    """The path of an existing file. Raises SpecError for folders, missing files and URLs."""
+    if is_url(given := os.fspath(source)):
+        store_of(given)  # which refuses URLs that hold secrets
+        raise SpecError(f"{given}: files are ingested from local disks only: copy it to one")
     path = Path(source).expanduser()
     if path.is_dir():
         raise SpecError(f"{path} is a folder: give files, and use a Zarr array or group as it is")

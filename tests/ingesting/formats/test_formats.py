@@ -141,8 +141,9 @@ def test_sources_that_do_not_fit_together_are_refused(tmp_path):
     refuse(tmp_path, SpecError, "choose one", a, append=True, overwrite=True)
     refuse(tmp_path, SpecError, "has no members, so --member x", a, member="x")
     refuse(tmp_path, SpecError, "--labels y: no such file", a, labels="y")
-    with pytest.raises(SpecError, match="only local paths can be read and written"):
-        ingest([a], "s3://bucket/x.zarr")
+    with pytest.raises(SpecError, match=r"only local paths and s3://, gs:// and az:// can be read and written"):
+        ingest([a], "ftp://bucket/x.zarr")
+    refuse(tmp_path, SpecError, r"s3://bucket/a\.csv: files are ingested from local disks only", "s3://bucket/a.csv")
     for name, labels in (("d.csv", WORDS), ("e.csv", range(4))):
         (tmp_path / name).write_text(csv_text(X[:4], ["k", *"abcde"], labels))
     both = tmp_path / "d.csv", tmp_path / "e.csv"

@@ -1,0 +1,152 @@
+"""The library that speaks with object stores: clients kept in each process, and errors in plain words.
+
+Credentials and addresses of servers come from the environment and stay in the clients. What the library says about an
+error may hold both, so that none of its text is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from bigkpca.data.stores.urls import SCHEMES, address
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    Client = S3Store | GCSStore | AzureStore
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds: how long is waited for a connection, for bytes, for a whole request, and with which retries."""
+
+    connect: float = 5.0
+    read: float = 15.0
+    request: float = 30.0
+    retry: float = 45.0  # after the start of a request; the last try may last `request` longer
+    retries: int = 6
+
+
+PATIENCE = Patience()
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
+
+
+def _library() -> Any:
+    """obstore, which is imported when it is first needed. Raises SpecError where it is not installed."""
+    try:
+        import obstore.exceptions
+    except ImportError:
+        raise SpecError("object stores need the library obstore: pip install 'bigkpca[cloud]'") from None
+    return obstore
+
+
+@lru_cache
+def client(scheme: str, bucket: str, below: str = "") -> Client:
+    """The client of a bucket, or of the keys below one. Raises SpecError without the library, and for settings that it
+    does not take."""
+    BaseError = _library().exceptions.BaseError
+    from obstore import store as stores
+
+    kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
+    options = {name: timedelta(seconds=getattr(PATIENCE, name)) for name in ("connect", "read", "request")}
+    # Given options replace those that the library reads in the environment by itself.
+    plain = os.environ.get(f"{SCHEMES[scheme]}_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on")
+    try:
+        made: Client = kinds[scheme](
+            bucket,
+            prefix=below or None,
+            client_options={
+                "connect_timeout": options["connect"],
+                "read_timeout": options["read"],
+                "timeout": options["request"],
+                "allow_http": plain,
+            },
+            retry_config={
+                "max_retries": PATIENCE.retries,
+                "retry_timeout": timedelta(seconds=PATIENCE.retry),
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=200),
+                    "max_backoff": timedelta(seconds=8),
+                    "base": 2,
+                },
+            },
+        )
+    except (BaseError, ValueError):
+        raise SpecError(
+            f"{scheme}://{bucket}: the settings of this object store do not fit together: see the environment "
+            f"variables {SCHEMES[scheme]}_..."
+        ) from None
+    return made
+
+
+class Conflict(Exception):
+    """A conditional write found another version than the one that it may replace."""
+
+
+@contextmanager
+def told(url: str) -> Iterator[None]:
+    """Requests about `url`, with errors in plain words.
+
+    Raises SpecError where access is denied or no bucket is there, IncompleteError where the server does not answer,
+    FileNotFoundError for a missing object, and Conflict.
+    """
+    exceptions = _library().exceptions
+    try:
+        yield
+    except BigKPCAError:
+        raise
+    except FileNotFoundError as error:
+        if _NO_BUCKET.search(str(error)):
+            raise _explained(error, url) from None
+        raise FileNotFoundError(f"{url} does not exist") from None
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+        raise Conflict(url) from None
+    except exceptions.BaseError as error:
+        raise _explained(error, url) from None
+
+
+def put(url: str, content: bytes, mode: Literal["create"] | tuple[str | None, str | None]) -> tuple[Any, Any]:
+    """Write an object if none is there, or if it has this version; return its new version. Raises as `told`."""
+    to = address(url)
+    condition: Any = mode
+    if mode != "create":
+        condition = {name: value for name, value in zip(("e_tag", "version"), mode, strict=True) if value is not None}
+    with told(url):
+        made = client(to.scheme, to.bucket).put(to.key, content, mode=condition, use_multipart=False)
+    return made["e_tag"], made["version"]
+
+
+def _explained(error: Exception, url: str) -> BigKPCAError:
+    """What an error of the library means. Its own text may name servers and keys, and is not shown."""
+    text, at = str(error), address(url)
+    variables = f"{SCHEMES[at.scheme]}_..."
+    found = re.search(r"status code: (\d{3})", text)
+    code = int(found[1]) if found else None
+    if code in (401, 403) or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+        return SpecError(
+            f"{url}: access denied: no credentials are set, the server does not know them, or they lack the right: see "
+            f"the environment variables {variables}"
+        )
+    if code == 404:
+        return SpecError(f"{url}: there is no bucket {at.root}")
+    if "BadScheme" in text:
+        return SpecError(f"{url}: the server's address begins with http://: set {SCHEMES[at.scheme]}_ALLOW_HTTP=true")
+    if "169.254." in text or "metadata.google" in text:  # where machines in a cloud ask for credentials
+        return SpecError(f"{url}: no credentials were found: set the environment variables {variables}")
+    if type(error).__name__ == "NotSupportedError":
+        return SpecError(f"{url}: the server, or a setting in {variables}, does not support what is needed")
+    if code is not None and 300 <= code < 500 and code not in (408, 409, 425, 429):
+        return SpecError(
+            f"{url}: the server refuses the request (HTTP status {code}): see region and address in the environment "
+            f"variables {variables}"
+        )
+    how = "does not answer" if code is None else f"answers with HTTP status {code}"
+    return IncompleteError(f"{url}: the server {how}, also after retries: run the same command again")

@@ -1,0 +1,206 @@
+"""One writer for each output in an object store: a lease, which its holder renews and which expires without it.
+
+The lease is the object `<output>.bigkpca-lock`. Every change of it is a conditional write, so that of two runs one
+wins. Its age is told by the server's clock alone: the difference between its time and that of an object just written.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Event, Lock, Thread
+from typing import Any
+
+from bigkpca.data.stores import clients
+from bigkpca.data.stores.clients import Conflict, told
+from bigkpca.data.stores.urls import address
+from bigkpca.errors import IncompleteError, LockedError, SpecError
+
+SECONDS = 60.0  # after which a lease that nobody renewed may be taken over
+_SLACK = 2.0  # servers tell times in whole seconds
+_LOCK = ".bigkpca-lock"  # behind the name of an output
+_HELD: dict[str, Lease] = {}  # by this process
+_TESTED: set[str] = set()  # buckets whose server this process has found to honour conditions
+Version = tuple[Any, Any]
+
+
+@contextmanager
+def held(url: str) -> Iterator[None]:
+    """Hold the output at `url` against other runs.
+
+    Raises LockedError if one has it, SpecError where the server cannot tell two writers apart.
+    """
+    _check_conditional(url)
+    lease = Lease.acquired(url)
+    _HELD[url] = lease
+    thread = Thread(target=lease.keep, name=f"lease of {url}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        lease.ended.set()
+        thread.join()
+        del _HELD[url]
+        lease.release()
+
+
+def check(url: str) -> None:
+    """Raise LockedError where this process held the output at `url` and lost it."""
+    if url in _HELD:
+        _HELD[url].renew()
+
+
+@dataclass
+class Lease:
+    """A lease that this process holds, or held."""
+
+    url: str
+    token: str
+    seconds: float
+    version: Version = (None, None)
+    renewals: int = 0  # so that no two contents are equal: their tags would be, too
+    renewed: float = 0.0  # when, by this machine's clock
+    lost: bool = False
+    ended: Event = field(default_factory=Event)
+    _one: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def acquired(cls, url: str) -> Lease:
+        """Take the lease. Raises LockedError where another run holds it."""
+        lease = cls(url, secrets.token_hex(16), SECONDS)
+        while not lease._write("create"):
+            there = _read(url)
+            if there is None:
+                continue  # its holder ended between the two requests
+            content, version, written = there
+            left = content.get("seconds", SECONDS) + _SLACK - _age(url, written)
+            if left > 0:
+                raise LockedError(
+                    f"another run is writing {url}: wait until it ends (its lock is {url}{_LOCK}, and expires in "
+                    f"{left:.0f} seconds unless that run renews it)"
+                )
+            if not lease._write(version):
+                raise LockedError(f"another run has just begun to write {url}: wait until it ends")
+            break
+        return lease
+
+    def renew(self) -> None:
+        """Renew now. Raises LockedError where another run took the lease, or may have."""
+        with self._one:
+            if not self.lost and self._write(self.version):
+                return
+            self.lost = True
+        raise LockedError(
+            f"this run could not renew its lock of {self.url} within {self.seconds:.0f} seconds, and another run may "
+            "have taken it over: nothing was published; run the same command again"
+        )
+
+    def keep(self) -> None:
+        """Renew until the end. Work of a thread."""
+        while not self.ended.wait(self.seconds / 3):
+            try:
+                self.renew()
+            except LockedError:
+                return
+            except (IncompleteError, SpecError):
+                if time.monotonic() - self.renewed > self.seconds:
+                    self.lost = True
+                    return
+
+    def release(self) -> None:
+        """Remove the lock, if it is still ours; a server that does not answer lets it expire."""
+        with suppress(LockedError, IncompleteError, SpecError, FileNotFoundError):
+            self.renew()  # so that nobody takes it over before it is removed
+            _remove(self.url + _LOCK)
+
+    def _write(self, mode: Any) -> bool:
+        """Write the lock if it has this version; whether it is ours then."""
+        self.renewals += 1
+        content = json.dumps({"token": self.token, "seconds": self.seconds, "renewals": self.renewals}).encode()
+        begun = time.monotonic()
+        try:
+            self.version = clients.put(self.url + _LOCK, content, mode)
+        except (Conflict, FileNotFoundError, IncompleteError) as error:
+            # An answer that was lost leaves open whether the lock was written, now or before: so the lock is asked.
+            there = _read(self.url)
+            if there is None or there[0].get("token") != self.token:
+                if isinstance(error, IncompleteError) and (there is None or there[1] == mode):
+                    raise
+                return False
+            self.version = there[1]
+            if there[0].get("renewals") != self.renewals:
+                if isinstance(error, IncompleteError):
+                    raise
+                return self._write(self.version)
+        self.renewed = begun
+        return True
+
+
+def _read(url: str) -> tuple[dict[str, Any], Version, datetime] | None:
+    """Content, version and time of a lock; None where there is none."""
+    at = address(url + _LOCK)
+    try:
+        with told(url):
+            found = clients.client(at.scheme, at.bucket).get(at.key)
+            content = bytes(found.bytes())
+    except FileNotFoundError:
+        return None
+    meta = found.meta
+    try:
+        values = json.loads(content)
+    except ValueError:
+        values = {}
+    return values if isinstance(values, dict) else {}, (meta["e_tag"], meta["version"]), meta["last_modified"]
+
+
+def _age(url: str, written: datetime) -> float:
+    """Seconds from a time to now, both of the server's clock."""
+    probe = address(f"{url}{_LOCK}-clock-{secrets.token_hex(8)}")
+    client = clients.client(probe.scheme, probe.bucket)
+    with told(probe.url):
+        client.put(probe.key, b"")
+        now = client.head(probe.key)["last_modified"]
+    _remove(probe.url)
+    return (now - written).total_seconds()
+
+
+def _remove(url: str) -> None:
+    at = address(url)
+    with told(url), suppress(FileNotFoundError):
+        clients.client(at.scheme, at.bucket).delete(at.key)
+
+
+def _check_conditional(url: str) -> None:
+    """Raise SpecError where the server writes over an object that is there, or over another version than the one named.
+    Asked once in each process and bucket."""
+    bucket = address(url).root
+    if bucket in _TESTED:
+        return
+    probe = f"{url}{_LOCK}-test-{secrets.token_hex(8)}"
+    try:
+        first = clients.put(probe, b"first", "create")
+        refused = any(first) and _refused(probe, "create")
+        if refused:
+            clients.put(probe, b"second", first)
+            refused = _refused(probe, first)
+    finally:
+        _remove(probe)
+    if not refused:
+        raise SpecError(
+            f"{url}: this server ignores conditions of writes (If-None-Match, If-Match), so that two runs could write "
+            "one output at once: write to another server or to a local path"
+        )
+    _TESTED.add(bucket)
+
+
+def _refused(url: str, mode: Any) -> bool:
+    try:
+        clients.put(url, b"third", mode)
+    except Conflict:
+        return True
+    return False

@@ -1,0 +1,191 @@
+"""Object stores (S3, Google Cloud Storage, Azure): keys instead of folders, and moves that are copies.
+
+An object appears whole, and stays, by one request. A folder is every key below its name and "/". Nothing can be renamed
+or exchanged; `moves` says how a move that was cut off is finished. `leases` keeps a second writer away.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from bigkpca.data.stores import leases, moves
+from bigkpca.data.stores.base import StoredFile
+from bigkpca.data.stores.clients import client, told
+from bigkpca.data.stores.object_zarr import zarr_place
+from bigkpca.data.stores.urls import address, inside, is_url
+from bigkpca.errors import SpecError
+
+if TYPE_CHECKING:
+    from bigkpca.data.stores.clients import Client
+
+_WHOLE = 2**20  # bytes of an object that is read at once
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """The objects of one bucket. See `Store` for each operation; every one raises as `clients.told`."""
+
+    scheme: str
+    bucket: str
+
+    @property
+    def _client(self) -> Client:
+        return client(self.scheme, self.bucket)
+
+    def absolute(self, path: str) -> str:
+        return address(path).url
+
+    def resolved(self, path: str) -> str:
+        return address(path).url
+
+    def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
+        out = address(path)
+        if not out.key:
+            raise SpecError(f"{path} is a whole bucket, which cannot be replaced: name a folder in it")
+        for other in filter(is_url, inputs):
+            taken = address(other).url
+            if taken == out.url:
+                raise SpecError(f"{path} is an input, and would be replaced: choose another output path")
+            if inside(taken, out.url) or inside(out.url, taken):
+                raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
+        return out.url
+
+    def zarr(self, path: str) -> Any:
+        return zarr_place(*address(path))
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.file(path)
+        except FileNotFoundError:
+            return self.is_folder(path)
+        return True
+
+    def is_folder(self, path: str) -> bool:
+        with told(path):
+            return any(self._client.list(address(path).key or None, chunk_size=1))
+
+    def names(self, path: str) -> list[str]:
+        key = address(path).key
+        with told(path):
+            found = self._client.list_with_delimiter(key or None)
+        names = [*found["common_prefixes"], *(held["path"] for held in found["objects"])]
+        if not names:
+            raise FileNotFoundError(f"{path} does not exist")
+        return [name.rpartition("/")[2] for name in names]
+
+    def file(self, path: str) -> StoredFile:
+        key = address(path).key
+        if not key:
+            raise FileNotFoundError(f"{path} is a bucket")
+        with told(path):
+            return _stored(self._client.head(key))
+
+    def files(self, path: str) -> dict[str, StoredFile]:
+        key = address(path).key
+        with told(path):
+            found = [held for batch in self._client.list(key or None) for held in batch]
+        start = len(key) + 1 if key else 0
+        return {held["path"][start:]: _stored(held) for held in found}
+
+    def open(self, path: str) -> IO[bytes]:
+        with told(path):
+            found = self._client.get(address(path).key)
+            if found.meta["size"] <= _WHOLE:
+                return io.BytesIO(bytes(found.bytes()))
+        return io.BufferedReader(_Ranges(self._client, path, found.meta["size"]), _WHOLE)
+
+    def make_folder(self, path: str) -> None:
+        """Nothing: a folder is there as soon as something is in it."""
+
+    def write(self, path: str, content: bytes) -> None:
+        with told(path):
+            self._client.put(address(path).key, content)
+
+    def put(self, path: str, content: bytes) -> None:
+        self.write(path, content)
+
+    def sync(self, path: str) -> None:
+        """Nothing: what the server has confirmed stays."""
+
+    def move(self, source: str, target: str) -> None:
+        moves.move(self, source, target)
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Copy an object without reading it. Raises FileNotFoundError where there is none."""
+        with told(target):
+            self._client.copy(address(source).key, address(target).key)
+
+    def recover(self, path: str) -> None:
+        moves.recover(self, path)
+
+    def is_moving(self, path: str) -> bool:
+        return moves.is_moving(self, path)
+
+    def exchange(self, a: str, b: str) -> bool:
+        return False
+
+    def remove_file(self, path: str) -> None:
+        self.remove_files([path])
+
+    def remove_files(self, paths: list[str]) -> None:
+        """Remove objects, those that exist."""
+        keys = [address(path).key for path in paths]
+        if not keys:
+            return
+        try:
+            with told(paths[0]):
+                self._client.delete(keys)
+        except FileNotFoundError:  # as some servers say of a key that is gone, and may have stopped there
+            for key in keys if len(keys) > 1 else ():
+                self.remove_file(f"{self.scheme}://{self.bucket}/{key}")
+
+    def remove_folder(self, path: str) -> None:
+        for batch in moves.in_reading_order(self.files(path)):
+            self.remove_files([f"{path}/{name}" for name in batch])
+
+    @contextmanager
+    def writer(self, path: str) -> Iterator[None]:
+        with leases.held(address(path).url):
+            yield
+
+    def check_writer(self, path: str) -> None:
+        leases.check(moves.output_of(address(path).url))
+
+
+def _stored(held: Any) -> StoredFile:
+    return StoredFile(held["size"], f"{held['size']} {held['e_tag'] or held['version'] or held['last_modified']}")
+
+
+class _Ranges(io.RawIOBase):
+    """A large object, read in the ranges that are asked for."""
+
+    def __init__(self, of: Client, url: str, size: int) -> None:
+        self._of, self._url, self._size, self._at = of, url, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        stop = min(self._at + len(buffer), self._size)
+        if stop <= self._at:
+            return 0
+        with told(self._url):
+            found = self._of.get_range(address(self._url).key, start=self._at, end=stop)
+        count = stop - self._at
+        buffer[:count] = memoryview(found)
+        self._at = stop
+        return count

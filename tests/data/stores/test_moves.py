@@ -1,0 +1,134 @@
+"""Moves in object stores that are cut off before each request, and what the next run makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import clients, moves, store_of
+from bigkpca.errors import IncompleteError
+from bigkpca.storage import groups
+from bigkpca.storage.destination import open_destination
+from tests.helpers.s3 import objects
+
+
+class Cut(BaseException):
+    """This process was killed: it makes no further request."""
+
+
+@pytest.fixture
+def cut_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[int]]:
+    """Lets so many requests pass, and none after; returns how many there were."""
+    library = clients._library
+
+    def cut_before(most: int | None) -> list[int]:
+        count = [0]
+
+        def counting() -> Any:
+            count[0] += 1
+            if most is not None and count[0] > most:
+                raise Cut
+            return library()
+
+        monkeypatch.setattr(clients, "_library", counting)
+        return count
+
+    return cut_before
+
+
+def content(digest: str) -> dict[str, bytes]:
+    """The files of a model-like output."""
+    about = {"bigkpca": {"format": "model", "format_version": 1, "digest": digest}}
+    root = {"zarr_format": 3, "node_type": "group", "attributes": about}
+    return {
+        "zarr.json": json.dumps(root).encode(),
+        "x/zarr.json": digest.encode(),
+        "x/manifest.json": digest.encode() * 2,
+        "x/c/0/0": digest.encode() * 3,
+    }
+
+
+def made(out: str, digest: str) -> None:
+    """What a run does that makes an output and replaces an earlier one."""
+    place = open_destination(out, {"format": "model", "digest": digest}, overwrite=True, whole=True)
+    if place.state == "done":
+        return
+    store = store_of(out)
+    with place.made() as scratch:
+        for name, value in content(digest).items():
+            store.write(f"{scratch}/{name}", value)
+    place.put_in_place()
+
+
+def check_readers(out: str) -> None:
+    """A reader finds a whole output, old or new, or is told that none is finished."""
+    there = objects(out)
+    if "zarr.json" in there:
+        digest = json.loads(there["zarr.json"])["attributes"]["bigkpca"]["digest"]
+        assert there == content(digest)
+    elif there or store_of(out).is_moving(out):
+        with pytest.raises(IncompleteError, match="is not finished"):
+            groups.open_group(out, "model")
+        with pytest.raises(IncompleteError, match="is not finished"):
+            open_rows(out)
+
+
+@pytest.mark.parametrize(("replaced", "every"), [(False, 3), (True, 7), pytest.param(True, 1, marks=pytest.mark.slow)])
+def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(
+    bucket: str, cut_before: Callable[[int | None], list[int]], replaced: bool, every: int
+) -> None:
+    stop, ended, moving = 0, False, 0
+    while not ended:
+        out = f"{bucket}/{stop}/out"
+        if replaced:
+            made(out, "old")
+        cut_before(stop)
+        try:
+            made(out, "new")
+            ended = True
+        except Cut:
+            pass
+        cut_before(None)
+        moving += store_of(out).is_moving(out)
+        check_readers(out)
+        made(out, "new")
+        assert objects(f"{bucket}/{stop}") == {f"out/{name}": value for name, value in content("new").items()}, stop
+        stop += every
+    assert stop > 25
+    assert moving > 20 / every / (2 - replaced)
+
+
+def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket: str) -> None:
+    out, store = f"{bucket}/out", store_of(bucket)
+    for name, value in content("new").items():
+        store.write(f"{out}/{name}", value)
+    store.write(f"{out}.bigkpca-new/x/c/0/0", b"left")
+    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=True)  # type: ignore[arg-type]
+    store.recover(out)
+    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
+
+
+def test_a_move_whose_source_an_error_removed_is_undone(bucket: str) -> None:
+    out, store = f"{bucket}/out", store_of(bucket)
+    for name, value in content("new").items():
+        store.write(f"{out}/{name}", value)
+    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)  # type: ignore[arg-type]
+    store.remove_file(f"{out}/zarr.json")  # which is copied last
+    check_readers(out)
+    store.recover(out)
+    assert objects(bucket) == {}
+
+
+def test_what_readers_look_at_first_is_removed_first_and_copied_last() -> None:
+    many = [f"x/c/{number}" for number in range(600)]
+    batches = moves.in_reading_order([*many, "x/manifest.json", "x/zarr.json", "zarr.json"])
+    assert batches[:3] == [["zarr.json"], ["x/manifest.json"], ["x/zarr.json"]]
+    assert sorted(name for batch in batches[3:] for name in batch) == sorted(many)
+    assert max(map(len, batches)) <= 256
+    assert moves.in_reading_order([]) == []
+    assert moves.output_of("s3://b/a/out.zarr.bigkpca-run-7") == "s3://b/a/out.zarr"
+    assert moves.mark("s3://b/a/out.zarr.bigkpca-old") == moves.mark("s3://b/a/out.zarr")

@@ -1,0 +1,144 @@
+"""Real S3 servers on this machine: SeaweedFS, and rclone, which ignores the conditions of writes."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEY, SECRET, BUCKET = "bigkpca-test-key", "bigkpca-test-secret", "rows"
+
+
+def settings(port: int, key: str = KEY, secret: str = SECRET) -> dict[str, str]:
+    """The environment of a process that speaks with a server on this machine."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+    }
+
+
+def program(name: str) -> str:
+    """The path of a program that a test needs; skips the test where it is not installed."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed: pip install '.[test]'")
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free, as are those 10,000 higher, which SeaweedFS opens too."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().randrange(20000, 50000)
+        if port not in found and all(_is_free(each) for each in (port, port + 10000)):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried, suppress(OSError):
+        tried.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+@dataclass
+class Server:
+    """SeaweedFS with one bucket. It keeps its data through `kill` and `start`."""
+
+    folder: Path
+    ports: list[int] = field(default_factory=lambda: free_ports(5))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
+
+    def start(self) -> None:
+        """Start, and wait until the bucket can be used."""
+        s3, master, filer, volume, admin = self.ports
+        command = [program("weed"), "mini", f"-dir={self.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        command += [f"-s3.port={s3}", f"-master.port={master}", f"-filer.port={filer}", f"-volume.port={volume}"]
+        command += [f"-admin.port={admin}", "-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false"]
+        command += ["-admin.ui=false", "-master.telemetry=false", "-s3.autoCreateBucket=false"]
+        own = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "S3_BUCKET": BUCKET}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own})
+        wait_until_usable(self.port, self.log)
+
+    @property
+    def log(self) -> Path:
+        return self.folder.with_suffix(".log")
+
+    def kill(self) -> None:
+        """SIGKILL, if it runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(30)
+            self.process = None
+
+
+def wait_until_usable(port: int, log: Path, seconds: float = 60) -> None:
+    """Return when an object can be written; fails with the log after so many seconds."""
+    from obstore.store import S3Store
+
+    given: Any = settings(port)
+    plain = {name.lower(): value for name, value in given.items() if name != "AWS_ALLOW_HTTP"}
+    tried = S3Store(
+        BUCKET,
+        config=plain,  # type: ignore[arg-type]
+        client_options={"allow_http": True, "timeout": "2s"},
+        retry_config={"max_retries": 0},
+    )
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            tried.put("usable", b"")
+            tried.delete("usable")
+            return
+        except Exception:
+            if time.monotonic() > end:
+                pytest.fail(f"no S3 server on port {port} after {seconds} s: {log.read_text()[-2000:]}")
+            time.sleep(0.1)
+
+
+@contextmanager
+def rclone(folder: Path) -> Iterator[int]:
+    """A server that takes every write, whatever its conditions. Yields its port."""
+    (folder / BUCKET).mkdir(parents=True)
+    (port,) = free_ports(1)
+    log = folder.with_suffix(".log")
+    command = [program("rclone"), "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}"]
+    with log.open("wb") as out, subprocess.Popen([*command, str(folder)], stdout=out, stderr=out) as process:
+        try:
+            wait_until_usable(port, log)
+            yield port
+        finally:
+            process.kill()
+
+
+def objects(url: str) -> dict[str, bytes]:
+    """Every object below a URL with its bytes."""
+    from bigkpca.data.stores import store_of
+
+    store = store_of(url)
+    found = {}
+    for name in store.files(url):
+        with store.open(f"{url}/{name}") as file:
+            found[name] = file.read()
+    return found

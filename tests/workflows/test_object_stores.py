@@ -1,0 +1,257 @@
+"""Commands on object stores: the bytes of local disks, no secrets, and runs that end before their output does."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca.data.stores import clients, leases, store_of
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.execution.progress import Silent
+from bigkpca.ingesting.streaming import ingest
+from tests.helpers.commands import run, run_apart
+from tests.helpers.disks import tree_bytes
+from tests.helpers.s3 import KEY, SECRET, Server, objects
+
+FIT: dict[str, Any] = {"components": 3, "size": 20, "seed": 1, "block_rows": 32}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """A file of 90 rows."""
+    np.save(tmp_path / "source.npy", np.random.default_rng(0).normal(size=(90, 4)).astype("f4"))
+    return str(tmp_path / "source.npy")
+
+
+def made(source: str, rows: str, out: str, **options: Any) -> None:
+    """Every kind of output in the folder `out`; models, scores and reconstructed rows of what lies in `rows`."""
+    ingest([source], f"{out}/data.zarr", block_rows=32)
+    bigkpca.fit(f"{rows}/data.zarr", f"{out}/model.zarr", **FIT, **options)
+    bigkpca.transform(f"{out}/model.zarr", f"{rows}/data.zarr", f"{out}/scores.zarr", residual=True, **options)
+    bigkpca.reconstruct(f"{out}/model.zarr", f"{rows}/scores.zarr", f"{out}/rows.zarr", **options)
+
+
+def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(
+    source: str, tmp_path: Path, bucket: str
+) -> None:
+    local = str(tmp_path / "local")
+    made(source, local, local)
+    made(source, local, bucket)
+    assert objects(bucket) == tree_bytes(local)
+
+
+def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(
+    source: str, tmp_path: Path, bucket: str, quiet_signals: None
+) -> None:
+    local = str(tmp_path / "local")
+    made(source, local, local)
+    made(source, bucket, bucket)
+    there, here = objects(bucket), tree_bytes(local)
+    assert there.keys() == here.keys()
+    # The paths of inputs stand in attributes and manifests.
+    assert [name for name in here if there[name] != here[name] and "/c/" in name] == []
+    for name in ("data", "model", "scores", "rows"):
+        told = [run("info", f"{root}/{name}.zarr").stdout.replace(root, "") for root in (local, bucket)]
+        assert labels_of(told[0]) == labels_of(told[1]) != []
+    before = store_of(bucket).files(bucket)
+    made(source, bucket, bucket)  # again: nothing to do
+    assert store_of(bucket).files(bucket) == before
+
+
+def labels_of(text: str) -> list[str]:
+    """Lines but for digests of files, which hold their paths."""
+    return [line for line in text.split("\n") if not re.search("[0-9a-f]{12}", line)]
+
+
+def test_input_in_a_bucket_and_output_in_a_folder(source: str, tmp_path: Path, bucket: str) -> None:
+    local = str(tmp_path / "local")
+    made(source, bucket, bucket)
+    made(source, bucket, local)
+    assert objects(bucket) == tree_bytes(local)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_processes_write_the_bytes_of_threads(source: str, tmp_path: Path, bucket: str) -> None:
+    made(source, f"{bucket}/a", f"{bucket}/a")
+    bigkpca.fit(f"{bucket}/a/data.zarr", f"{bucket}/b/model.zarr", **FIT, workers=2)
+    bigkpca.transform(
+        f"{bucket}/b/model.zarr", f"{bucket}/a/data.zarr", f"{bucket}/b/scores.zarr", residual=True, workers=2
+    )
+    one, other = objects(f"{bucket}/a"), objects(f"{bucket}/b")
+    assert other == {name: one[name] for name in one if name.startswith(("model", "scores"))}
+
+
+def test_rows_are_appended_and_outputs_replaced(source: str, tmp_path: Path, bucket: str) -> None:
+    local, other = str(tmp_path / "local"), str(tmp_path / "other.npy")
+    np.save(other, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"))
+    for out in (local, bucket):
+        ingest([source], f"{out}/data.zarr", block_rows=32)
+        ingest([other], f"{out}/data.zarr", append=True)
+        bigkpca.fit(source, f"{out}/model.zarr", **FIT)
+        bigkpca.transform(f"{out}/model.zarr", source, f"{out}/scores.zarr", block_rows=32)
+        with pytest.raises(SpecError, match="is in the way"):
+            bigkpca.transform(f"{out}/model.zarr", other, f"{out}/scores.zarr", block_rows=32)
+        bigkpca.transform(f"{out}/model.zarr", other, f"{out}/scores.zarr", block_rows=32, overwrite=True)
+        with pytest.raises(SpecError, match="is an input, and would be replaced"):
+            bigkpca.fit(f"{out}/data.zarr", f"{out}/data.zarr", **FIT)
+    assert objects(bucket) == tree_bytes(local)
+
+
+def test_no_secret_is_ever_shown_or_stored(source: str, bucket: str, quiet_signals: None) -> None:
+    steps: list[tuple[int, list[str]]] = [
+        (0, ["ingest", source, f"{bucket}/data.zarr", "--block-rows", "32"]),
+        (0, ["fit", "-v", f"{bucket}/data.zarr", f"{bucket}/model.zarr", "--components", "3", "--size", "20"]),
+        (0, ["info", f"{bucket}/model.zarr"]),
+        (2, ["fit", "-v", f"{bucket}/none.zarr", f"{bucket}/none-model.zarr"]),
+        (2, ["fit", "-v", "s3://no-such-bucket/x", f"{bucket}/none-model.zarr"]),
+        (2, ["info", "-v", "s3://me:hidden@bucket/x"]),
+        (2, ["info", "-v", "s3://bucket/x?X-Amz-Signature=hidden"]),
+    ]
+    apart = run_apart("fit", "-v", source, f"{bucket}/apart.zarr", "--size", "20")  # with what libraries print
+    printed = (apart.stdout + apart.stderr).encode()
+    for code, step in steps:
+        done = run(*step)
+        assert done.exit_code == code, (step, done.output)
+        printed += done.output.encode()
+    for text in (printed, *objects(bucket).values()):
+        assert not any(secret.encode() in text for secret in (KEY, SECRET, "hidden", "127.0.0.1"))
+
+
+def test_exit_codes_of_what_goes_wrong_there(
+    source: str, bucket: str, s3_server: Server, use_s3: Any, quiet_signals: None
+) -> None:
+    clients.put(f"{bucket}/model.zarr.bigkpca-lock", b"", "create")
+    locked = run_apart("fit", source, f"{bucket}/model.zarr")
+    assert locked.returncode == 5
+    assert "another run is writing" in locked.stderr
+    use_s3(s3_server.port, secret="wrong")
+    denied = run("fit", source, f"{bucket}/other.zarr")
+    assert denied.exit_code == 2
+    assert "access denied" in denied.stderr
+    assert denied.stderr.count("\n") <= 3  # no traceback
+
+
+@pytest.mark.slow
+def test_a_server_that_is_down_ends_a_command_within_two_minutes(source: str, use_s3: Any) -> None:
+    use_s3(1)
+    start = time.monotonic()
+    done = run_apart("fit", source, "s3://rows/model.zarr")
+    assert done.returncode == 6
+    assert "does not answer" in done.stderr
+    assert time.monotonic() - start < 120
+
+
+def test_single_files_are_written_to_local_disks_only(source: str, tmp_path: Path, bucket: str) -> None:
+    made(source, bucket, bucket)
+    for refused in (
+        lambda: bigkpca.report(f"{bucket}/model.zarr", f"{bucket}/report.html"),
+        lambda: bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", sizes=[5], seeds=1),
+    ):
+        with pytest.raises(SpecError, match="write this to a local path"):
+            refused()
+    bigkpca.report(f"{bucket}/model.zarr", tmp_path / "report.html", scores=f"{bucket}/scores.zarr")
+    assert (tmp_path / "report.html").exists()
+
+
+class AtBlock(Silent):
+    """Does something once, when a block is done."""
+
+    def __init__(self, what: Callable[[], None]) -> None:
+        self.__dict__["what"] = what  # it is frozen
+
+    def advance(self, rows: int) -> None:
+        self.__dict__.pop("what", lambda: None)()
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_its_server_was_killed(
+    source: str, tmp_path: Path, use_s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = clients.Patience(connect=0.5, read=2, request=2, retry=1, retries=1)
+    monkeypatch.setattr(clients, "PATIENCE", patience)
+    monkeypatch.setattr(leases, "SECONDS", 1.0)
+    local, bucket = str(tmp_path / "local"), "s3://rows/killed"
+    made(source, local, local)
+    server = Server(tmp_path / "server")
+    server.folder.mkdir()
+    try:
+        server.start()
+        use_s3(server.port)
+        made(source, local, bucket)
+        store_of(bucket).remove_folder(f"{bucket}/scores.zarr")
+
+        def transform(**options: Any) -> None:
+            data = f"{local}/data.zarr"
+            bigkpca.transform(f"{local}/model.zarr", data, f"{bucket}/scores.zarr", residual=True, **options)
+
+        with pytest.raises(IncompleteError, match="does not answer"):
+            transform(progress=AtBlock(server.kill))
+        server.start()
+        time.sleep(4)
+        transform()
+        assert objects(bucket) == tree_bytes(local)
+    finally:
+        server.kill()
+
+
+class Cut(BaseException):
+    """This process was killed: it makes no further request."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of writes that Zarr did not begin
+@pytest.mark.parametrize(("step", "every"), [("ingest", 3), ("append", 1), ("fit", 23), ("transform", 5)])
+def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
+    source: str, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, step: str, every: int
+) -> None:
+    other, local = str(tmp_path / "other.npy"), str(tmp_path / "local")
+    np.save(other, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"))
+    made(source, local, local)
+
+    def command(out: str, given: str) -> None:
+        if step in ("ingest", "append"):
+            ingest([given], f"{out}/out", block_rows=32, append=step == "append", overwrite=step == "ingest")
+        elif step == "fit":
+            bigkpca.fit(given, f"{out}/out", **FIT, overwrite=True)
+        else:
+            bigkpca.transform(f"{local}/model.zarr", given, f"{out}/out", block_rows=32, overwrite=True)
+
+    def prepare(out: str) -> None:
+        ingest([source], f"{out}/out", block_rows=32) if step == "append" else command(out, source)
+
+    library, left = clients._library, [1 << 30]
+
+    def counting() -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Cut
+        return library()
+
+    monkeypatch.setattr(clients, "_library", counting)
+    prepare(f"{local}/wanted")
+    command(f"{local}/wanted", other)
+    stop, ended = 0, False
+    while not ended:
+        out = f"{bucket}/{stop}"
+        prepare(out)
+        left[0] = stop
+        try:
+            command(out, other)
+            ended = True
+        except Cut:
+            pass
+        left[0] = 1 << 30
+        store_of(out).remove_file(f"{out}/out.bigkpca-lock")  # as if it had expired
+        command(out, other)
+        found = objects(out)
+        assert {name: found[name] for name in found if "-lock-" not in name} == tree_bytes(f"{local}/wanted"), stop
+        stop += every
+    assert stop > 30
