@@ -18,7 +18,7 @@ from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import MAIN
 from bigkpca.errors import Array, CorruptionError
-from bigkpca.storage import groups
+from bigkpca.storage import groups, records
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
@@ -118,4 +118,5 @@ def read_manifest(path: str) -> dict[str, Any] | None:
         return None
     except ValueError as error:
         raise CorruptionError(f"{name} does not parse ({error}); write {path} again") from error
+    records.check(manifest, records.MANIFEST, name)
     return manifest
