@@ -81,7 +81,7 @@ def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], s
     if not kind.takes(kernel):
         raise SpecError(f"the feature map {name!r} has no form for the kernel {kernel.name!r}")
     plain = {key: value for key, value in about.items() if key != "name"}
-    given = _shaped("", arrays, kind.shapes, sizes)
+    given = _shaped("", arrays, kind.shapes, dict(sizes))  # its own letters mean nothing elsewhere
     check_plain(kind, {**plain, **given, "kernel": kernel}, f"the feature map {name!r}")
     features = from_parts(about, kernel, given)
     if features.size != sizes["D"]:
