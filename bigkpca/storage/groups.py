@@ -28,6 +28,7 @@ _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed
 CHUNK_BYTES = 2**20  # one read
 MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
 _MOST_NESTED = 200
+_PIECE_BYTES = 2**20
 
 
 def create_array(
@@ -130,10 +131,12 @@ def read_json(path: str) -> Any:
 
     Raises OSError where there is none, ValueError where it does not parse, or is larger or deeper than any of bigkpca.
     """
+    text = bytearray()
     with store_of(path).open(path) as file:
-        text = file.read(MOST_JSON_BYTES + 1)
-    if len(text) > MOST_JSON_BYTES:
-        raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
+        while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read
+            text += piece
+            if len(text) > MOST_JSON_BYTES:
+                raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
     plain = text.replace(rb"\\", b"").replace(rb"\"", b"")  # quotes that are left open or close text
     if _nested(np.frombuffer(plain, np.uint8)) > _MOST_NESTED:
         raise ValueError(f"it nests more than {_MOST_NESTED} deep")
