@@ -84,8 +84,8 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
             f"{path} has {named(kind)} format version {about.get('format_version')!r:.80}; this bigkpca reads version "
             f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
         )
-    try:  # without what Zarr consolidates, which could be other metadata than those that are checked
-        return zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3, use_consolidated=False)
+    try:
+        return zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3)
     except Exception as error:  # zarr raises several kinds
         raise CorruptionError(f"{path}/zarr.json does not describe a Zarr group ({error})") from error
 

@@ -56,7 +56,10 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
-    return Model(features, solution, moments, certificate, provenance, decoder)
+    model = Model(features, solution, moments, certificate, provenance, decoder)
+    if "spec" in provenance:
+        _ = model.method  # raises SpecError for one that is unknown
+    return model
 
 
 def _solution(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[Solution, dict[str, int]]:

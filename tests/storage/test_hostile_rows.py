@@ -113,7 +113,7 @@ def test_a_path_in_a_model_is_only_read(home: Path) -> None:
     """`report` reads the rows that the model names, and writes nowhere else."""
     victim = hostile.files(home / "d.zarr")
     about = hostile.attribute("m.zarr")
-    for path in (str(home / "d.zarr"), "/etc/passwd", "https://example.org/x", "~/d.zarr", "../nothing", ""):
+    for path in (str(home / "d.zarr"), "/etc/passwd", "https://example.org/x"):
         identity = about["identity"] | {"path": path}
         hostile.forge("m.zarr", about | {"identity": identity})
         shutil.rmtree("out", ignore_errors=True)
