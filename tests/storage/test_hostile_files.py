@@ -63,7 +63,7 @@ def check_model(path: Path) -> bool:
     return True
 
 
-@hostile.few_and_many(40)
+@hostile.few_and_many(30)
 def test_a_model_with_another_attribute(models: Models, place: Path, count: int) -> None:
     @hostile.examples(count)
     @given(kind=st.sampled_from(list(hostile.KINDS)), changes=hostile.DRAWS)
@@ -75,7 +75,7 @@ def test_a_model_with_another_attribute(models: Models, place: Path, count: int)
     each()
 
 
-@hostile.few_and_many(40)
+@hostile.few_and_many(30)
 def test_a_model_with_other_metadata_of_an_array(models: Models, place: Path, count: int) -> None:
     @hostile.examples(count)
     @given(kind=st.sampled_from(list(hostile.KINDS)), number=st.integers(0, 100), changes=hostile.DRAWS)
@@ -89,7 +89,7 @@ def test_a_model_with_other_metadata_of_an_array(models: Models, place: Path, co
     each()
 
 
-@hostile.few_and_many(40)
+@hostile.few_and_many(30)
 def test_a_model_with_another_array(models: Models, place: Path, count: int) -> None:
     """Shapes, types and values that the digest vouches for."""
     values = st.sampled_from([0.0, -1.0, 1e308, 5e-324, np.nan, np.inf, 2.0])
