@@ -162,5 +162,8 @@ def _has_shape(values: Array, shape: Shape, sizes: dict[str, int]) -> bool:
 
 
 def _is_finite(values: Array) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):  # the sum is quick, and finite unless a value is not
-        return bool(np.isfinite(values.sum(dtype=np.float64))) or bool(np.isfinite(values).all())
+    if values.dtype.kind != "f":
+        return True
+    flat = values.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):  # the product is quick, and not finite where a value is not
+        return bool(np.isfinite(flat @ flat)) or bool(np.isfinite(values).all())

@@ -152,7 +152,9 @@ def forge(path: str | Path, about: Any = None) -> None:
     """Give a model this attribute, or that it has, and the digest that goes with it."""
     about = attribute(path) if about is None else about
     if isinstance(about, dict) and "digest" in about:
-        with contextlib.suppress(TypeError, KeyError, ValueError, RecursionError):  # no digest saves such a file
+        with contextlib.suppress(
+            OSError, TypeError, KeyError, ValueError, RecursionError
+        ):  # no digest saves such a file
             known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
             group = zarr.open_group(str(path), mode="r")
             arrays = {name: np.asarray(group[name][...]) for name in known["arrays"]}

@@ -52,7 +52,6 @@ def check_model(path: Path) -> bool:
     message = hostile.refusal(lambda: load_model(path))
     if message is not None:
         assert str(path) in message
-        assert len(message) < 2000
         return False
     model = load_model(path)
     rows = ArrayRows(np.resize(np.abs(X), (7, model.columns)))
