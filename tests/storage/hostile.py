@@ -91,7 +91,7 @@ VALUES = st.sampled_from(
         *({"name": []}, {"name": "linear"}, {"name": "sum"}, {"name": "kmeans", "iterations": "many"}),
         {"name": "sum", "left": {"name": "linear"}, "right": {"name": "scaled", "kernel": {"name": "x"}, "factor": 1}},
         *({"name": "polynomial", "gamma": 1, "degree": 10**18}, {"name": "matern", "sigma": 1, "nu": 1e-300}),
-        *([10**15, 3], [10**15], [-1, 3], [2**62, 2**62], [3, 10, 1], nested(150), nested(900)),
+        *([10**15, 3], [10**15], [-1, 3], [2**62, 2**62], [3, 10, 1], nested(150), nested(280)),
     ]
 )
 DRAWS = st.lists(st.tuples(st.integers(0, 10**6), VALUES), min_size=1, max_size=2)
