@@ -48,6 +48,8 @@ class NpyRows:
         with store_of(path).open(path) as file:
             shape, fortran, dtype = read_npy_header(file, path)
             start = file.tell()
+            if min(shape, default=0) < 0:
+                raise DataError(f"{path} is not a .npy file: its shape is {shape}")
             needed = start + math.prod(shape) * dtype.itemsize
             if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")

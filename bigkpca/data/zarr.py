@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,21 +81,31 @@ class ZarrRows:
         folder = array_path(self.array)
         if folder is None:
             return None
-        files = nonempty_files(folder)
-        return {key: files[key] for key in self._expected_keys() if key in files}
+        # By what is there, not by what should be: an array may claim any number of chunks.
+        return {key: file for key, file in nonempty_files(folder).items() if self._is_chunk(key)}
 
-    def _expected_keys(self) -> list[str]:
+    @property
+    def _chunk_grid(self) -> tuple[int, int]:
+        """Number of chunks, or shards, along rows and columns."""
         rows, columns = self.array.shards or self.array.chunks
-        grid = math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
-        return [self.array.metadata.encode_chunk_key(index) for index in np.ndindex(*grid)]
+        return math.ceil(self.count / rows), math.ceil(self.array.shape[1] / columns)
 
-    def missing(self) -> list[int]:
-        """First row of every stored chunk that should exist and does not; empty where stores cannot be listed."""
-        if self._stored is None:
-            return []
-        rows = (self.array.shards or self.array.chunks)[0]
-        per_row = len(self._expected_keys()) // math.ceil(self.count / rows)
-        return [i // per_row * rows for i, key in enumerate(self._expected_keys()) if key not in self._stored]
+    def _is_chunk(self, key: str) -> bool:
+        """Whether a file of the array's folder is one of the chunks of its rows."""
+        index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-2:] if len(digits) < 20)
+        inside = len(index) == 2 and all(at < end for at, end in zip(index, self._chunk_grid, strict=True))
+        return inside and self.array.metadata.encode_chunk_key(index) == key
+
+    def missing(self) -> int:
+        """Number of stored chunks that should exist and do not; 0 where stores cannot be listed."""
+        return 0 if self._stored is None else math.prod(self._chunk_grid) - len(self._stored)
+
+    def _first_missing(self) -> int:
+        """First row of the first chunk that is missing."""
+        stored, (_, across) = self._stored or {}, self._chunk_grid
+        indices = ((number // across, number % across) for number in itertools.count())
+        row = next(index[0] for index in indices if self.array.metadata.encode_chunk_key(index) not in stored)
+        return row * (self.array.shards or self.array.chunks)[0]
 
     def unstored(self, row: int, column: int) -> tuple[slice, slice] | None:
         """Rows and columns of the chunk or shard that holds an entry, if the store has none; None where it is there, or
@@ -114,7 +127,7 @@ class ZarrRows:
             return
         if missing := self.missing():
             raise CorruptionError(
-                f"{self.where}: {len(missing)} stored chunks are missing, the first holds row {missing[0]}; "
+                f"{self.where}: {missing} stored chunks are missing, the first holds row {self._first_missing()}; "
                 "restore them or ingest the data again"
             )
 
@@ -154,18 +167,18 @@ def array_path(array: zarr.Array[Any]) -> str | None:
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     about: Any = group.attrs.get(ATTRIBUTE, {})
-    kind = about.get("format")
+    kind = about.get("format") if isinstance(about, dict) else None
     if kind == "dataset":
         name = name or "x"
         if "rows" not in about:
             raise IncompleteError(f"{path}: its ingest did not finish; run the same bigkpca ingest command again")
-    elif kind in MAIN:
+    elif isinstance(kind, str) and kind in MAIN:
         name = name or MAIN[kind]
         if not store_of(path).exists(f"{path}/{MAIN[kind]}/{MANIFEST}"):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
     elif kind == "model":
         raise SpecError(f"{path} is a bigkpca model, not rows: give a dataset, an array, or scores")
-    node = group.get(name or "x")
+    node = _node(path, group, name or "x")
     if node is None and name is None:
         arrays = dict(group.arrays())
         if len(arrays) != 1:
@@ -174,6 +187,28 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if not isinstance(node, zarr.Array):
         raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
-    ours = kind == "dataset" and name == "x"
-    names = tuple(about["column_names"]) if ours and "column_names" in about else None
-    return ZarrRows(node, path, about["rows"] if ours else node.shape[0], name, whole=ours, names=names)
+    if kind != "dataset" or name != "x":
+        return ZarrRows(node, path, node.shape[0], name)
+    _check_vouched(path, about, node.shape)
+    names = tuple(about["column_names"]) if "column_names" in about else None
+    return ZarrRows(node, path, about["rows"], name, whole=True, names=names)
+
+
+def _node(path: str, group: zarr.Group, name: str) -> Any:
+    """What has this name in a group; None where nothing has. Raises CorruptionError for metadata that do not parse."""
+    try:
+        return group.get(name)
+    except Exception as error:  # zarr raises several kinds
+        raise CorruptionError(f"{path}/{name} is not an array that can be read ({error}); restore it") from error
+
+
+def _check_vouched(path: str, about: Mapping[str, Any], shape: tuple[int, ...]) -> None:
+    """Raise CorruptionError unless the attribute of a dataset fits its array x."""
+    rows, names = about["rows"], about.get("column_names")
+    if type(rows) is not int or not 0 < rows <= shape[0]:
+        raise CorruptionError(
+            f"{path} says that it has {rows!r:.80} rows, and its array x has {shape[0]}; ingest it again"
+        )
+    named = isinstance(names, list) and len(names) == shape[1] and all(isinstance(each, str) for each in names)
+    if names is not None and not named:
+        raise CorruptionError(f"{path}: its column names are {names!r:.80}, for {shape[1]} columns; ingest it again")

@@ -118,7 +118,9 @@ class Model(ShowsSummary):
         """The method of the model; the exact one where it keeps its rows."""
         if self.moments is None and has_landmarks(self.features):
             return methods.Exact()
-        given = self.provenance["spec"]["method"]
+        given = self.provenance.get("spec", {}).get("method")
+        if given is None:
+            raise SpecError("this model does not say by which method it was fitted: fit it again")
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:

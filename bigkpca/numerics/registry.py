@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import MISSING, asdict, fields
 from typing import Any, Generic, TypeVar
 
-from bigkpca.errors import unknown_name
+from bigkpca.errors import SpecError, unknown_name
 
 T = TypeVar("T")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a double can hold; JSON's integers have no limit."""
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
+
+
+# What a plain field may hold, by a part of its annotation; parts that are not here are checked by the class itself.
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "int": lambda value: _is_number(value) and value == value // 1,  # also 2.0, as `Polynomial` takes it
+    "float": _is_number,
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "None": lambda value: value is None,
+}
+
+
+def check_plain(kind: Any, values: Mapping[str, Any], what: str) -> None:
+    """Raise SpecError unless `values`, from a file, can be fields of a dataclass: known, complete, and of their types.
+
+    Only numbers, words and truth values are checked.
+    """
+    known = {field.name: field for field in fields(kind) if field.init}
+    for name, value in values.items():
+        if name not in known:
+            raise unknown_name(f"parameter of {what}", name, list(known))
+        parts = [_FITS.get(part) for part in str(known[name].type).split(" | ")]
+        if all(parts) and not any(fits(value) for fits in parts if fits):
+            raise SpecError(f"{what}: {name} must be of type {known[name].type}, not {value!r:.80}")
+    for name, field in known.items():
+        if name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise SpecError(f"{what} lacks its parameter {name}")
+
+
+def name_in(values: Any, what: str) -> str:
+    """The entry "name" of a mapping from a file. Raises SpecError where there is none."""
+    name = values.get("name") if isinstance(values, Mapping) else None
+    if not isinstance(name, str):
+        raise SpecError(f"a {what} is described by a mapping with a name, not by {values!r:.80}")
+    return name
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
@@ -68,5 +108,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return {"name": value.name, **asdict(value)}
 
     def from_dict(self, values: Mapping[str, Any]) -> T:
-        """The value that `to_dict` described. Raises SpecError for unknown names."""
-        return self.kind(values["name"])(**{key: value for key, value in values.items() if key != "name"})
+        """The value that `to_dict` described. Raises SpecError for unknown names, and parameters that do not fit."""
+        kind = self.kind(name_in(values, self._what))
+        parameters = {key: value for key, value in values.items() if key != "name"}
+        check_plain(kind, parameters, f"the {self._what} {values['name']!r}")
+        return kind(**parameters)

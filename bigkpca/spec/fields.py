@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -235,15 +235,18 @@ class FitSpec(BaseModel):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array | None) -> FitSpec:
         """The spec that `to_dict` described; `own` are the landmarks of the fitted model, for a caller's own rows."""
+        if not isinstance(values, Mapping):
+            raise SpecError(f"the options of a fit are a mapping, not {values!r:.80}")
         given = dict(values)
-        if isinstance(given["kernel"], dict):
-            given["kernel"] = kernels.from_dict(given["kernel"])
-        if isinstance(given["landmarks"], dict):
-            given["landmarks"] = landmarks.from_dict(given["landmarks"], own)
-        if isinstance(given["method"], dict):
-            given["method"] = methods.from_dict(given["method"])
-        if isinstance(given["preimage"], dict):
-            given["preimage"] = preimages.from_dict(given["preimage"])
+        readers: dict[str, Callable[[Any], Any]] = {
+            "kernel": kernels.from_dict,
+            "landmarks": lambda described: landmarks.from_dict(described, own),
+            "method": methods.from_dict,
+            "preimage": preimages.from_dict,
+        }
+        for key, read in readers.items():
+            if isinstance(given.get(key), dict):
+                given[key] = read(given[key])
         return cls.checked(**given)
 
     @classmethod
@@ -251,7 +254,7 @@ class FitSpec(BaseModel):
         """The spec that a model was fitted with."""
         features = model.features
         own = features.landmarks_in_user_units()
-        values = dict(model.provenance["spec"])
+        values = dict(model.provenance.get("spec", {}))
         if not features.kernel.savable:
             values["kernel"] = features.kernel
         return cls.from_dict(values, own)

@@ -22,12 +22,11 @@ from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import parent, store_of
 from bigkpca.data.zarr import MAIN, nonempty_files
 from bigkpca.errors import Array, BigKPCAError, CorruptionError
-from bigkpca.storage import groups
+from bigkpca.storage import groups, records
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
 _METADATA = "zarr.json"  # in the folder of each array
-_WHOLE = {"format", "model", "input", "block_rows", "rows", "blocks"}  # keys of a manifest, besides options
 _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
 
@@ -161,8 +160,7 @@ def read_manifest(path: str) -> dict[str, Any] | None:
         return None
     except ValueError as error:
         raise CorruptionError(f"{name} does not parse ({error}); {again(path)}") from error
-    if not isinstance(manifest, dict) or not manifest.keys() >= _WHOLE:
-        raise CorruptionError(f"{name} is not a whole manifest; {again(path)}")
+    records.check(manifest, records.MANIFEST, name, again(path))
     return manifest
 
 

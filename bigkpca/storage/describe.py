@@ -11,13 +11,14 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.run_folders import run_folders
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import MAIN, ZarrRows
-from bigkpca.errors import SpecError
+from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.storage import block_arrays, groups, models
+from bigkpca.storage import block_arrays, groups, models, records
 
+_MOST_BLOCKS = 10_000_000  # which no manifest could list
 _TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
 
 
@@ -43,6 +44,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
 
 def model_info(model: Model, path: str) -> dict[str, Any]:
     """Facts about a fitted model."""
+    records.check(model.provenance, records.FITTED, path or "the model")
     spec, identity = FitSpec.of(model), model.provenance["identity"]
     of_landmarks = spec.method_value.landmarks
     return {
@@ -125,6 +127,7 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     facts = {"kind": "dataset", "path": path, "finished": "rows" in about}
     if "rows" not in about:
         return facts | {"advice": "run the same bigkpca ingest command again"}
+    records.check(about, records.DATASET, path)
     own = {
         key: about[key] for key in ("row_shape", "column_names", "labels", "categories", "provenance") if key in about
     }
@@ -147,6 +150,9 @@ def unfinished(path: str) -> dict[str, Any] | None:
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     main = block_arrays.open_main(path, about["format"])
     finished = block_arrays.read_manifest(path) is not None
+    records.check(about, records.OUTPUT, path)
+    if main.shape[0] / about["block_rows"] > _MOST_BLOCKS:
+        raise CorruptionError(f"{path} claims more than {_MOST_BLOCKS:,} blocks: make it again")
     blocks = split(main.shape[0], about["block_rows"])
     stored = {block.number for block in block_arrays.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]
@@ -176,7 +182,7 @@ def _array_facts(rows: Any) -> dict[str, Any]:
     if isinstance(rows, ZarrRows):
         facts["chunks"] = list(rows.array.chunks)
         facts["shards"] = list(rows.array.shards) if rows.array.shards else None
-        facts["missing_chunks"] = len(rows.missing())
+        facts["missing_chunks"] = rows.missing()
     return facts
 
 

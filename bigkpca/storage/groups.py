@@ -21,11 +21,14 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST
-from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
 
 FORMAT_VERSION = 1
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 CHUNK_BYTES = 2**20  # one read
+MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
+_MOST_NESTED = 200
+_PIECE_BYTES = 2**20
 
 
 def create_array(
@@ -75,15 +78,29 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
         if store_of(path).is_moving(path):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
-        raise SpecError(f"{path} {there} {named(kind)}")
+        raise SpecError(f"{path} {there} {named(kind)}{_unreadable(path)}")
     if about["format"] != kind:
         raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not a {named(kind)}")
-    if about["format_version"] != FORMAT_VERSION:
+    if about.get("format_version") != FORMAT_VERSION:
         raise SpecError(
-            f"{path} has {named(kind)} format version {about['format_version']}; this bigkpca reads version "
+            f"{path} has {named(kind)} format version {about.get('format_version')!r:.80}; this bigkpca reads version "
             f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
         )
-    return zarr.open_group(store_of(path).zarr(path), mode=mode)
+    try:
+        return zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3)
+    except Exception as error:  # zarr raises several kinds
+        raise CorruptionError(f"{path}/zarr.json does not describe a Zarr group ({error})") from error
+
+
+def _unreadable(path: str) -> str:
+    """Why the metadata at a path do not parse, for a message; empty where they do, or are not there."""
+    try:
+        read_json(f"{path}/zarr.json")
+    except OSError:
+        return ""
+    except ValueError as error:
+        return f": its zarr.json does not parse ({error})"
+    return ""
 
 
 def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
@@ -114,9 +131,28 @@ def named(kind: str) -> str:
 
 
 def read_json(path: str) -> Any:
-    """The values of a JSON file. Raises OSError where there is none, ValueError where it does not parse."""
+    """The values of a JSON file.
+
+    Raises OSError where there is none, ValueError where it does not parse, or is larger or deeper than any of bigkpca.
+    """
+    text = bytearray()
     with store_of(path).open(path) as file:
-        return json.load(file)
+        while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read
+            text += piece
+            if len(text) > MOST_JSON_BYTES:
+                raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")  # quotes that are left open or close text
+    if _nested(np.frombuffer(plain, np.uint8)) > _MOST_NESTED:
+        raise ValueError(f"it nests more than {_MOST_NESTED} deep")
+    return json.loads(text.decode())
+
+
+def _nested(text: Array) -> int:
+    """How deep brackets nest in JSON without escapes: what nests too deep for Python may parse, but not be used."""
+    opening, closing = (text == ord("[")) | (text == ord("{")), (text == ord("]")) | (text == ord("}"))
+    steps = opening.astype(np.int8) - closing
+    steps[np.logical_xor.accumulate(text == ord('"'))] = 0  # inside quotes
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
 
 
 def write_json(path: str, values: Mapping[str, Any]) -> None:
@@ -134,7 +170,7 @@ def describe(path: str) -> dict[str, Any] | None:
         return None
     attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
     about = attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
-    return about if isinstance(about, dict) and "format" in about else None
+    return about if isinstance(about, dict) and isinstance(about.get("format"), str) else None
 
 
 def is_finished(path: str) -> bool:

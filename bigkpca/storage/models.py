@@ -13,17 +13,13 @@ import numpy as np
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
-from bigkpca.data.zarr import ATTRIBUTE
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, SpecError
-from bigkpca.numerics import features as feature_maps
-from bigkpca.numerics import kernels, preimages
+from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics.aligned import all_aligned
-from bigkpca.numerics.certificates.certificate import Certificate
-from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments
 from bigkpca.storage import groups
+from bigkpca.storage.model_arrays import read_arrays
+from bigkpca.storage.model_parts import assembled
 
 _SHARD_BYTES = 2**24
 
@@ -89,24 +85,22 @@ def model_of(given: AnyModel) -> Model:
 def load_model(path: AnyPath) -> Model:
     """Load the model at `path`.
 
-    Raises SpecError if there is none, CorruptionError if its content does not match its digest.
+    Raises SpecError if there is none, CorruptionError if its content does not match its digest, or is not that of a
+    model. The file may come from anybody: nothing in it is executed, and nothing is read that its files cannot hold.
     """
     path = expanded(path)
     group = groups.open_group(path, "model")
-    about: Any = dict(group.attrs)[ATTRIBUTE]
-    try:
-        arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}
-    except BigKPCAError:
-        raise
-    except Exception as error:  # each codec raises its own kind when bytes do not decode
-        raise CorruptionError(f"{path}: an array does not decode ({error}); fit the model again") from error
-    if gone := sorted(set(about["arrays"]) - set(arrays)):
-        what = " (the rows that it compares others with)" if "landmarks" in gone else ""
-        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or fit the model again")
+    about = groups.describe(path) or {}
+    arrays = read_arrays(group, path, about.get("arrays", []))
     known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
-    if _digest(known, arrays) != about["digest"]:
+    if _digest(known, arrays) != about.get("digest"):
         raise CorruptionError(f"{path}: its content does not match its digest; fit the model again")
-    return _assembled(known, arrays)
+    try:
+        return assembled(known, arrays)
+    except SpecError as error:
+        raise CorruptionError(
+            f"{path} is not a model that this bigkpca can use: {error}; fit the model again"
+        ) from error
 
 
 def model_digest(model: Model) -> str:
@@ -144,50 +138,8 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     return about, arrays
 
 
-def _assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
-    features = feature_maps.from_parts(about["features"], kernels.from_dict(about["kernel"]), arrays)
-    solution = Solution(
-        arrays["mean"],
-        arrays["components"],
-        arrays["eigenvalues"],
-        about["total_variance"],
-        about["negative"],
-        about["unexplained"],
-    )
-    kept = about["moments"]
-    moments = kept and Moments(
-        kept["count"],
-        arrays["moments_mean"],
-        arrays["moments_scatter"],
-        kept["trace"],
-        np.inf if kept.get("largest") is None else kept["largest"],  # models of before it was kept have none
-    )
-    own = (
-        "format",
-        "bigkpca",
-        "features",
-        "kernel",
-        "total_variance",
-        "negative",
-        "unexplained",
-        "moments",
-        "certificate",
-        "decoder",
-        "arrays",
-    )
-    certificate = Certificate(**about["certificate"], **_prefixed("certificate_", arrays))
-    kept = about.get("decoder")  # models of before pre-images have none
-    decoder = kept and preimages.decoder_from_parts(kept, _prefixed("decoder_", arrays))
-    provenance = {key: about[key] for key in about if key not in own}
-    return Model(features, solution, moments, certificate, provenance, decoder)
-
-
 def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None  # which JSON cannot say
-
-
-def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

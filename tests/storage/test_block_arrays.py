@@ -92,8 +92,8 @@ def test_a_shard_is_replaced_even_where_it_does_not_decode(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda manifest: [], "is not a whole manifest"),
-        (lambda manifest: {key: manifest[key] for key in manifest if key != "blocks"}, "is not a whole manifest"),
+        (lambda manifest: [], r"does not say what it must: it is \[\]; run the command"),
+        (lambda manifest: {key: manifest[key] for key in manifest if key != "blocks"}, "blocks is missing"),
         (lambda manifest: manifest | {"model": "another"}, "its manifest does not fit its arrays"),
         (lambda manifest: manifest | {"rows": 99}, "its manifest does not fit its arrays"),
         (lambda manifest: manifest | {"blocks": manifest["blocks"][:-1]}, "its manifest does not fit its arrays"),

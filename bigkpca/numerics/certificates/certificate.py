@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -65,6 +65,13 @@ class Certificate(ShowsSummary):
     -----
     None stands for what is not known. Source: `docs/numerics.md`, section 14.
     """
+
+    # What arrays from a file must have; all others one number for each component.
+    shapes: ClassVar[Mapping[str, tuple[str | int, ...]]] = {
+        "learning_curve": ("k", 2),
+        "strata": ("s", 5),
+        "sample": ("q", "d"),
+    }
 
     trace_error: float | None = None
     relative_trace_error: float | None = None

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from bigkpca.errors import Array
-from bigkpca.numerics.features.base import Columns, FeatureMap, Fill, shifted_rows
+from bigkpca.numerics.features.base import Columns, FeatureMap, Fill, Shape, shifted_rows
 from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
 from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows, has_landmarks
 from bigkpca.numerics.features.tensor_sketch import TensorSketch, check_sketchable, tensor_sketch
@@ -22,6 +22,7 @@ __all__ = [
     "GivenKernels",
     "KernelRows",
     "PrincipalFourierRows",
+    "Shape",
     "TensorSketch",
     "check_sketchable",
     "from_parts",

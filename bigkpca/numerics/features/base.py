@@ -6,7 +6,7 @@ A map prepares its work space once for a stream of tiles and reuses it, so that 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -17,6 +17,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Kernel
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
+Shape = tuple[str | int, ...]  # of an array: d, D and r stand for those of the model, other letters for any one number
 
 
 def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
@@ -41,6 +42,7 @@ class FeatureMap(ABC):
     """
 
     name: ClassVar[str]
+    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}  # what arrays from a file must have
     precomputed: ClassVar[bool] = False  # whether rows are kernels with the fitted rows
     kernel: Kernel
     offset: Array
@@ -50,6 +52,11 @@ class FeatureMap(ABC):
     @abstractmethod
     def size(self) -> int:
         """D, the length of v(x)."""
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        """Whether there are such features of this kernel."""
+        return True
 
     @property
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.features.base import FeatureMap, Fill
-from bigkpca.numerics.kernels import Gaussian, squared_norms
+from bigkpca.numerics.features.base import FeatureMap, Fill, Shape
+from bigkpca.numerics.kernels import Gaussian, Kernel, squared_norms
 
 
 def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
@@ -60,10 +61,15 @@ class FourierRows(_Waves):
     """
 
     name: ClassVar[str] = "fourier"
+    shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "frequencies": ("m", "d"), "phases": ("m",)}
     frequencies: Array
     phases: Array | None = None
 
     __repr__ = brief
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        return kernel.spectral
 
     def filling(self, most_rows: int) -> Fill:
         m = len(self.frequencies)
@@ -91,6 +97,12 @@ class PrincipalFourierRows(_Waves):
     """
 
     name: ClassVar[str] = "principal-fourier"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        **FeatureMap.shapes,
+        "frequencies": ("m", "q"),
+        "axes": ("d", "q"),
+        "phases": ("m",),
+    }
     kernel: Gaussian
     frequencies: Array  # (m, d*)
     axes: Array  # (d, d*)
@@ -98,6 +110,10 @@ class PrincipalFourierRows(_Waves):
     factor: float | None = None
 
     __repr__ = brief
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        return isinstance(kernel, Gaussian)
 
     def filling(self, most_rows: int) -> Fill:
         m, kept = self.frequencies.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeGuard
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.features.base import FeatureMap, Fill, Itself
+from bigkpca.numerics.features.base import FeatureMap, Fill, Itself, Shape
+from bigkpca.numerics.kernels import Kernel, Precomputed
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class KernelRows(FeatureMap):
     """
 
     name: ClassVar[str] = "kernel-rows"
+    shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "landmarks": ("D", "d")}
     landmarks: Array
 
     __repr__ = brief
@@ -27,6 +30,10 @@ class KernelRows(FeatureMap):
     @property
     def size(self) -> int:
         return len(self.landmarks)
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        return not isinstance(kernel, Precomputed)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -61,6 +68,14 @@ class GivenKernels(Itself):
     precision: str  # of block work: float32 or float64
 
     __repr__ = brief
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("float32", "float64"):
+            raise SpecError(f"the precision of block work is float32 or float64, not {self.precision!r:.80}")
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        return isinstance(kernel, Precomputed)
 
     @property
     def dtype(self) -> np.dtype[Any]:

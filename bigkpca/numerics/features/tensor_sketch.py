@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,8 +12,8 @@ from scipy.sparse import csr_array
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.features.base import FeatureMap, Fill
-from bigkpca.numerics.kernels import Polynomial
+from bigkpca.numerics.features.base import FeatureMap, Fill, Shape
+from bigkpca.numerics.kernels import Kernel, Polynomial
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,23 @@ class TensorSketch(FeatureMap):
     """
 
     name: ClassVar[str] = "tensor-sketch"
+    shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "buckets": ("p", "d+1"), "signs": ("p", "d+1")}
     kernel: Polynomial
     buckets: Array
     signs: Array  # in the dtype of block work
     width: int  # D
 
     __repr__ = brief
+
+    def __post_init__(self) -> None:
+        if self.buckets.dtype.kind not in "iu" or self.buckets.min() < 0 or self.buckets.max() >= self.width:
+            raise SpecError(f"the buckets of a tensor sketch are whole numbers from 0 to {self.width - 1}")
+        if len(self.buckets) != self.kernel.degree:
+            raise SpecError(f"{len(self.buckets)} sketches are no features of a kernel of degree {self.kernel.degree}")
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        return isinstance(kernel, Polynomial)
 
     @property
     def size(self) -> int:

@@ -35,7 +35,7 @@ from bigkpca.numerics.kernels.laplacian import Laplacian
 from bigkpca.numerics.kernels.matern import Matern
 from bigkpca.numerics.kernels.precomputed import Precomputed
 from bigkpca.numerics.kernels.rational_quadratic import RationalQuadratic
-from bigkpca.numerics.registry import Registry
+from bigkpca.numerics.registry import Registry, check_plain, name_in
 
 __all__ = [
     "KERNELS",
@@ -88,16 +88,17 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
     Raises
     ------
     SpecError
-        Where a name is unknown, or a parameter out of range.
+        Where a name is unknown, or a parameter unknown, missing, or out of range.
     """
-    options = {key: value for key, value in values.items() if key != "name"}
-    name = values["name"]
-    if name == Scaled.name:
-        return Scaled(from_dict(options["kernel"]), options["factor"])
-    for pair in (Sum, Product):
-        if name == pair.name:
-            return pair(from_dict(options["left"]), from_dict(options["right"]))
-    return KERNELS.from_dict(values)
+    name = name_in(values, "kernel")
+    combined: type[Any] | None = next((kind for kind in (Scaled, Sum, Product) if kind.name == name), None)
+    if combined is None:
+        return KERNELS.from_dict(values)
+    parts: dict[str, Any] = {
+        key: from_dict(value) if key != "factor" else value for key, value in values.items() if key != "name"
+    }
+    check_plain(combined, parts, f"the kernel {name!r}")
+    return combined(**parts)
 
 
 def parameter_names(name: str) -> set[str]:

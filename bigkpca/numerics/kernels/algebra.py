@@ -76,7 +76,8 @@ class _Pair(Kernel):
 
     @property
     def towards(self) -> Towards | None:
-        return self.left.towards if self.left.towards == self.right.towards else None
+        left = self.left.towards  # asked once: twice would double the work with every kernel that is added
+        return left if left == self.right.towards else None
 
     @property
     def on_vectors(self) -> bool:

@@ -11,6 +11,8 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Towards, require_positive, squared_norms
 
+_LARGEST_DEGREE = 10_000  # a product for each
+
 
 @dataclass(frozen=True)
 class Linear(Leaf):
@@ -66,7 +68,7 @@ class Polynomial(Leaf):
     gamma : float
         Positive, in one over the squared units of the columns.
     degree : int
-        At least 1.
+        At least 1, at most 10,000.
     coef0 : float
         Not negative, so that the kernel is positive semidefinite.
 
@@ -90,8 +92,10 @@ class Polynomial(Leaf):
 
     def __post_init__(self) -> None:
         require_positive(self, gamma=self.gamma)
-        if not (np.isfinite(self.degree) and self.degree == int(self.degree) and self.degree >= 1):
+        if not (1 <= self.degree < np.inf and self.degree == int(self.degree)):
             raise SpecError(f"Polynomial: degree must be a positive integer, not {self.degree}")
+        if self.degree > _LARGEST_DEGREE:
+            raise SpecError(f"Polynomial: degree={self.degree} is above {_LARGEST_DEGREE}: values under- or overflow")
         if not (np.isfinite(self.coef0) and self.coef0 >= 0):
             raise SpecError(f"Polynomial: coef0 must not be negative (the kernel would be indefinite): {self.coef0}")
 

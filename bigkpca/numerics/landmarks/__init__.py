@@ -27,7 +27,7 @@ from bigkpca.numerics.landmarks.leverage import Leverage
 from bigkpca.numerics.landmarks.own import Own, RowNumbers, Rows, distinct
 from bigkpca.numerics.landmarks.rpcholesky import RPCholesky
 from bigkpca.numerics.landmarks.uniform import Uniform
-from bigkpca.numerics.registry import Registry
+from bigkpca.numerics.registry import Registry, name_in
 
 __all__ = [
     "RULES",
@@ -96,7 +96,8 @@ def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Ow
     SpecError
         Where the name is unknown.
     """
+    name = name_in(values, "landmark rule")
     for kind in (Rows, RowNumbers):
-        if values["name"] == kind.name:
+        if name == kind.name:
             return kind.from_dict(values, np.empty((0, 0)) if own is None else own)
     return RULES.from_dict(values)

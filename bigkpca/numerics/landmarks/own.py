@@ -85,7 +85,10 @@ class Rows(Own):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array) -> Self:
         """The landmarks that `to_dict` described; `own` (l, d) are those of the model."""
-        return cls(own, values["sha256"], values["count"])
+        sha256, count = values.get("sha256"), values.get("count")
+        if not (isinstance(sha256, str) and type(count) is int and count >= 1):
+            raise SpecError(f"landmarks that were given as rows have a digest and a count, not {values!r:.80}")
+        return cls(own, sha256, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +137,10 @@ class RowNumbers(Own):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], own: Array) -> Self:
         """The row numbers that `to_dict` described."""
-        return cls(np.array(values["numbers"]))
+        numbers = values.get("numbers")
+        if not (isinstance(numbers, list) and all(type(number) is int and 0 <= number < 2**63 for number in numbers)):
+            raise SpecError(f"row numbers of landmarks are a list of integers, not {numbers!r:.80}")
+        return cls(np.array(numbers))
 
 
 def distinct(rows: Array) -> Array:

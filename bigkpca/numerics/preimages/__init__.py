@@ -72,6 +72,7 @@ __all__ = [
     "Training",
     "changed",
     "check_width",
+    "decoder_class",
     "decoder_from_parts",
     "expansion",
     "from_dict",
@@ -196,4 +197,11 @@ def to_dict(preimage: Preimage) -> dict[str, Any]:
 
 def decoder_from_parts(parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Decoder:
     """The decoder whose `parameters()` and `arrays()` are given; other arrays are ignored."""
-    return _DECODERS[parameters["name"]].from_parts(parameters, arrays)
+    return decoder_class(parameters["name"]).from_parts(parameters, arrays)
+
+
+def decoder_class(name: str) -> type[Decoder]:
+    """The class of decoders of this name. Raises SpecError for unknown ones."""
+    if name not in _DECODERS:
+        raise unknown_name("decoder", name, list(_DECODERS))
+    return _DECODERS[name]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.eigenpairs import Projection, Solution
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Method
@@ -98,6 +98,7 @@ class Decoder(ABC):
     """A map from scores to rows, as plain arrays and numbers that a model file holds."""
 
     name: ClassVar[str]
+    shapes: ClassVar[Mapping[str, Shape]] = {}  # what arrays from a file must have
 
     @abstractmethod
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:

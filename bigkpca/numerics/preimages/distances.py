@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
 from bigkpca.numerics.preimages.expansion import Expansion, expansion
@@ -105,6 +105,13 @@ class DistancesDecoder(Decoder):
     """
 
     name: ClassVar[str] = "mds"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "rows": ("m", "d"),
+        "origin": ("m",),
+        "map": ("m", "r"),
+        "linear": ("r",),
+        "quadratic": ("r", "r"),
+    }
     rows: Array
     origin: Array  # (m,)
     map: Array  # (m, r)
@@ -114,6 +121,10 @@ class DistancesDecoder(Decoder):
     quadratic: Array | None = None
 
     __repr__ = brief
+
+    def __post_init__(self) -> None:
+        if self.neighbours < 1:
+            raise SpecError(f"pre-images by 'mds' need neighbours, not {self.neighbours} of them")
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         given = Expansion(self.origin, self.map, self.constant, self.linear, self.quadratic)

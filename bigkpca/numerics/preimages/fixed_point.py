@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
@@ -120,6 +121,15 @@ class FixedPointDecoder(Decoder):
     """
 
     name: ClassVar[str] = "fixed-point"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "origin": ("D",),
+        "linear": ("r",),
+        "mean_score": ("r",),
+        "mean_row": ("d",),
+        "weights": ("r", "d"),
+        "map": ("D", "r"),
+        "quadratic": ("r", "r"),
+    }
     origin: Array  # (D,)
     linear: Array  # (r,)
     mean_score: Array  # (r,)
@@ -134,6 +144,9 @@ class FixedPointDecoder(Decoder):
     quadratic: Array | None = None  # (r, r)
 
     __repr__ = brief
+
+    def __post_init__(self) -> None:
+        FixedPoint(self.mean_term, self.anchor, self.iterations, self.tol)  # which checks them
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         goal = objective(features, most_rows)

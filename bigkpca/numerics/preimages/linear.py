@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages, sampled
@@ -25,6 +26,7 @@ class LinearDecoder(Decoder):
     """x = mean_row + (y - mean_score) weights, shifted and scaled like all rows; float64."""
 
     name: ClassVar[str] = "linear"
+    shapes: ClassVar[Mapping[str, Shape]] = {"mean_score": ("r",), "mean_row": ("d",), "weights": ("r", "d")}
     mean_score: Array  # (r,)
     mean_row: Array  # (d,)
     weights: Array  # (r, d)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Fitted, Preimages
@@ -28,6 +28,12 @@ class KernelDecoder(Decoder):
     """x = mean_row + (k(y, T) - mean_feature) weights, k Gaussian of length sigma, T (p, r) scores of sampled rows."""
 
     name: ClassVar[str] = "ridge"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "landmarks": ("p", "r"),
+        "mean_feature": ("p",),
+        "mean_row": ("d",),
+        "weights": ("p", "d"),
+    }
     landmarks: Array  # T (p, r)
     mean_feature: Array  # (p,)
     mean_row: Array  # (d,)

@@ -1,0 +1,103 @@
+"""Check what files say about outputs, models and their rows: they may come from anybody, or be damaged.
+
+A record is JSON. Here stands once what types its entries have. A path in a record is text to show, and to compare; only
+`report` opens one, to read rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bigkpca.errors import CorruptionError
+
+Check = Callable[[Any], bool]
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is text that can be a path; no path holds a zero byte."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a positive whole number that arrays can have of anything."""
+    return type(value) is int and 0 < value < 2**62
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(is_count(length) for length in value)
+
+
+def _optional(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _listed(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(check(each) for each in value)
+
+
+def is_rows(value: Any) -> bool:
+    """Whether it is the fingerprint of rows."""
+    return isinstance(value, dict) and not wrong(value, _ROWS)
+
+
+def _is_choice(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("option", "reason"))
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[<>|=][buif]\d{1,2}", value) is not None
+
+
+_ROWS: dict[str, Check] = {
+    "path": _optional(is_text),
+    "shape": _is_shape,
+    "dtype": _is_dtype,
+    "stamp": _optional(is_text),
+}
+_BLOCK: dict[str, Check] = {
+    "start": lambda value: value == 0 or is_count(value),
+    "stop": is_count,
+    "sha256": is_text,
+}
+OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count}
+MANIFEST: dict[str, Check] = {
+    **OUTPUT,
+    "rows": is_count,
+    "blocks": _listed(lambda block: isinstance(block, dict) and not wrong(block, _BLOCK)),
+}
+"""What the attribute and the manifest of scores and reconstructed rows hold."""
+DATASET: dict[str, Check] = {
+    "row_shape": _listed(is_count),
+    "labels": lambda value: not isinstance(value, dict) or is_text(value.get("path")),
+}
+"""What the attribute of a finished dataset holds."""
+FITTED: dict[str, Check] = {
+    "identity": is_rows,
+    "spec": lambda value: isinstance(value, dict) and _optional(is_count)(value.get("block_rows")),
+    "choices": _listed(_is_choice),
+}
+PROVENANCE: dict[str, Check] = {
+    **FITTED,
+    "column_names": _listed(lambda name: isinstance(name, str)),
+    "added": _listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
+}
+"""What a model may hold about its fit."""
+
+
+def wrong(record: Mapping[str, Any], checks: Mapping[str, Check], *, partial: bool = False) -> str | None:
+    """The first entry of a record that is missing or of another type, in words; with `partial` none must be there."""
+    for key, fits in checks.items():
+        if key not in record and not partial:
+            return f"{key} is missing"
+        if key in record and not fits(record[key]):
+            return f"{key} is {record[key]!r:.80}"
+    return None
+
+
+def check(record: Any, checks: Mapping[str, Check], where: str, advice: str = "make it again") -> None:
+    """Raise CorruptionError, naming the entry, unless a record has all entries, of their types."""
+    found = wrong(record, checks) if isinstance(record, dict) else f"it is {record!r:.80}"
+    if found is not None:
+        raise CorruptionError(f"{where} does not say what it must: {found}; {advice}")

@@ -1,0 +1,209 @@
+"""Files of bigkpca as somebody with bad intentions, or a broken disk, could hand them over; digests are made anew."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import shutil
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from bigkpca import kernels
+from bigkpca.errors import BigKPCAError
+from bigkpca.storage import groups
+from bigkpca.storage.models import _digest
+
+Key = tuple[Any, ...]  # of an entry in nested JSON
+GONE = object()
+KINDS: dict[str, dict[str, Any]] = {
+    "landmarks": {"kernel": kernels.Gaussian(1.0) + 2 * kernels.Linear(), "landmarks": "uniform", "standardize": True},
+    "waves": {"method": "rff", "preimage": "ridge:size=5"},
+    "axes": {"method": "rff-pca", "preimage": "mds:rows=30"},
+    "sketch": {"method": "rff", "kernel": "polynomial", "degree": 2, "preimage": "linear"},
+    "exact": {"method": "exact", "size": "auto", "dtype": "float32"},
+    "given": {"method": "exact", "size": "auto", "kernel": "precomputed"},
+}
+
+
+def examples(count: int) -> Any:
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+def few_and_many(count: int) -> Any:
+    """Some examples and, marked slow, thirty times as many."""
+    many = pytest.param(30 * count, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
+    return pytest.mark.parametrize("count", [count, many])
+
+
+def bounded(action: Callable[[], Any], megabytes: float = 5) -> None:
+    """Run `action`, which must take less than two seconds and little memory, NumPy's included."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        action()
+    finally:
+        seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert seconds < 2
+        assert peak < megabytes * 1e6
+
+
+def refusal(action: Callable[[], Any]) -> str | None:
+    """The message with which `action` refuses; None where it does not. Errors of other kinds are raised."""
+    try:
+        action()
+    except BigKPCAError as error:
+        return str(error)
+    return None
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+VALUES = st.sampled_from(
+    [
+        *(GONE, None, True, False, 0, -1, 1, 3, 2**31, 2**63, 10**30, 10**4000, 0.5, -0.0, 1e-320, 1e308),
+        *(float("nan"), float("inf"), -float("inf"), "", "x", "gaussian", "precomputed", "linear", "rff", "fourier"),
+        *("float32", "object", "|O8", "NaN", "Infinity", "../../x", "/etc/passwd", "a\0b", "s3://a/b", "é" * 9_000),
+        *("os.system('true')", "__import__('os')", [], [[]], {}, [1, 2], ["a"], [None], {"name": "gaussian"}),
+        *({"name": []}, {"name": "linear"}, {"name": "sum"}, {"name": "kmeans", "iterations": "many"}),
+        {"name": "sum", "left": {"name": "linear"}, "right": {"name": "scaled", "kernel": {"name": "x"}, "factor": 1}},
+        *({"name": "polynomial", "gamma": 1, "degree": 10**18}, {"name": "matern", "sigma": 1, "nu": 1e-300}),
+        *([10**15, 3], [10**15], [-1, 3], [2**62, 2**62], [3, 10, 1], nested(150), nested(280)),
+    ]
+)
+DRAWS = st.lists(st.tuples(st.integers(0, 10**6), VALUES), min_size=1, max_size=2)
+
+
+def keys(value: Any, above: Key = ()) -> Iterator[Key]:
+    """Where entries lie in nested JSON."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in pairs:
+        yield (*above, key)
+        yield from keys(part, (*above, key))
+
+
+def changed(values: Any, changes: list[tuple[int, Any]]) -> Any:
+    """The JSON with some entries replaced or removed, counted in the order of `keys`."""
+    values = copy.deepcopy(values)
+    for number, new in changes:
+        known = list(keys(values))
+        if not known:
+            break
+        *above, last = known[number % len(known)]
+        place = values
+        for key in above:
+            place = place[key]
+        if new is GONE:
+            del place[last]
+        else:
+            place[last] = copy.deepcopy(new)
+    return values
+
+
+def files(folder: str | Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def put(folder: str | Path, content: dict[str, bytes]) -> str:
+    """A folder with these files and no others."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, data in content.items():
+        path = Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return str(folder)
+
+
+def attribute(path: str | Path) -> dict[str, Any]:
+    return json.loads(Path(path, "zarr.json").read_text())["attributes"]["bigkpca"]
+
+
+def set_attribute(path: str | Path, about: Any) -> None:
+    file = Path(path, "zarr.json")
+    metadata = json.loads(file.read_text())
+    metadata["attributes"]["bigkpca"] = about
+    file.write_text(json.dumps(metadata))
+
+
+def forge(path: str | Path, about: Any = None) -> None:
+    """Give a model this attribute, or that it has, and the digest that goes with it."""
+    about = attribute(path) if about is None else about
+    if isinstance(about, dict) and "digest" in about:
+        with contextlib.suppress(
+            OSError, TypeError, KeyError, ValueError, RecursionError
+        ):  # no digest saves such a file
+            known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
+            group = zarr.open_group(str(path), mode="r")
+            arrays = {name: np.asarray(group[name][...]) for name in known["arrays"]}
+            about = {**about, "digest": _digest(known, arrays)}
+    set_attribute(path, about)
+
+
+def set_array(path: str | Path, name: str, values: np.ndarray[Any, Any]) -> None:
+    """Replace an array of a model, and forge its digest."""
+    shutil.rmtree(Path(path, name), ignore_errors=True)
+    group = zarr.open_group(str(path), mode="r+")
+    rows = max(1, values.shape[0])
+    stored = groups.create_array(group, name, values.shape, values.dtype, rows, [], compress=False)
+    stored[...] = values
+    forge(path)
+
+
+_SEEN: list[tuple[str, tuple[Any, ...]]] | None = None
+_EVENTS = {
+    "exec",
+    "compile",
+    "import",
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "pickle.find_class",
+    "marshal.loads",
+}
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    # `asyncio` of Zarr only wakes its own thread: no socket is made, bound or connected.
+    if _SEEN is not None and (event in _EVENTS or event == "open" or event.startswith("socket.")):
+        _SEEN.append((event, args))
+
+
+_hooked = False
+
+
+def watched(action: Callable[[], Any]) -> tuple[list[str], set[str]]:
+    """What `action` executes, and the files that it opens."""
+    global _SEEN, _hooked
+    if not _hooked:
+        sys.addaudithook(_hook)  # which no Python takes off again
+        _hooked = True
+    _SEEN = seen = []
+    try:
+        action()
+    finally:
+        _SEEN = None
+    opened = {os.path.realpath(args[0]) for event, args in seen if event == "open" and isinstance(args[0], str)}
+    return [f"{event} {args!r:.200}" for event, args in seen if event != "open"], opened

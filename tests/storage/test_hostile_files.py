@@ -1,0 +1,287 @@
+"""Files from others: whatever they hold, they load to something that works, or are refused with an error of bigkpca."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bigkpca
+from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import BigKPCAError, CorruptionError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import score_rows
+from bigkpca.spec import FitSpec
+from bigkpca.storage.describe import info
+from bigkpca.storage.models import load_model
+from tests.storage import hostile
+from tests.storage.outputs import FIT, X
+
+Models = dict[str, dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """The files of one model of each kind."""
+    folder, found = tmp_path_factory.mktemp("kinds"), {}
+    for kind, options in hostile.KINDS.items():
+        rows = np.abs(X[:40]) if kind != "given" else X[:40] @ X[:40].T
+        bigkpca.fit(rows, folder / f"{kind}.zarr", **FIT | options)
+        found[kind] = hostile.files(folder / f"{kind}.zarr")
+    return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "model.zarr"
+
+
+def check_model(path: Path) -> bool:
+    """Whether the model at `path` loads; then its uses give results, or errors of bigkpca."""
+    message = hostile.refusal(lambda: load_model(path))
+    if message is not None:
+        assert str(path) in message
+        return False
+    model = load_model(path)
+    rows = ArrayRows(np.resize(np.abs(X), (7, model.columns)))
+    hostile.refusal(lambda: score_rows(rows, model, Engine(threads=1), Silent()))
+    hostile.refusal(lambda: info(str(path)))
+    hostile.refusal(lambda: FitSpec.of(model))
+    str(model)
+    return True
+
+
+@hostile.few_and_many(30)
+def test_a_model_with_another_attribute(models: Models, place: Path, count: int) -> None:
+    @hostile.examples(count)
+    @given(kind=st.sampled_from(list(hostile.KINDS)), changes=hostile.DRAWS)
+    def each(kind: str, changes: Any) -> None:
+        path = hostile.put(place, models[kind])
+        hostile.forge(path, hostile.changed(hostile.attribute(path), changes))
+        check_model(place)
+
+    each()
+
+
+@hostile.few_and_many(30)
+def test_a_model_with_other_metadata_of_an_array(models: Models, place: Path, count: int) -> None:
+    @hostile.examples(count)
+    @given(kind=st.sampled_from(list(hostile.KINDS)), number=st.integers(0, 100), changes=hostile.DRAWS)
+    def each(kind: str, number: int, changes: Any) -> None:
+        path = hostile.put(place, models[kind])
+        names = hostile.attribute(path)["arrays"]
+        file = Path(path, names[number % len(names)], "zarr.json")
+        file.write_text(json.dumps(hostile.changed(json.loads(file.read_text()), changes)))
+        check_model(place)
+
+    each()
+
+
+@hostile.few_and_many(30)
+def test_a_model_with_another_array(models: Models, place: Path, count: int) -> None:
+    """Shapes, types and values that the digest vouches for."""
+    values = st.sampled_from([0.0, -1.0, 1e308, 5e-324, np.nan, np.inf, 2.0])
+    shapes = st.sampled_from([(), (1,), (2,), (3,), (4,), (10,), (3, 3), (10, 3), (10, 4), (3, 10), (1, 1), (5, 2)])
+    types = st.sampled_from(["f8", "f4", "i4", "u1", "b1", "i8"])
+
+    @hostile.examples(count)
+    @given(
+        kind=st.sampled_from(list(hostile.KINDS)), number=st.integers(0, 100), shape=shapes, kind_of=types, value=values
+    )
+    def each(kind: str, number: int, shape: tuple[int, ...], kind_of: str, value: float) -> None:
+        path = hostile.put(place, models[kind])
+        names = hostile.attribute(path)["arrays"]
+        name = names[number % len(names)]
+        old = np.asarray(zarr.open_array(f"{path}/{name}", mode="r")[...])
+        new = np.full(shape or old.shape, value if np.isfinite(value) or kind_of[0] == "f" else 0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            hostile.set_array(path, name, new.astype(kind_of))
+        check_model(place)
+
+    each()
+
+
+@hostile.few_and_many(60)
+def test_a_model_with_damaged_files(models: Models, place: Path, count: int) -> None:
+    @hostile.examples(count)
+    @given(
+        kind=st.sampled_from(list(hostile.KINDS)),
+        number=st.integers(0, 200),
+        at=st.integers(0, 5000),
+        how=st.integers(0, 3),
+    )
+    def each(kind: str, number: int, at: int, how: int) -> None:
+        content = dict(models[kind])
+        name = sorted(content)[number % len(content)]
+        at %= len(content[name]) + 1
+        before, after = content[name][:at], content[name][at:]
+        content[name] = [before, before + b"\xff" + after[1:], before + b"\0" * 9 + after, b"[" * at][how]
+        if number % 7 == 0:
+            del content[name]
+        hostile.put(place, content)
+        check_model(place)
+
+    each()
+
+
+def test_a_model_with_arrays_swapped(models: Models, place: Path) -> None:
+    for kind, content in models.items():
+        names = hostile.attribute(hostile.put(place, content))["arrays"]
+        for one, other in itertools.pairwise(names[:: 2 if kind == "landmarks" else 6]):
+            path = hostile.put(place, content)
+            os.rename(f"{path}/{one}", f"{path}/kept")
+            os.rename(f"{path}/{other}", f"{path}/{one}")
+            os.rename(f"{path}/kept", f"{path}/{other}")
+            hostile.forge(path)
+            check_model(place)
+        assert check_model(Path(hostile.put(place, content))), kind
+
+
+# What is declared, and what is there
+
+
+HUGE = [[10**15, 3], [10**15], [3, 10**15], [2**40, 2**40]]
+
+
+@pytest.mark.parametrize("shape", HUGE, ids=str)
+def test_an_array_that_claims_more_than_its_files_hold_is_refused_at_once(
+    models: Models, place: Path, shape: list[int]
+) -> None:
+    hostile.put(place, models["landmarks"])
+    file = place / "components" / "zarr.json"
+    metadata = json.loads(file.read_text())
+    metadata["shape"] = shape
+    for chunks in (metadata["chunk_grid"]["configuration"], metadata["codecs"][0]["configuration"]):
+        chunks["chunk_shape"] = [min(length, 2**20) for length in shape[:1]] + shape[1:]
+    file.write_text(json.dumps(metadata))
+    with pytest.raises(CorruptionError, match=r"components: an array does not decode \(shape .* takes .* bytes, and"):
+        hostile.bounded(lambda: load_model(place))
+
+
+def compressed(codecs: Any) -> None:
+    codecs[0]["configuration"]["codecs"].append({"name": "zstd", "configuration": {"level": 0, "checksum": False}})
+
+
+def narrow(codecs: Any) -> None:
+    codecs[0]["configuration"]["chunk_shape"] = [1, 1]
+
+
+def bare(codecs: Any) -> None:
+    codecs[:] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+
+
+def gzipped(codecs: Any) -> None:
+    codecs.append({"name": "gzip", "configuration": {"level": 5}})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(compressed, "other codecs"), (gzipped, "other codecs"), (bare, "chunks have"), (narrow, "chunks have the shape")],
+)
+def test_codecs_that_models_do_not_have_are_refused(
+    models: Models, place: Path, change: Callable[[Any], None], message: str
+) -> None:
+    hostile.put(place, models["landmarks"])
+    file = place / "components" / "zarr.json"
+    metadata = json.loads(file.read_text())
+    change(metadata["codecs"])
+    file.write_text(json.dumps(metadata))
+    with pytest.raises(CorruptionError, match=f"components is not an array that bigkpca wrote: .*{message}"):
+        load_model(place)
+
+
+def test_json_is_read_up_to_a_limit(models: Models, place: Path) -> None:
+    hostile.put(place, models["landmarks"])
+    text = (place / "zarr.json").read_text()
+    for broken, message in (
+        (text + "[" * 300, "nests more than 200 deep"),
+        ("[" * 10**6, "nests"),
+        (text[:-9], "Expecting"),
+    ):
+        (place / "zarr.json").write_text(broken)
+        with pytest.raises(SpecError, match=f"is not a bigkpca model: its zarr.json does not parse .*{message}"):
+            load_model(place)
+    os.truncate(place / "zarr.json", 10**12)  # a file with a hole
+    with pytest.raises(SpecError, match="it has more than 64,000,000 bytes"):
+        hostile.bounded(lambda: load_model(place), 150)
+
+
+def test_brackets_in_words_do_not_nest(models: Models, place: Path) -> None:
+    hostile.put(place, models["landmarks"])
+    about = hostile.attribute(place)
+    hostile.forge(place, about | {"note": '\\"[{' * 500})
+    assert check_model(place)
+
+
+def test_a_kernel_of_many_sums_loads_and_more_are_refused(models: Models, place: Path) -> None:
+    kernel: Any = {"name": "linear"}
+    for _ in range(190):
+        kernel = {"name": "sum", "left": kernel, "right": {"name": "linear"}}
+    hostile.put(place, models["landmarks"])
+    about = hostile.attribute(place)
+    hostile.forge(place, about | {"kernel": kernel})
+    model = load_model(place)
+    assert model.features.kernel.towards == "product"
+    assert model.residual(X[:2]).shape == (2,)
+
+
+# Nothing is executed, and nothing else is opened
+
+
+def test_loading_executes_nothing_and_opens_nothing_else(models: Models, place: Path, tmp_path: Path) -> None:
+    for content in models.values():
+        load_model(hostile.put(place, content))  # what is imported when it is first needed
+        events, opened = hostile.watched(lambda: load_model(place))
+        assert events == []
+        assert opened
+        assert all(file.startswith(f"{tmp_path}/model.zarr/") for file in opened)
+
+
+NAMES: list[Any] = ["../secret", "/etc", "a/b", "..", ".", "", "a\0b", 3, None, ["mean"], "mean/../mean"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=repr)
+def test_names_of_arrays_lead_nowhere(models: Models, place: Path, tmp_path: Path, name: Any) -> None:
+    hostile.put(tmp_path / "secret", {key: models["landmarks"][f"mean/{key}"] for key in ("zarr.json", "c/0")})
+    hostile.put(place, models["landmarks"])
+    about = hostile.attribute(place)
+    hostile.set_attribute(place, about | {"arrays": [*about["arrays"], name]})
+
+    def refused() -> None:
+        with pytest.raises(CorruptionError, match=r"its list of arrays is .* not one of plain names"):
+            load_model(place)
+
+    refused()
+    _, opened = hostile.watched(refused)
+    assert not [file for file in opened if "secret" in file]
+
+
+def test_consolidated_metadata_are_not_used(models: Models, place: Path) -> None:
+    hostile.put(place, models["landmarks"])
+    file = place / "zarr.json"
+    root, inner = json.loads(file.read_text()), json.loads((place / "components" / "zarr.json").read_text())
+    inner["shape"] = [10**15, 3]
+    root["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": {"components": inner}}
+    file.write_text(json.dumps(root))
+    assert load_model(place).components == 3
+
+
+def test_pickles_are_no_codec(tmp_path: Path) -> None:
+    """Zarr's format 2 names a codec that unpickles; a version of Zarr that took it for numbers would run code."""
+    for codecs in ({"compressor": {"id": "pickle", "protocol": 5}}, {"filters": [{"id": "pickle", "protocol": 5}]}):
+        metadata = {"zarr_format": 2, "shape": [2, 2], "chunks": [2, 2], "dtype": "<f8", "order": "C", "fill_value": 0}
+        content = {".zarray": json.dumps({"compressor": None, "filters": None} | metadata | codecs).encode()}
+        path = hostile.put(tmp_path / "rows.zarr", content | {"0.0": b"cos\nsystem\n(S'true'\ntR."})
+        with pytest.raises(BigKPCAError, match=r"rows\.zarr"):
+            open_rows(path).block(0, 2)
