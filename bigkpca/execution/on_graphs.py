@@ -92,8 +92,8 @@ def compute_on_threads(
             return compute(*wanted, scheduler=scheduler, num_workers=threads)
 
     pool = ThreadPoolExecutor(1, "bigkpca-graph")  # so that this thread can look at the clock, and hears signals
+    found = pool.submit(run)
     try:
-        found = pool.submit(run)
         while not found.done():
             wait_for([found], POLL_SECONDS)
             if watch.look():
@@ -101,4 +101,4 @@ def compute_on_threads(
         return list(found.result())
     finally:
         stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(wait=found.done(), cancel_futures=True)

@@ -68,4 +68,6 @@ def on_threads(
     finally:
         stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        wait(pending, 0 if watch.stalled else _ENDING_SECONDS)
+        _, at_work = wait(pending, 0 if watch.stalled else _ENDING_SECONDS)
+        if not at_work:
+            pool.shutdown()

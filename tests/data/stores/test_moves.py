@@ -55,7 +55,7 @@ def content(digest: str) -> dict[str, bytes]:
 def made(out: str, digest: str) -> None:
     """What a run does that makes an output and replaces an earlier one."""
     place = open_destination(out, {"format": "model", "digest": digest}, overwrite=True, whole=True)
-    if place.state == "done":
+    if place.done:
         return
     store = store_of(out)
     with place.made() as scratch:
