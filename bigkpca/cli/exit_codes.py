@@ -61,7 +61,7 @@ def _leave(ctx: click.Context, error: BigKPCAError) -> None:
     if ctx.meta.get(_VERBOSE):
         traceback.print_exc()
     stderr.print(f"bigkpca: {error}", markup=False)
-    if any(thread.name.startswith("bigkpca") for thread in threading.enumerate()):
+    if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # One that hangs, or has work left, would hold this process back.
         sys.stdout.flush()
         os._exit(error.exit_code)
