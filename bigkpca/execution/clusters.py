@@ -179,8 +179,8 @@ def _on_client(client: Client, timeout: float) -> Engine:
     """The engine of a cluster that was there before. Its workers are looked at once for each client."""
     if client not in _compared:
         wait_for_workers(client, timeout)
-        check_versions(client)
-        _warn_if_unlike(on_workers(client, blas_core_types))
+        check_versions(client, timeout)
+        _warn_if_unlike(on_workers(client, timeout, blas_core_types))
         _compared.add(client)
     return Engine(client=client, timeout=timeout)
 

@@ -27,7 +27,7 @@ from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
 from bigkpca.execution.watch import Watch
-from bigkpca.execution.workers import check_paths
+from bigkpca.execution.workers import check_paths, known_workers
 
 
 def content_digest(*values: Any) -> str:
@@ -145,7 +145,7 @@ class Engine:
         """(address, threads, bytes it may use) of each worker of a cluster."""
         if self.client is None:
             return []
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        workers = known_workers(self.client, self.timeout)
         return [(address, w["nthreads"], w["memory_limit"]) for address, w in workers.items()]
 
     @contextmanager
@@ -168,7 +168,7 @@ class Engine:
         """Raise SpecError, naming a worker, where a worker of a cluster does not see one of the paths."""
         given = [path for path in paths if path is not None]
         if self.client is not None and given:
-            check_paths(self.client, given)
+            check_paths(self.client, given, self.timeout)
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import inf
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -13,13 +14,17 @@ from uuid import uuid4
 import dask.config
 from dask.delayed import Delayed
 from distributed import Client, Future, KilledWorker, Worker, get_worker, wait
+from distributed.client import FuturesCancelledError
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.tasks import Group, Shared, Task, run_group, tree_sum
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error, within
+from bigkpca.execution.workers import known_workers
 
 _ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
+_COUNT_SECONDS = 5.0  # between two counts of workers
+_RESULT_SECONDS = 30.0  # that a result may take on its way
 _REPORT_SECONDS = 0.3  # between two reports of a group
 _GROUPS_PER_THREAD = 2  # at once: one at work, one that waits for it
 
@@ -41,6 +46,8 @@ class _Run:
     done: Callable[[int], None]
     topic: str = field(default_factory=lambda: f"bigkpca-{uuid4().hex}")
     finished: SimpleQueue[list[int]] = field(default_factory=SimpleQueue)
+    threads: int = 0  # of all workers, when they were counted
+    counted: float = -inf
     shared: dict[int, Future[Any]] = field(default_factory=dict)
     pending: dict[Future[Any], Group] = field(default_factory=dict)
 
@@ -127,15 +134,18 @@ def _results(
     """Groups with their results, at most `most` at once; those that kill workers are added to `blamed`."""
     waiting = True
     while waiting or run.pending:
-        while waiting and len(run.pending) < (most or _window(run.client)):
+        while waiting and len(run.pending) < (most or _window(run)):
             group = next(groups, None)
             if group is None:
                 waiting = False
             else:
                 run.pending[_submitted(run, group)] = group
         for future in _ended(run):
-            group = run.pending.pop(future)
-            found = _result(run, future)
+            group, (ended, found) = run.pending[future], _result(run, future)
+            if not ended:
+                continue
+            del run.pending[future]
+            run.watch.finished()
             if found is None:
                 blamed.append(group)
                 continue
@@ -144,9 +154,14 @@ def _results(
             yield group, found
 
 
-def _window(client: Client) -> int:
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return max(2, _GROUPS_PER_THREAD * sum(worker["nthreads"] for worker in workers))
+def _window(run: _Run) -> int:
+    """Groups that may be pending: enough for all threads there are, who may come and go."""
+    if monotonic() >= run.counted + _COUNT_SECONDS:
+        with suppress(IncompleteError):  # whether the scheduler hangs is for the watch to say
+            workers = known_workers(run.client, _ANSWER_SECONDS).values()
+            run.threads = sum(worker["nthreads"] for worker in workers)
+        run.counted = monotonic()
+    return max(2, _GROUPS_PER_THREAD * run.threads)
 
 
 def _submitted(run: _Run, group: Group) -> Future[Any]:
@@ -223,7 +238,8 @@ class _Reporter:
 
 def _ended(run: _Run) -> list[Future[Any]]:
     """Futures that ended, after a second at most. Raises IncompleteError if nothing ends for too long."""
-    with suppress(TimeoutError), run.client.as_current():
+    # Futures that were cancelled are among those that ended.
+    with suppress(TimeoutError, FuturesCancelledError), run.client.as_current():
         wait(list(run.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
     while not run.finished.empty():
         for number in run.finished.get():
@@ -232,23 +248,33 @@ def _ended(run: _Run) -> list[Future[Any]]:
     if run.watch.look():
         raise stalled_error(run.watch, what_hangs(run))
     ended = [future for future in run.pending if future.status != "pending"]
-    if ended:
-        run.watch.finished()
     return sorted(ended, key=lambda future: run.pending[future].first)
 
 
-def _result(run: _Run, future: Future[Any]) -> Carried | None:
-    """The result of a future that ended; None if it was blamed for the death of workers."""
+def _result(run: _Run, future: Future[Any]) -> tuple[bool, Carried | None]:
+    """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
+    death of workers. Raises what the task raised."""
     if future.status in ("cancelled", "lost"):
         raise IncompleteError(
             f"the scheduler at {run.scheduler.address} is gone: start one again, and run the same command again"
         )
-    if future.status == "error":
-        error = future.exception(timeout=_ANSWER_SECONDS)
-        if isinstance(error, KilledWorker):
-            return None
-    found: Carried = future.result(timeout=run.watch.seconds)
-    return found
+    seconds = min(_RESULT_SECONDS, run.watch.seconds)
+    try:
+        if future.status == "error":
+            error = future.exception(timeout=seconds)
+            if isinstance(error, KilledWorker):
+                return True, None
+            if error is not None:
+                raise error
+        found: Carried = future.result(timeout=seconds)
+    except TimeoutError:
+        if future.status == "error":
+            raise  # it is the task's own
+        # The worker that holds it hangs. If the scheduler gives that worker up, another one computes it again.
+        if run.watch.look(seconds + _ANSWER_SECONDS):
+            raise stalled_error(run.watch, what_hangs(run)) from None
+        return False, None
+    return True, found
 
 
 def what_hangs(run: _Run) -> str:

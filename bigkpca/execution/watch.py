@@ -12,7 +12,7 @@ from bigkpca.errors import IncompleteError
 
 T = TypeVar("T")
 POLL_SECONDS = 1.0  # between two looks at what has finished
-_MOST_SECONDS = 5.0  # that one look counts: more passed only if this process itself was stopped
+_MOST_SECONDS = 5.0  # between two looks: more has passed only if this process itself was stopped
 
 
 class Watch:
@@ -26,10 +26,10 @@ class Watch:
         """Something has finished."""
         self._idle, self._looked = 0.0, monotonic()
 
-    def look(self) -> bool:
-        """Whether nothing has finished for too long. To be asked every second or so."""
+    def look(self, most: float = _MOST_SECONDS) -> bool:
+        """Whether nothing has finished for too long; the last look was at most `most` seconds ago."""
         now = monotonic()
-        self._idle += min(now - self._looked, _MOST_SECONDS)
+        self._idle += min(now - self._looked, most)
         self._looked = now
         return self.stalled
 

@@ -19,23 +19,31 @@ _ANSWER_SECONDS = 60.0
 _SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
 
 
+def known_workers(client: Client, timeout: float) -> dict[str, Any]:
+    """What the scheduler says of each worker, by their addresses. Raises IncompleteError if it does not answer."""
+    late = f"the scheduler at {_address(client)} does not answer: run the same command again when it does"
+    seconds = min(timeout, _ANSWER_SECONDS)
+    found: dict[str, Any] = within(seconds, lambda: client.scheduler_info(n_workers=-1)["workers"], late)
+    return found
+
+
 def wait_for_workers(client: Client, timeout: float) -> None:
     """Wait until a worker is there. Raises IncompleteError after `timeout` seconds."""
     late = f"no worker is connected to the scheduler at {_address(client)}: start some, and run the same command again"
     end = monotonic() + timeout
-    while not client.scheduler_info(n_workers=-1)["workers"]:  # not only those that take up tasks: some may be paused
+    while not known_workers(client, timeout):  # not only those that take up tasks: some may be paused
         if monotonic() > end:
             raise IncompleteError(late)
         sleep(0.2)
 
 
-def check_versions(client: Client) -> None:
+def check_versions(client: Client, timeout: float) -> None:
     """Raise SpecError, naming a worker, where Python or a package that must be the same is not."""
     here = {name: version(name) for name in _SAME} | {"Python": platform.python_version()}
     for name, expected in here.items():
         # Functions of the standard library, since a worker may lack bigkpca.
         of = (version, name) if name != "Python" else (platform.python_version,)
-        for address, found in on_workers(client, *of).items():
+        for address, found in on_workers(client, timeout, *of).items():
             if isinstance(found, PackageNotFoundError):
                 raise SpecError(
                     f"worker {address} lacks {name}: install {name} {expected} where workers run, and start them again"
@@ -51,9 +59,9 @@ def _telling(name: str, found: str) -> str:
     return ".".join(found.split(".")[:2]) if name == "Python" else found
 
 
-def check_paths(client: Client, paths: Sequence[str]) -> None:
+def check_paths(client: Client, paths: Sequence[str], timeout: float) -> None:
     """Raise SpecError, naming a worker, where it does not see one of the paths."""
-    for address, unseen in on_workers(client, _unseen, list(paths)).items():
+    for address, unseen in on_workers(client, timeout, _unseen, list(paths)).items():
         if unseen:
             raise SpecError(
                 f"worker {address} does not see {unseen[0]}: workers read and write by themselves, so every path must "
@@ -65,15 +73,14 @@ def _unseen(paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not store_of(path).exists(path)]
 
 
-def on_workers(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+def on_workers(client: Client, timeout: float, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """function(*arguments) on every worker that is there, by their addresses in order; an exception is a result.
 
-    Raises IncompleteError, naming one, where workers do not answer.
+    Raises IncompleteError, naming one, where workers do not answer within a minute, or `timeout` seconds.
     """
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    some = ", ".join(sorted(workers)[:3])
+    some = ", ".join(sorted(known_workers(client, timeout))[:3])
     late = f"a worker of the scheduler at {_address(client)} does not answer, one of {some} or others"
-    found = within(_ANSWER_SECONDS, lambda: client.run(function, *arguments, on_error="return"), late)
+    found = within(min(timeout, _ANSWER_SECONDS), lambda: client.run(function, *arguments, on_error="return"), late)
     return dict(sorted(found.items()))
 
 

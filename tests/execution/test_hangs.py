@@ -1,0 +1,252 @@
+"""Whatever hangs or dies, a run ends within its time, and says what it was; real processes are stopped and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from distributed import Status, Worker
+
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.tasks import Task
+from tests.helpers.clusters import Processes, processes
+from tests.helpers.commands import run_apart
+from tests.helpers.progress import Recorder
+
+pytestmark = pytest.mark.cluster
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+
+SECONDS = 4.0
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def stops(number: int, marker: str, pid: int | None = None) -> int:
+    """Stops a process, its own unless another is given, the first time that it runs."""
+    if number == 1 and not os.path.exists(marker):
+        Path(marker).touch()
+        os.kill(pid or os.getpid(), signal.SIGSTOP)
+        if pid:
+            time.sleep(60)
+    return 2 * number
+
+
+def kills(number: int, guilty: int, log: str) -> int:
+    """Kills its process each time that it is the guilty one."""
+    with open(log, "a") as file:
+        file.write(f"{number}\n")
+    if number == guilty:
+        time.sleep(0.2)
+        os._exit(1)
+    return 2 * number
+
+
+def pauses(dask_worker: Worker) -> None:
+    dask_worker.status = Status.paused
+
+
+def named(function: object, count: int, *arguments: object) -> list[Task]:
+    return [Task(function, (i, *arguments), 10, f"rows {10 * i} to {10 * i + 9}") for i in range(count)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Processes]:
+    settings = {
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s",
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2",
+        "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "3s",
+    }
+    with processes(tmp_path / "cluster", **settings) as found:
+        yield found
+
+
+@pytest.fixture
+def engine_of_two(cluster: Processes) -> Iterator[Engine]:
+    cluster.worker()
+    cluster.worker()
+    with open_engine(cluster.address, timeout=60) as engine:
+        assert engine.client is not None
+        engine.client.wait_for_workers(2, 40)
+        yield Engine(client=engine.client, timeout=SECONDS)
+
+
+def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(engine_of_two: Engine, tmp_path: Path) -> None:
+    patient = Engine(client=engine_of_two.client, timeout=60)
+    assert patient.total("x", named(stops, 40, str(tmp_path / "once")), Silent()) == sum(range(0, 80, 2))
+
+
+def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: Processes, tmp_path: Path) -> None:
+    cluster.worker()
+    with open_engine(cluster.address, timeout=SECONDS) as engine:
+        started = time.monotonic()
+        with pytest.raises(IncompleteError, match=r"nothing has finished for 4 seconds: tcp://127.*rows"):
+            engine.total("x", named(stops, 3, str(tmp_path / "once")), Silent())
+    assert time.monotonic() - started < SECONDS + 30
+
+
+def test_a_scheduler_that_hangs_is_named(cluster: Processes, tmp_path: Path) -> None:
+    cluster.worker()
+    pid = cluster.started[0].pid
+    started = time.monotonic()
+    with (
+        pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} does not answer"),
+        open_engine(cluster.address, timeout=SECONDS) as engine,
+    ):
+        engine.total("x", named(stops, 3, str(tmp_path / "once"), pid), Silent())
+    assert time.monotonic() - started < SECONDS + 40
+
+
+def test_a_scheduler_that_is_killed_is_named(cluster: Processes, engine_of_two: Engine) -> None:
+    def kill_scheduler(number: int, pid: int) -> None:
+        if number == 1:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.3)
+
+    with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
+        engine_of_two.each("x", named(kill_scheduler, 30, cluster.started[0].pid), Silent())
+
+
+def test_paused_workers_are_named(engine_of_two: Engine) -> None:
+    assert engine_of_two.client is not None
+    engine_of_two.client.run(pauses)
+    with pytest.raises(IncompleteError, match="all workers are paused, as their memory is full, for example tcp://"):
+        engine_of_two.each("x", named(double, 8), Silent())
+
+
+def test_workers_that_die_and_none_that_comes_back(engine_of_two: Engine, cluster: Processes) -> None:
+    for process in cluster.started[1:]:
+        os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(IncompleteError, match=rf"no worker is connected to the scheduler at {cluster.address}"):
+        engine_of_two.each("x", named(double, 8), Silent())
+
+
+def test_a_task_that_kills_its_workers_is_tried_alone_and_named(cluster: Processes, tmp_path: Path) -> None:
+    """Tasks that ran beside it are done, and the run ends by itself."""
+    log, shown = tmp_path / "log", Recorder()
+    for _ in range(2):
+        cluster.worker()
+    with open_engine(cluster.address, timeout=30) as engine:
+        assert engine.client is not None
+
+        def more_workers() -> None:
+            for process in [process for process in cluster.started[1:] if process.poll() is not None]:
+                cluster.started.remove(process)
+                cluster.worker()
+
+        shown.advance = lambda rows: None  # type: ignore[method-assign]
+        import threading
+
+        end = threading.Event()
+
+        def replace() -> None:
+            while not end.wait(0.3):
+                more_workers()
+
+        replacing = threading.Thread(target=replace)
+        replacing.start()
+        try:
+            with pytest.raises(IncompleteError, match=r"1 of the tasks killed every worker .* rows 30 to 39\. Workers"):
+                engine.each("x", named(kills, 8, 3, str(log)), shown)
+        finally:
+            end.set()
+            replacing.join()
+    assert {int(line) for line in log.read_text().split()} == set(range(8))
+
+
+def hangs(number: int) -> int:
+    time.sleep(12 if number == 2 else 0)
+    return number
+
+
+def test_a_thread_that_hangs_is_named() -> None:
+    started = time.monotonic()
+    with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: rows 20 to 29 hangs"):
+        Engine(threads=2, timeout=2).each("x", named(hangs, 5), Silent())
+    assert time.monotonic() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "match"),
+    [
+        ("nowhere", 2, "'nowhere' is not the address of a Dask scheduler, such as tcp://"),
+        ("ftp://127.0.0.1:8786", 2, "is not the address of a Dask scheduler"),
+        ("tcp://127.0.0.1", 2, "is not the address of a Dask scheduler"),
+        ("tls://127.0.0.1:8786", 2, "needs certificates: give --tls-ca, --tls-cert and --tls-key"),
+        ("tcp://127.0.0.1:9", 6, "the scheduler at tcp://127.0.0.1:9 does not answer: start one there"),
+    ],
+)
+def test_addresses_without_a_scheduler(address: str, code: int, match: str, dataset: str, tmp_path: Path) -> None:
+    options = "--scheduler", address, "--timeout", "5 s"
+    found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", *options)
+    assert (found.returncode, found.stderr.count("\n")) == (code, 1), found.stderr
+    assert match in found.stderr
+
+
+def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(
+    dataset: str, tmp_path: Path, cluster: Processes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        options = "--size", "20", "--timeout", "3 s", "--scheduler"
+        found = run_apart("fit", dataset, tmp_path / "m.zarr", *options, address)
+        assert (found.returncode, found.stderr.count("\n")) == (6, 1), found.stderr
+        assert f"the scheduler at {address} does not answer" in found.stderr
+    found = run_apart("fit", dataset, tmp_path / "m.zarr", *options, cluster.address)
+    assert (found.returncode, found.stderr.count("\n")) == (6, 2), found.stderr
+    assert f"no worker is connected to the scheduler at {cluster.address}" in found.stderr
+
+
+_BLOCKING = """
+import importlib.metadata, sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "bigkpca":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Without())
+real = importlib.metadata.version
+def version(name):
+    if name == "bigkpca":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return real(name)
+importlib.metadata.version = version
+"""
+_OTHER = _BLOCKING.replace("raise importlib.metadata.PackageNotFoundError(name)", "return '0.0.7'")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (_BLOCKING, r"worker tcp://127.* lacks bigkpca: install bigkpca [0-9.]+ where workers run"),
+        (_OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, this process has [0-9.]+: install the same in both"),
+    ],
+)
+def test_workers_with_other_packages_are_refused(change: str, match: str, cluster: Processes, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(change)
+    cluster.worker(PYTHONPATH=str(tmp_path))
+    with pytest.raises(SpecError, match=match), open_engine(cluster.address, timeout=30):
+        pass
+
+
+def test_a_path_that_a_worker_does_not_see_is_named_before_the_run(
+    dataset: str, cluster: Processes, tmp_path: Path
+) -> None:
+    hidden = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+    prefix = "unshare", "--mount", "sh", "-c", hidden, str(Path(dataset).parent)
+    if run_as_root := os.geteuid():
+        pytest.skip(f"to hide a path takes root, not user {run_as_root}")
+    cluster.worker(prefix=prefix)
+    found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler", cluster.address)
+    assert found.returncode == 2, found.stderr
+    assert f" does not see {dataset}: workers read and write by themselves" in found.stderr
