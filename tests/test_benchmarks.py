@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import scheduling
 from benchmarks.sources import __main__ as sources
 from tests.helpers.files import ROOT, shared_file
 
@@ -19,6 +20,7 @@ SIZES = {  # rows, landmarks or features
     "against_sklearn": (3000, 120),
     "automatic_size": (1000, 120),
     "certificate": (3000, 120),
+    "checkpoints": (3000, 120),
     "comparison": (1000, 120),
     "denoise": (1000, 300),
     "exact": (3000, 120),
@@ -82,6 +84,13 @@ def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.
     printed = capsys.readouterr().out
     assert str(rows) in printed
     assert "nan" not in printed
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_scheduling_prints_the_cost_of_a_block(capsys: pytest.CaptureFixture[str]) -> None:
+    scheduling.main(["--blocks", "100", "300", "--repeats", "1"])
+    assert re.search(r"^300 +19660800 +", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from bigkpca.execution.watch import within
 from bigkpca.execution.workers import check_versions, on_workers, wait_for_workers
 
 _CONNECT_SECONDS = 60.0
-_CLOSE_SECONDS = 15.0
+_CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
 
 
 class _WithoutMain:

@@ -66,6 +66,7 @@ def written(
         plan = work.plan(engine.threads)
         plan.check(run.memory_limit, "ask for smaller blocks with --block-rows, or fit a model with fewer landmarks")
         engine.check_memory(lambda threads: work.plan(threads).peak_bytes)
+        engine.check_paths(fingerprint["path"])
         record = {
             "format": work.kind,
             "model": models.model_digest(work.model),
@@ -140,6 +141,7 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
         with place.made() as scratch:
             block_arrays.create(scratch, job.record, work.rows.shape[0], work.arrays)
     path = store_of(place.work).absolute(place.work)
+    engine.check_paths(path)
     stored = block_arrays.stored_blocks(path, blocks)
     checks = [Task(block_arrays.block_digests, (path, block), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ import cloudpickle
 import pytest
 from distributed import Status, Worker
 
-from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -82,6 +83,7 @@ def engine_of_two(cluster: Processes) -> Iterator[Engine]:
         yield Engine(client=engine.client, timeout=SECONDS)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(engine_of_two: Engine, tmp_path: Path) -> None:
     patient = Engine(client=engine_of_two.client, timeout=60)
     assert patient.total("x", named(stops, 40, str(tmp_path / "once")), Silent()) == sum(range(0, 80, 2))
@@ -96,6 +98,7 @@ def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: Processes, 
     assert time.monotonic() - started < SECONDS + 30
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_hangs_is_named(cluster: Processes, tmp_path: Path) -> None:
     cluster.worker()
     pid = cluster.started[0].pid
@@ -132,6 +135,7 @@ def test_workers_that_die_and_none_that_comes_back(engine_of_two: Engine, cluste
         engine_of_two.each("x", named(double, 8), Silent())
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_its_workers_is_tried_alone_and_named(cluster: Processes, tmp_path: Path) -> None:
     """Tasks that ran beside it are done, and the run ends by itself."""
     log, shown = tmp_path / "log", Recorder()
@@ -184,16 +188,18 @@ def test_a_thread_that_hangs_is_named() -> None:
         ("ftp://127.0.0.1:8786", 2, "is not the address of a Dask scheduler"),
         ("tcp://127.0.0.1", 2, "is not the address of a Dask scheduler"),
         ("tls://127.0.0.1:8786", 2, "needs certificates: give --tls-ca, --tls-cert and --tls-key"),
-        ("tcp://127.0.0.1:9", 6, "the scheduler at tcp://127.0.0.1:9 does not answer: start one there"),
+        pytest.param(
+            "tcp://127.0.0.1:9", 6, "the scheduler at tcp://127.0.0.1:9 does not answer", marks=pytest.mark.slow
+        ),
     ],
 )
-def test_addresses_without_a_scheduler(address: str, code: int, match: str, dataset: str, tmp_path: Path) -> None:
-    options = "--scheduler", address, "--timeout", "5 s"
-    found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", *options)
-    assert (found.returncode, found.stderr.count("\n")) == (code, 1), found.stderr
-    assert match in found.stderr
+def test_addresses_without_a_scheduler(address: str, code: int, match: str) -> None:
+    with pytest.raises(BigKPCAError, match=re.escape(match)) as found, open_engine(address, timeout=5):
+        pass
+    assert found.value.exit_code == code
 
 
+@pytest.mark.slow
 def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(
     dataset: str, tmp_path: Path, cluster: Processes
 ) -> None:

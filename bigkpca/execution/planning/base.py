@@ -31,6 +31,7 @@ class Plan:
     bytes_read: int
     peak_bytes: int  # resident, of one process, interpreter included
     result_bytes: int
+    checkpoint_bytes: int = 0  # at most on disk beside the output, while the run lasts
 
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""

@@ -11,6 +11,7 @@ from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
 from bigkpca.execution.planning.base import Plan, components, graph_bytes, resident, streaming_bytes, tile_bytes
+from bigkpca.execution.tasks import group_size
 from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
@@ -40,7 +41,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     n, d, D, m, spec = fit.n, fit.d, fit.size, fit.sample, fit.spec
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
-    partial_sums = min(blocks, ceil(log2(blocks + 1)) + 2 * threads)  # that are alive at once
+    partial_sums = _partial_sums(blocks, threads)
     held = _held_bytes(rows, fit)
     passes, stages = 0, [_sampling_bytes(rows, fit)]
     if spec.exact:
@@ -68,7 +69,14 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
         result_bytes=held + 8 * D * components(spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2)),
+        checkpoint_bytes=(partial_sums + passes) * 8 * D * (_sketch_width(fit) or D) if passes else 0,
     )
+
+
+def _partial_sums(blocks: int, threads: int) -> int:
+    """Partial sums that are alive at once: of whole groups of blocks, and those that each thread adds up to one."""
+    within_groups = group_size(blocks, threads).bit_length() - 1
+    return min(blocks, ceil(log2(blocks + 1)) - within_groups + (2 + within_groups) * threads)
 
 
 def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
@@ -137,6 +145,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         bytes_read=start.bytes_read + 2 * rows.dtype.itemsize * n * d,
         peak_bytes=max(start.peak_bytes, resident(working)),
         result_bytes=held + 8 * n * (components(spec, n) + 1),
+        checkpoint_bytes=max(start.checkpoint_bytes, (_PRODUCTS + _partial_sums(n // 4096 + 1, threads)) * block),
     )
 
 
