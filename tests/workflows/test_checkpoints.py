@@ -203,3 +203,23 @@ def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset: s
     assert kills >= 3
     assert tree_bytes(out) == tree_bytes(clean)
     assert sorted(path.name for path in tmp_path.glob("m.zarr*")) == ["m.zarr"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_fit_that_is_told_to_end_saves_its_sums_and_ends_at_once(number: int, dataset: str, tmp_path: Path) -> None:
+    out, sums = tmp_path / "m.zarr", tmp_path / "m.zarr.bigkpca-sums"
+    X = np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4")
+    np.save(tmp_path / "x.npy", X)
+    options = "--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10", "--timeout", "60 s"
+    command = [sys.executable, "-m", "bigkpca.cli", "fit", str(tmp_path / "x.npy"), str(out), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as fit:
+        time.sleep(6)
+        assert fit.poll() is None
+        sent = time.monotonic()
+        fit.send_signal(number)
+        told = fit.communicate(timeout=20)[1]
+    assert time.monotonic() - sent < 10
+    assert fit.returncode == 6
+    assert "stopped; nothing half-done was published: run the same command again" in told
+    assert list(sums.rglob("*.npz"))
