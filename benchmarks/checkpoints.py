@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         def saving() -> float:
             remove_saved(out)
-            seconds = one_pass(replace(engine, checkpoints=saved_run(out, {}, Silent())))
+            seconds = one_pass(replace(engine, checkpoints=saved_run(out, {}, (), Silent())))
             sizes.append(sum(file.stat().st_size for file in Path(folder).rglob("*.npz")))
             return seconds
 

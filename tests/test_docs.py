@@ -113,7 +113,7 @@ def prepared(
         made = re.findall(r"^bigkpca ingest .*?([\w-]+\.zarr)", text, re.M)
         for name in {*re.findall(r"[\w-]+\.(?:zarr|gz)\b", text)} & {*STAND_INS} - {*made}:
             STAND_INS[name](tmp_path / name, digits)
-        address = request.getfixturevalue("two_processes").client.scheduler.address if ADDRESS.search(text) else ""
+        address = request.getfixturevalue("cluster_elsewhere").client.scheduler.address if ADDRESS.search(text) else ""
         return lambda line: ADDRESS.sub(address, line)
 
     return prepare

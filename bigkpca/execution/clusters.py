@@ -163,8 +163,11 @@ def check_address(address: str) -> None:
     """Raise SpecError unless this can be the address of a scheduler, with certificates where it needs them."""
     scheme, _, host = address.rpartition("://")
     name, _, port = host.rpartition(":")
-    if scheme != "inproc" and (scheme not in ("", "tcp", "tls", "ws", "wss") or not name or not port.isdecimal()):
+    known = scheme in ("", "tcp", "tls", "ws", "wss") and name and "/" not in name and port.isdecimal()
+    if scheme != "inproc" and not known:
         raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
+    if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
+        raise SpecError(f"{address} has no TLS, which the options or Dask's configuration ask for: give tls://{host}")
     if scheme in ("tls", "wss") and Security().get_connection_args("client").get("ssl_context") is None:
         raise SpecError(
             f"{address} needs certificates: give --tls-ca, --tls-cert and --tls-key, or set distributed.comm.tls in "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from dask.system import CPU_COUNT
 from distributed import Client
 
 from bigkpca.errors import IncompleteError, MemoryLimitError
-from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.on_cluster import graph_on_cluster, on_cluster
 from bigkpca.execution.on_graphs import compute_on_threads, nodes_of, sum_node
@@ -26,8 +26,8 @@ from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
-from bigkpca.execution.watch import Watch
-from bigkpca.execution.workers import check_paths, known_workers
+from bigkpca.execution.watch import Watch, within
+from bigkpca.execution.workers import check_paths, known_workers, on_workers
 
 
 def content_digest(*values: Any) -> str:
@@ -35,6 +35,7 @@ def content_digest(*values: Any) -> str:
     return hashlib.sha256(tokenize(*values, ensure_deterministic=True).encode()).hexdigest()
 
 
+_SAVE_SECONDS = 5.0  # for the last save of a run that ends early
 TIMEOUT = 600.0  # seconds without a finished task, after which a run ends
 
 
@@ -94,7 +95,8 @@ class Engine:
                     checkpoint.save(sums.nodes)
         except (KeyboardInterrupt, IncompleteError):
             if checkpoint:
-                checkpoint.save(sums.nodes)
+                with suppress(IncompleteError):  # what hangs may be the place where sums are saved
+                    within(_SAVE_SECONDS, lambda: checkpoint.save(sums.nodes), "")
             raise
         if checkpoint and checkpoint.due(ended=True):
             checkpoint.save(sums.nodes)
@@ -163,6 +165,12 @@ class Engine:
     def worker_limits(self) -> list[tuple[str, int, int]]:
         """(address, threads, bytes it may use) of each worker of a cluster that has such a limit."""
         return [worker for worker in self._workers() if worker[2]]
+
+    def core_types(self) -> list[str]:
+        """The processor types for which BLAS computes where tasks run."""
+        found = [blas_core_types()] if self.client is None else on_workers(self.client, self.timeout, blas_core_types)
+        types = found.values() if isinstance(found, dict) else found
+        return sorted({"+".join(each) for each in types})
 
     def check_paths(self, *paths: str | None) -> None:
         """Raise SpecError, naming a worker, where a worker of a cluster does not see one of the paths."""

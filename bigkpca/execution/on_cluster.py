@@ -14,7 +14,7 @@ from uuid import uuid4
 import dask.config
 from dask.delayed import Delayed
 from distributed import Client, Future, KilledWorker, Worker, get_worker, wait
-from distributed.client import FuturesCancelledError
+from distributed.client import FutureCancelledError, FuturesCancelledError
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
@@ -65,7 +65,8 @@ def _running(client: Client, watch: Watch, done: Callable[[int], None]) -> Itera
     finally:
         run.pending.clear()  # which tells the scheduler, and does not wait for it
         run.shared.clear()
-        client.unsubscribe_topic(run.topic)
+        with suppress(Exception):  # a client that is closed has its own errors, and the one on its way counts
+            client.unsubscribe_topic(run.topic)
 
 
 def on_cluster(
@@ -81,6 +82,7 @@ def on_cluster(
     killers: list[Group] = []
     with _running(client, watch, done) as run:
         yield from _results(run, groups, None, blamed)
+        run.shared.clear()  # a shared value may have been blamed, too
         for group in sorted(blamed, key=lambda group: group.first):
             found = {task.first: value for task, value in _results(run, iter(group.alone()), 1, killers)}
             if len(found) == len(group.tasks):
@@ -255,9 +257,7 @@ def _result(run: _Run, future: Future[Any]) -> tuple[bool, Carried | None]:
     """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
     death of workers. Raises what the task raised."""
     if future.status in ("cancelled", "lost"):
-        raise IncompleteError(
-            f"the scheduler at {run.scheduler.address} is gone: start one again, and run the same command again"
-        )
+        raise _gone(run)
     seconds = min(_RESULT_SECONDS, run.watch.seconds)
     try:
         if future.status == "error":
@@ -267,6 +267,10 @@ def _result(run: _Run, future: Future[Any]) -> tuple[bool, Carried | None]:
             if error is not None:
                 raise error
         found: Carried = future.result(timeout=seconds)
+    except KilledWorker:
+        return True, None
+    except (FutureCancelledError, FuturesCancelledError):
+        raise _gone(run) from None
     except TimeoutError:
         if future.status == "error":
             raise  # it is the task's own
@@ -275,6 +279,12 @@ def _result(run: _Run, future: Future[Any]) -> tuple[bool, Carried | None]:
             raise stalled_error(run.watch, what_hangs(run)) from None
         return False, None
     return True, found
+
+
+def _gone(run: _Run) -> IncompleteError:
+    return IncompleteError(
+        f"the scheduler at {run.scheduler.address} is gone: start one again, and run the same command again"
+    )
 
 
 def what_hangs(run: _Run) -> str:

@@ -19,6 +19,10 @@ class _Stopped(Exception):
     """The run ended while a thread had tasks left."""
 
 
+def _first(group: Group) -> int:
+    return group.first
+
+
 def on_threads(
     groups: Iterator[Group], threads: int, watch: Watch, done: Callable[[int], None]
 ) -> Iterator[tuple[Group, Carried]]:
@@ -34,6 +38,11 @@ def on_threads(
         finished.put(task)
         if stop.is_set():
             raise _Stopped
+
+    def told() -> None:
+        while not finished.empty():
+            done(finished.get())
+            watch.finished()
 
     def work(group: Group) -> Carried | None:
         if stop.is_set():
@@ -55,19 +64,19 @@ def on_threads(
             if not pending:
                 return
             ended, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
-            while not finished.empty():
-                done(finished.get())
-                watch.finished()
-            for future in sorted(ended, key=lambda future: pending[future].first):
+            told()
+            for future in sorted(ended, key=lambda future: _first(pending[future])):
                 group, found = pending.pop(future), future.result()
                 if found is not None:  # else another one failed, whose error comes next
                     yield group, found
+            told()  # while a result was taken in, others ended
             if watch.look():
-                names = "; ".join(sorted(group.name for group in pending.values())[:threads])
-                raise stalled_error(watch, f"{names} hangs")
+                at_work = sorted((group for future, group in pending.items() if future.running()), key=_first)
+                names = "; ".join(group.name for group in at_work[:3])
+                raise stalled_error(watch, f"a thread hangs at {names}")
     finally:
         stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        _, at_work = wait(pending, 0 if watch.stalled else _ENDING_SECONDS)
-        if not at_work:
+        _, left = wait(pending, 0 if watch.stalled else _ENDING_SECONDS)
+        if not left:
             pool.shutdown()

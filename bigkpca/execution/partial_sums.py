@@ -64,15 +64,19 @@ class PartialSums:
 
     def _insert(self, level: int, number: int, value: Carried) -> None:
         """Add a node to its sibling, and that sum to the next, as far as they are complete."""
+        taken = set()
         while self._count(level) > 1:
             sibling = number ^ 1
             if sibling < self._count(level):  # else it is the last of an odd number, and moves up as it is
-                other = self._nodes.pop((level, sibling), None)
+                other = self._nodes.get((level, sibling))
                 if other is None:
                     break
+                taken.add((level, sibling))
                 value = added(other, value) if sibling < number else added(value, other)
             level, number = level + 1, number // 2
-        self._nodes[level, number] = value
+        # At once: an interruption in the middle of an addition must not lose what was added.
+        kept = {node: held for node, held in self._nodes.items() if node not in taken}
+        self._nodes = {**kept, (level, number): value}
 
     def _count(self, level: int) -> int:
         """Number of nodes in a level."""

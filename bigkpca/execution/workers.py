@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from os import getpid
 from time import monotonic, sleep
 from typing import Any
 
@@ -21,6 +22,8 @@ _SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
 
 def known_workers(client: Client, timeout: float) -> dict[str, Any]:
     """What the scheduler says of each worker, by their addresses. Raises IncompleteError if it does not answer."""
+    if client.scheduler is None or client.status in ("closing", "closed"):
+        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     late = f"the scheduler at {_address(client)} does not answer: run the same command again when it does"
     seconds = min(timeout, _ANSWER_SECONDS)
     found: dict[str, Any] = within(seconds, lambda: client.scheduler_info(n_workers=-1)["workers"], late)
@@ -31,10 +34,12 @@ def wait_for_workers(client: Client, timeout: float) -> None:
     """Wait until a worker is there. Raises IncompleteError after `timeout` seconds."""
     late = f"no worker is connected to the scheduler at {_address(client)}: start some, and run the same command again"
     end = monotonic() + timeout
+    asked = client.submit(getpid, pure=False)  # clusters that adapt start workers only for tasks that wait
     while not known_workers(client, timeout):  # not only those that take up tasks: some may be paused
         if monotonic() > end:
             raise IncompleteError(late)
         sleep(0.2)
+    asked.release()
 
 
 def check_versions(client: Client, timeout: float) -> None:

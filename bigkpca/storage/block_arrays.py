@@ -27,6 +27,7 @@ from bigkpca.storage import groups, records
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
 _METADATA = "zarr.json"  # in the folder of each array
+_TYPES = {"scores": "f", "residual": "f", "x": "f", "converged": "b", "iterations": "u", "far": "b"}  # kinds of dtypes
 _NAMES = {"features": ("row", "component"), "reconstruction": ("row", "column")}
 
 
@@ -183,6 +184,7 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
         shapes = {(array.shape[0], (array.shards or (0,))[0]) for array in arrays.values()}
     except Exception as error:  # of JSON, and each kind of damaged metadata has its own
         raise CorruptionError(f"{path}: its manifest or metadata do not parse ({error!r}); {again(path)}") from error
+    fits &= all(array.dtype.kind == _TYPES[name] for name, array in arrays.items() if name in _TYPES)
     fits &= all(manifest.get(key) == value for key, value in about.items())
     fits &= shapes == {(manifest["rows"], manifest["block_rows"])}
     if not fits or ranges != [(block.start, block.stop) for block in blocks]:

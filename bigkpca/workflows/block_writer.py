@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import Block, split
@@ -18,11 +19,13 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, models, output_paths
+from bigkpca.storage import block_arrays, groups, models, output_paths
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
 from bigkpca.storage.destination import Destination, open_destination
 from bigkpca.workflows.block_checks import checked
+
+_MOST_BLOCKS = groups.MOST_JSON_BYTES // 500  # a manifest has up to 400 bytes for each
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,17 @@ def written(
         place = open_destination(out, record, overwrite=run.overwrite)
         if place.note:
             run.progress.note(place.note)
+        _check_count(ceil(work.rows.shape[0] / plan.block_rows))
         job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, run.progress)
         if not place.done or not _mended(job, overwrite=run.overwrite):
             _make(job)
     return block_arrays.open_main(out, work.kind)
+
+
+def _check_count(blocks: int) -> None:
+    """Raise SpecError where a manifest would be larger than what is read of one."""
+    if blocks > _MOST_BLOCKS:
+        raise SpecError(f"{blocks:,} blocks are more than {_MOST_BLOCKS:,}: take larger ones with --block-rows")
 
 
 def _make(job: _Job) -> None:

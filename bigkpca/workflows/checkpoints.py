@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from importlib.metadata import version
 from time import monotonic
 from typing import Any
 from zipfile import BadZipFile
@@ -31,6 +32,7 @@ from bigkpca.numerics.sketch import Action
 _FOLDER = ".bigkpca-sums"  # behind the name of an output
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
+_MOST_SHARE = 30.0  # times the duration of a save pass before the next
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, Moments, ColumnMoments, Action, Regression)}
 
 
@@ -39,19 +41,25 @@ class SavedRun:
     """The saved sums of a run: see `execution.partial_sums.Checkpoints`."""
 
     folder: str
+    progress: Progress
 
     def of(self, name: str, *given: Any) -> SavedPass:
-        return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}")
+        return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}", self.progress)
 
 
-def saved_run(out: str, record: Mapping[str, Any], progress: Progress) -> SavedRun:
-    """The saved sums of the run that this record identifies. Those of other runs at this output are removed."""
-    run = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
+def saved_run(out: str, record: Mapping[str, Any], core_types: Sequence[str], progress: Progress) -> SavedRun:
+    """The saved sums of the run that this record identifies, with these versions of packages and types of processors.
+
+    Those of other runs at this output are removed.
+    """
+    versions = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}
+    about = {"record": record, "versions": versions, "core_types": list(core_types)}
+    run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder, store = out + _FOLDER, store_of(out)
     for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
-        progress.note(f"{folder}/{other} holds sums of a fit of other rows or options: removed")
+        progress.note(f"{folder}/{other} holds sums of other rows, options, versions or processors: removed")
         store.remove_folder(f"{folder}/{other}")
-    return SavedRun(f"{folder}/{run}")
+    return SavedRun(f"{folder}/{run}", progress)
 
 
 def remove_saved(out: str) -> None:
@@ -64,7 +72,10 @@ class SavedPass:
     """The saved sums of one pass: see `execution.partial_sums.Checkpoint`."""
 
     folder: str
+    progress: Progress
     _saved_at: float = field(default_factory=monotonic)
+    _seconds: float = 0.0  # that the last save took
+    _failed: bool = False
     _written: set[Node] = field(default_factory=set)
 
     def saved(self) -> dict[Node, Any]:
@@ -78,9 +89,20 @@ class SavedPass:
         return found
 
     def due(self, *, ended: bool) -> bool:
-        return monotonic() - self._saved_at >= (_SHORT_SECONDS if ended else _EVERY_SECONDS)
+        least = max(_SHORT_SECONDS if ended else _EVERY_SECONDS, _MOST_SHARE * self._seconds)
+        return monotonic() - self._saved_at >= least and not self._failed
 
     def save(self, nodes: Mapping[Node, Any]) -> None:
+        started = monotonic()
+        try:
+            self._save(nodes)
+        except OSError as error:  # as of a full disk: a fit that goes on needs no saved sums
+            self._failed = True
+            self.progress.note(f"sums of the fit cannot be saved in {self.folder} ({error}): going on without")
+        self._saved_at = monotonic()
+        self._seconds = self._saved_at - started
+
+    def _save(self, nodes: Mapping[Node, Any]) -> None:
         store = store_of(self.folder)
         if nodes:
             store.make_folder(self.folder)
@@ -89,7 +111,7 @@ class SavedPass:
         # Only now: what they are part of is there.
         for node in self._written - nodes.keys():
             store.remove_file(self._path(node))
-        self._written, self._saved_at = set(nodes), monotonic()
+        self._written = set(nodes)
 
     def _path(self, node: Node) -> str:
         return f"{self.folder}/{node[0]}-{node[1]}.npz"

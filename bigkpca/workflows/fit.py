@@ -162,16 +162,15 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
 def _fitted(rows: Rows, spec: FitSpec, out: str, run: RunOptions, record: dict[str, Any]) -> Model:
     """Fit, with sums saved beside `out`; going on from those of the same fit that was cut off."""
     fingerprint: dict[str, Any] = record["identity"]
-    saved = saved_run(out, record, run.progress)
-    try:
-        with run.engine() as engine:
-            engine.check_paths(fingerprint["path"])
-            resuming = replace(engine, checkpoints=saved)
+    with run.engine() as engine:
+        engine.check_paths(fingerprint["path"])
+        resuming = replace(engine, checkpoints=saved_run(out, record, engine.core_types(), run.progress))
+        try:
             model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
-        check_unchanged(rows, fingerprint)
-    except (DataError, SpecError):  # the same command would end in the same way
-        remove_saved(out)
-        raise
+        except DataError:  # of these rows, which have to change
+            remove_saved(out)
+            raise
+    check_unchanged(rows, fingerprint)
     return model
 
 

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
+from bigkpca.data.reading import tiles
+from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.engine import Engine
+from bigkpca.execution.by_block import by_block, fit_blocks
+from bigkpca.execution.engine import TIMEOUT, Engine
 from bigkpca.execution.planning.base import check_peak, resident
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
@@ -38,6 +42,7 @@ def verify(
     scheduler: str | None = None,
     workers: int | None = None,
     memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
     progress: Progress = Silent(),
 ) -> Verified:
     """Read everything that is stored at a path, and check it.
@@ -51,7 +56,7 @@ def verify(
         A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
     array : str, optional
         Name of the array where `path` is a Zarr group of others.
-    scheduler, workers, memory, progress
+    scheduler, workers, memory, timeout, progress
         As `fit`.
 
     Returns
@@ -83,7 +88,7 @@ def verify(
     Verified(path='scores.zarr', kind='features', shape=(500, 2), files=1)
     """
     path = expanded(path)
-    run = RunOptions(scheduler, workers, memory, progress=progress)
+    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     _check_finished(path)
     about = groups.describe(path)
     kind = None if about is None else about["format"]
@@ -155,9 +160,16 @@ def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) ->
     """Check that all chunks of an array that bigkpca did not make decode."""
     rows = open_rows(path, name)
     if not isinstance(rows, ZarrRows):
+        by_block("checking", _read, rows, (), fit_blocks(rows, None), engine, run.progress)
         return Verified(path, "npy", rows.shape, 1)
     files = _check_arrays(path, {rows.name or "": rows.array}, rows.shape[0], engine, run, whole=False)
     return Verified(path, "zarr array", rows.shape, files)
+
+
+def _read(rows: Rows, block: Block) -> None:
+    """Read a block."""
+    for _ in tiles(rows, block.start, block.stop, len(block)):
+        pass
 
 
 def _check_arrays(

@@ -373,3 +373,10 @@ def test_mnist_from_raw_file_to_features(tmp_path: Path) -> None:
     assert run("fit", dataset, model, "--components", 20, "--size", 200).exit_code == 0
     assert run("transform", model, dataset, scores).exit_code == 0
     assert json.loads(run("info", scores, "--json").stdout)["shape"] == [10000, 20]
+
+
+def test_verify_tells_what_it_read(rows: Path, model: Path) -> None:
+    for path in (rows, model):
+        shown = run("verify", path, "-q", "--timeout", "60 s")
+        assert shown.exit_code == 0, shown.output
+        assert re.search(r"^files +[1-9]", shown.stdout, re.M)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
-from distributed import Status, Worker
+from distributed import Client, LocalCluster, Status, Worker
 
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.execution.clusters import open_engine
@@ -176,7 +176,7 @@ def hangs(number: int) -> int:
 
 def test_a_thread_that_hangs_is_named() -> None:
     started = time.monotonic()
-    with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: rows 20 to 29 hangs"):
+    with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: a thread hangs at rows 20 to 29;"):
         Engine(threads=2, timeout=2).each("x", named(hangs, 5), Silent())
     assert time.monotonic() - started < 8
 
@@ -256,3 +256,32 @@ def test_a_path_that_a_worker_does_not_see_is_named_before_the_run(
     found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler", cluster.address)
     assert found.returncode == 2, found.stderr
     assert f" does not see {dataset}: workers read and write by themselves" in found.stderr
+
+
+def test_tls_options_with_an_address_that_has_none(tmp_path: Path, dataset: str) -> None:
+    (tmp_path / "ca.pem").write_text("")
+    options = "--scheduler", "tcp://127.0.0.1:8786", "--tls-ca", tmp_path / "ca.pem"
+    found = run_apart("fit", dataset, tmp_path / "m.zarr", *options)
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1), found.stderr
+    assert (
+        "tcp://127.0.0.1:8786 has no TLS, which the options or Dask's configuration ask for: give tls://"
+        in found.stderr
+    )
+
+
+def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0") as adapting,
+        Client(adapting, set_as_default=False) as client,
+    ):
+        adapting.adapt(minimum=0, maximum=1)
+        with client.as_current(), open_engine(timeout=60) as engine:
+            assert engine.total("x", named(double, 5), Silent()) == 20
+
+
+def test_a_client_that_was_closed_is_named() -> None:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        client = Client(cluster, set_as_default=False)
+        client.close()
+        with pytest.raises(IncompleteError, match="the Dask client is closed: open one again"):
+            Engine(client=client, timeout=5).total("x", named(double, 5), Silent())

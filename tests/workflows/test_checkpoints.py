@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.errors import DataError
+from bigkpca.errors import BigKPCAError, DataError
 from bigkpca.execution.engine import Engine, content_digest
 from bigkpca.execution.partial_sums import PartialSums
 from bigkpca.numerics.kernels import Gaussian
@@ -93,7 +94,7 @@ def test_blocks_whose_sums_were_saved_are_not_computed_again(
     )
     shown = Recorder()
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **given)
-    assert 0 < len(computed) <= 18 - 9
+    assert 0 < len(computed) <= 18 - 9 + 3  # those at work when it was stopped
     assert shown.rows == 2 * 1797  # of the sample, and all of the pass: what was done before counts as done
 
 
@@ -107,7 +108,7 @@ def test_sums_of_other_options_are_not_taken_up(change: dict[str, Any], dataset:
         bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 900), **given)
     shown = Recorder()
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **{**given, **change})
-    assert any("holds sums of a fit of other rows or options: removed" in note for note in shown.notes)
+    assert any("holds sums of other rows, options, versions or processors: removed" in note for note in shown.notes)
     bigkpca.fit(dataset, tmp_path / "clean.zarr", **{**given, **change})
     assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
 
@@ -205,17 +206,27 @@ def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset: s
     assert sorted(path.name for path in tmp_path.glob("m.zarr*")) == ["m.zarr"]
 
 
+_AT_ONCE = """
+from bigkpca.cli import main
+from bigkpca.workflows import checkpoints
+checkpoints._EVERY_SECONDS = 0.0
+main()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_fit_that_is_told_to_end_saves_its_sums_and_ends_at_once(number: int, dataset: str, tmp_path: Path) -> None:
     out, sums = tmp_path / "m.zarr", tmp_path / "m.zarr.bigkpca-sums"
-    X = np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4")
-    np.save(tmp_path / "x.npy", X)
-    options = "--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10", "--timeout", "60 s"
-    command = [sys.executable, "-m", "bigkpca.cli", "fit", str(tmp_path / "x.npy"), str(out), *options]
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4"))
+    options = "--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"
+    command = [sys.executable, "-c", _AT_ONCE, "fit", str(tmp_path / "x.npy"), str(out), *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as fit:
-        time.sleep(6)
-        assert fit.poll() is None
+        end = time.monotonic() + 60
+        while not list(sums.rglob("*.npz")):
+            assert fit.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.1)
         sent = time.monotonic()
         fit.send_signal(number)
         told = fit.communicate(timeout=20)[1]
@@ -223,3 +234,47 @@ def test_a_fit_that_is_told_to_end_saves_its_sums_and_ends_at_once(number: int, 
     assert fit.returncode == 6
     assert "stopped; nothing half-done was published: run the same command again" in told
     assert list(sums.rglob("*.npz"))
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("wrong", [{"scheduler": "http://127.0.0.1:1"}, {"memory": "1 MB"}], ids=["address", "memory"])
+def test_sums_outlive_errors_that_are_not_of_the_rows(wrong: dict[str, Any], dataset: str, tmp_path: Path) -> None:
+    given = {**OPTIONS, "block_rows": BLOCK}
+    with pytest.raises(KeyboardInterrupt):
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 1000), **given)
+    saved = tree_bytes(tmp_path / "m.zarr.bigkpca-sums")
+    assert saved
+    with pytest.raises(BigKPCAError):
+        bigkpca.fit(dataset, tmp_path / "m.zarr", **wrong, **given)
+    assert tree_bytes(tmp_path / "m.zarr.bigkpca-sums") == saved
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("what", ["bigkpca", "numpy", "processor"])
+def test_sums_of_other_versions_or_processors_are_not_taken_up(
+    what: str, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, shown = {**OPTIONS, "block_rows": BLOCK}, Recorder()
+    with pytest.raises(KeyboardInterrupt):
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 1000), **given)
+    if what == "processor":
+        monkeypatch.setattr(Engine, "core_types", lambda self: ["Other"])
+    else:
+        real = checkpoints.version
+        monkeypatch.setattr(checkpoints, "version", lambda name: "0.0" if name == what else real(name))
+    bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **given)
+    assert any("other rows, options, versions or processors: removed" in note for note in shown.notes)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_fit_goes_on_where_its_sums_cannot_be_saved(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    shown = Recorder()
+    monkeypatch.setattr(checkpoints.SavedPass, "_save", full)
+    bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **OPTIONS, block_rows=BLOCK)
+    told = next(note for note in shown.notes if "cannot be saved" in note)
+    assert told.endswith("No space left on device): going on without")

@@ -179,3 +179,12 @@ def test_rows_of_another_width_are_refused(model: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 64"):
         bigkpca.transform(model, np.ones((10, 5)), tmp_path / "scores.zarr")
     assert not (tmp_path / "scores.zarr").exists()
+
+
+def test_more_blocks_than_a_manifest_can_list_are_refused_before_the_run(
+    dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigkpca.workflows.block_writer._MOST_BLOCKS", 17)
+    with pytest.raises(SpecError, match="18 blocks are more than 17: take larger ones with --block-rows"):
+        bigkpca.transform(model, dataset, tmp_path / "s.zarr", block_rows=100)
+    assert not list(tmp_path.glob("s.zarr*"))

@@ -76,7 +76,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 def _partial_sums(blocks: int, threads: int) -> int:
     """Partial sums that are alive at once: of whole groups of blocks, and those that each thread adds up to one."""
     within_groups = group_size(blocks, threads).bit_length() - 1
-    return min(blocks, ceil(log2(blocks + 1)) - within_groups + (2 + within_groups) * threads)
+    return min(blocks, ceil(log2(blocks + 1)) - within_groups + (3 + within_groups) * threads + 1)
 
 
 def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
