@@ -133,6 +133,7 @@ LAYERS = [
     "execution.partial_sums",
     "execution.on_graphs",
     "execution.on_threads",
+    "execution.cluster_run",
     "execution.on_cluster",
     "execution.engine",
     "execution.by_block",
@@ -245,6 +246,7 @@ DOORS = {
         "data.opening",
         "execution.tasks",
         "execution.on_graphs",
+        "execution.cluster_run",
         "execution.on_cluster",
         "execution.engine",
         "execution.clusters",
@@ -256,6 +258,7 @@ DOORS = {
     "distributed": {
         "execution.carried",
         "execution.on_graphs",
+        "execution.cluster_run",
         "execution.on_cluster",
         "execution.engine",
         "execution.workers",

@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from math import inf
-from queue import SimpleQueue
-from time import monotonic
+from contextlib import suppress
 from typing import Any
-from uuid import uuid4
 
-import dask.config
 from dask.delayed import Delayed
-from distributed import Client, Future, KilledWorker, Worker, get_worker, wait
+from distributed import Client, Future, KilledWorker, wait
 from distributed.client import FutureCancelledError, FuturesCancelledError
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.tasks import Group, Shared, Task, run_group, tree_sum
+from bigkpca.execution.cluster_run import ClusterRun, large_graphs, running, submitted, window
+from bigkpca.execution.tasks import Group, tree_sum
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error, within
-from bigkpca.execution.workers import known_workers
 
 _ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
-_COUNT_SECONDS = 5.0  # between two counts of workers
 _RESULT_SECONDS = 30.0  # that a result may take on its way
-_REPORT_SECONDS = 0.3  # between two reports of a group
-_GROUPS_PER_THREAD = 2  # at once: one at work, one that waits for it
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """The place of a shared value among the arguments that follow a group."""
-
-    number: int
-
-
-@dataclass
-class _Run:
-    """One pass on a cluster: what is pending, and what reaches it while it waits."""
-
-    client: Client
-    scheduler: Any  # Dask's handle of it
-    watch: Watch
-    done: Callable[[int], None]
-    topic: str = field(default_factory=lambda: f"bigkpca-{uuid4().hex}")
-    finished: SimpleQueue[list[int]] = field(default_factory=SimpleQueue)
-    threads: int = 0  # of all workers, when they were counted
-    counted: float = -inf
-    shared: dict[int, Future[Any]] = field(default_factory=dict)
-    pending: dict[Future[Any], Group] = field(default_factory=dict)
-
-
-@contextmanager
-def _running(client: Client, watch: Watch, done: Callable[[int], None]) -> Iterator[_Run]:
-    """A pass that hears of each task that ends, and lets go of what is pending when it is left."""
-    scheduler: Any = client.scheduler
-    if scheduler is None:
-        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
-    run = _Run(client, scheduler, watch, done)
-    client.subscribe_topic(run.topic, lambda event: run.finished.put(event[1]))
-    try:
-        yield run
-    finally:
-        run.pending.clear()  # which tells the scheduler, and does not wait for it
-        run.shared.clear()
-        with suppress(Exception):  # a client that is closed has its own errors, and the one on its way counts
-            client.unsubscribe_topic(run.topic)
 
 
 def on_cluster(
@@ -80,7 +31,7 @@ def on_cluster(
     """
     blamed: list[Group] = []
     killers: list[Group] = []
-    with _running(client, watch, done) as run:
+    with running(client, watch, done) as run:
         yield from _results(run, groups, None, blamed)
         run.shared.clear()  # a shared value may have been blamed, too
         for group in sorted(blamed, key=lambda group: group.first):
@@ -102,8 +53,8 @@ def graph_on_cluster(
     Raises IncompleteError as `on_cluster`."""
     found: dict[int, Carried] = {}
     killers: list[Group] = []
-    with _running(client, watch, done) as run:
-        with _large_graphs():
+    with running(client, watch, done) as run:
+        with large_graphs():
             futures = client.compute(list(nodes(run.topic)), optimize_graph=False)
         run.pending |= dict(zip(futures, groups, strict=True))
         del futures
@@ -131,17 +82,17 @@ def _quarantined(killers: Sequence[Group]) -> IncompleteError:
 
 
 def _results(
-    run: _Run, groups: Iterator[Group], most: int | None, blamed: list[Group]
+    run: ClusterRun, groups: Iterator[Group], most: int | None, blamed: list[Group]
 ) -> Iterator[tuple[Group, Carried]]:
     """Groups with their results, at most `most` at once; those that kill workers are added to `blamed`."""
     waiting = True
     while waiting or run.pending:
-        while waiting and len(run.pending) < (most or _window(run)):
+        while waiting and len(run.pending) < (most or window(run)):
             group = next(groups, None)
             if group is None:
                 waiting = False
             else:
-                run.pending[_submitted(run, group)] = group
+                run.pending[submitted(run, group)] = group
         for future in _ended(run):
             group, (ended, found) = run.pending[future], _result(run, future)
             if not ended:
@@ -156,89 +107,7 @@ def _results(
             yield group, found
 
 
-def _window(run: _Run) -> int:
-    """Groups that may be pending: enough for all threads there are, who may come and go."""
-    if monotonic() >= run.counted + _COUNT_SECONDS:
-        with suppress(IncompleteError):  # whether the scheduler hangs is for the watch to say
-            workers = known_workers(run.client, _ANSWER_SECONDS).values()
-            run.threads = sum(worker["nthreads"] for worker in workers)
-        run.counted = monotonic()
-    return max(2, _GROUPS_PER_THREAD * run.threads)
-
-
-def _submitted(run: _Run, group: Group) -> Future[Any]:
-    futures: list[Future[Any]] = []
-
-    def given(argument: Any) -> Any:
-        if not isinstance(argument, Shared):
-            return argument
-        future = _shared(run, argument)
-        if future not in futures:
-            futures.append(future)
-        return _Sent(futures.index(future))
-
-    carried: dict[int, Carried] = {}  # by identity, so that rows that all tasks read are in the message once
-
-    def packed(task: Task) -> Task:
-        arguments = [given(argument) for argument in task.arguments]
-        kept = [
-            argument if isinstance(argument, _Sent) else carried.setdefault(id(argument), Carried(argument))
-            for argument in arguments
-        ]
-        return replace(task, arguments=tuple(kept))
-
-    sent = replace(group, tasks=tuple(map(packed, group.tasks)))
-    key = f"{run.topic}-{group.first}-{uuid4().hex}"
-    with _large_graphs():
-        return run.client.submit(_run_there, sent, run.topic, *futures, key=key, pure=False)
-
-
-def _shared(run: _Run, value: Shared) -> Future[Any]:
-    """A shared value on the cluster.
-
-    Not scattered: scattered data are lost with their worker, what a task returns is made again. Workers get it from
-    each other.
-    """
-    if id(value) not in run.shared:
-        with _large_graphs():
-            run.shared[id(value)] = run.client.submit(_itself, value.carried, key=f"{run.topic}-shared-{id(value)}")
-    return run.shared[id(value)]
-
-
-def _large_graphs() -> Any:
-    """While entered, Dask does not warn of landmarks, components and rows in messages: they belong there."""
-    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"})
-
-
-def _itself(value: Carried) -> Carried:
-    return value
-
-
-def _run_there(group: Group, topic: str, *values: Carried) -> Carried:
-    def task_with(task: Task) -> Task:
-        arguments = [values[given.number] if isinstance(given, _Sent) else given for given in task.arguments]
-        return replace(task, arguments=tuple(arguments))
-
-    there = replace(group, tasks=tuple(map(task_with, group.tasks)))
-    return run_group(there, _Reporter(get_worker(), topic))
-
-
-class _Reporter:
-    """Tells the driver which tasks ended, a few times a second: an event costs the scheduler as much as a task."""
-
-    def __init__(self, worker: Worker, topic: str) -> None:
-        self._worker, self._topic = worker, topic
-        self._numbers: list[int] = []
-        self._last = monotonic()
-
-    def __call__(self, number: int) -> None:
-        self._numbers.append(number)
-        if monotonic() - self._last >= _REPORT_SECONDS:
-            self._worker.log_event(self._topic, self._numbers)
-            self._numbers, self._last = [], monotonic()
-
-
-def _ended(run: _Run) -> list[Future[Any]]:
+def _ended(run: ClusterRun) -> list[Future[Any]]:
     """Futures that ended, after a second at most. Raises IncompleteError if nothing ends for too long."""
     # Futures that were cancelled are among those that ended.
     with suppress(TimeoutError, FuturesCancelledError), run.client.as_current():
@@ -253,7 +122,7 @@ def _ended(run: _Run) -> list[Future[Any]]:
     return sorted(ended, key=lambda future: run.pending[future].first)
 
 
-def _result(run: _Run, future: Future[Any]) -> tuple[bool, Carried | None]:
+def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | None]:
     """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
     death of workers. Raises what the task raised."""
     if future.status in ("cancelled", "lost"):
@@ -281,13 +150,13 @@ def _result(run: _Run, future: Future[Any]) -> tuple[bool, Carried | None]:
     return True, found
 
 
-def _gone(run: _Run) -> IncompleteError:
+def _gone(run: ClusterRun) -> IncompleteError:
     return IncompleteError(
         f"the scheduler at {run.scheduler.address} is gone: start one again, and run the same command again"
     )
 
 
-def what_hangs(run: _Run) -> str:
+def what_hangs(run: ClusterRun) -> str:
     """What is wrong with a cluster on which nothing finishes, in words."""
     silent = f"the scheduler at {run.scheduler.address} does not answer"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from itertools import islice
 from queue import SimpleQueue
 from threading import Event
@@ -12,11 +13,38 @@ from bigkpca.execution.carried import Carried
 from bigkpca.execution.tasks import Group, run_group
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error
 
-_ENDING_SECONDS = 5.0  # that tasks at work get when the run ends
+_ENDING_SECONDS = 2.0  # that tasks at work get when the run ends
 
 
 class _Stopped(Exception):
     """The run ended while a thread had tasks left."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """What threads tell, and are told."""
+
+    finished: SimpleQueue[int] = field(default_factory=SimpleQueue)  # numbers of tasks
+    stop: Event = field(default_factory=Event)
+
+    def note(self, task: int) -> None:
+        """A task is finished. Raises _Stopped where the run has ended."""
+        self.finished.put(task)
+        if self.stop.is_set():
+            raise _Stopped
+
+
+def _worked(group: Group, state: _State) -> Carried | None:
+    """The result of a group; None where the run has ended."""
+    if state.stop.is_set():
+        return None
+    try:
+        return run_group(group, state.note)
+    except _Stopped:
+        return None
+    except BaseException:
+        state.stop.set()
+        raise
 
 
 def _first(group: Group) -> int:
@@ -31,36 +59,19 @@ def on_threads(
     Raises IncompleteError if no task ends for too long. What a task raises ends the run. Threads cannot be killed:
     those at work end after their task.
     """
-    finished: SimpleQueue[int] = SimpleQueue()
-    stop, pending = Event(), dict[Future[Carried | None], Group]()
-
-    def note(task: int) -> None:
-        finished.put(task)
-        if stop.is_set():
-            raise _Stopped
+    state, pending = _State(), dict[Future[Carried | None], Group]()
 
     def told() -> None:
-        while not finished.empty():
-            done(finished.get())
+        while not state.finished.empty():
+            done(state.finished.get())
             watch.finished()
-
-    def work(group: Group) -> Carried | None:
-        if stop.is_set():
-            return None
-        try:
-            return run_group(group, note)
-        except _Stopped:
-            return None
-        except BaseException:
-            stop.set()
-            raise
 
     pool = ThreadPoolExecutor(threads, "bigkpca")
     try:
         while True:
             # One more than there are threads, so that none waits for this one.
             for group in islice(groups, threads + 1 - len(pending)):
-                pending[pool.submit(work, group)] = group
+                pending[pool.submit(_worked, group, state)] = group
             if not pending:
                 return
             ended, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
@@ -75,7 +86,7 @@ def on_threads(
                 names = "; ".join(group.name for group in at_work[:3])
                 raise stalled_error(watch, f"a thread hangs at {names}")
     finally:
-        stop.set()
+        state.stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
         _, left = wait(pending, 0 if watch.stalled else _ENDING_SECONDS)
         if not left:

@@ -280,7 +280,7 @@ def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for(tmp_path: Pa
 
 
 def test_a_client_that_was_closed_is_named() -> None:
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         client = Client(cluster, set_as_default=False)
         client.close()
         with pytest.raises(IncompleteError, match="the Dask client is closed: open one again"):
