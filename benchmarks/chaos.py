@@ -202,9 +202,7 @@ def works(folder: Path, data: str, given: Any, scheduler: list[str]) -> list[Wor
     where, wanted = "on a cluster" if scheduler else "on threads", tree_bytes(scores)
     return [
         work_of(folder, f"a fit {where}", ["fit", data], [*fit, *scheduler], tree_bytes(model)),
-        work_of(
-            folder, f"a transform {where}", ["transform", model, data], [*transform, *scheduler], tree_bytes(scores)
-        ),
+        work_of(folder, f"a transform {where}", ["transform", model, data], [*transform, *scheduler], wanted),
     ]
 
 

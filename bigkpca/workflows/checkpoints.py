@@ -7,6 +7,7 @@ never taken up. Files are NumPy arrays and JSON: they are loaded without executi
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -39,9 +40,10 @@ class SavedRun:
     """The saved sums of a run: see `execution.partial_sums.Checkpoints`."""
 
     folder: str
+    progress: Progress
 
     def of(self, name: str, *given: Any) -> SavedPass:
-        return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}")
+        return SavedPass(f"{self.folder}/{content_digest(name, *given)[:12]}", self.progress)
 
 
 def saved_run(out: str, record: Mapping[str, Any], progress: Progress) -> SavedRun:
@@ -51,7 +53,7 @@ def saved_run(out: str, record: Mapping[str, Any], progress: Progress) -> SavedR
     for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
         progress.note(f"{folder}/{other} holds sums of a fit of other rows or options: removed")
         store.remove_folder(f"{folder}/{other}")
-    return SavedRun(f"{folder}/{run}")
+    return SavedRun(f"{folder}/{run}", progress)
 
 
 def remove_saved(out: str) -> None:
@@ -64,6 +66,7 @@ class SavedPass:
     """The saved sums of one pass: see `execution.partial_sums.Checkpoint`."""
 
     folder: str
+    progress: Progress
     _saved_at: float = field(default_factory=monotonic)
     _written: set[Node] = field(default_factory=set)
 
@@ -81,15 +84,26 @@ class SavedPass:
         return monotonic() - self._saved_at >= (_SHORT_SECONDS if ended else _EVERY_SECONDS)
 
     def save(self, nodes: Mapping[Node, Any]) -> None:
+        try:
+            self._save(nodes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # The fit itself needs little room, and that only at its end; what was saved before stays.
+            self.progress.note(f"the disk is full: sums are not saved at {self.folder}, and the fit goes on")
+        self._saved_at = monotonic()
+
+    def _save(self, nodes: Mapping[Node, Any]) -> None:
         store = store_of(self.folder)
         if nodes:
             store.make_folder(self.folder)
         for node in nodes.keys() - self._written:
             store.write(self._path(node), _packed(nodes[node]))
+            self._written.add(node)
         # Only now: what they are part of is there.
         for node in self._written - nodes.keys():
             store.remove_file(self._path(node))
-        self._written, self._saved_at = set(nodes), monotonic()
+            self._written.remove(node)
 
     def _path(self, node: Node) -> str:
         return f"{self.folder}/{node[0]}-{node[1]}.npz"
