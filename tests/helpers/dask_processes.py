@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from types import TracebackType
 
 from distributed import Client
@@ -31,10 +33,15 @@ class DaskProcesses:
     """`dask scheduler` and `dask worker`, on ports that are free. They end with the context, or minutes after it."""
 
     def __init__(
-        self, folder: Path, workers: int, options: Sequence[str] = (), env: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        workers: int,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),  # a command that starts workers
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._count, self._options = folder, workers, list(options)
+        self.folder, self._count, self._options, self._within = folder, workers, list(options), list(within)
         # What this process set for its own workers, as LocalCluster does, is not for these.
         inherited = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self._env = {**os.environ, **inherited, **_QUIET, **(env or {})}
@@ -64,7 +71,7 @@ class DaskProcesses:
             process.wait(60)
 
     def _start_scheduler(self) -> None:
-        told = self._folder / "scheduler.json"
+        told = self.folder / "scheduler.json"
         told.unlink(missing_ok=True)
         options = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--idle-timeout", "900"]
         self._started(["scheduler", *options, "--scheduler-file", str(told)])
@@ -78,18 +85,17 @@ class DaskProcesses:
 
         wait_until(known)
 
-    def start_worker(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def start_worker(self, within: Sequence[str] | None = None) -> None:
         """Start one more worker, and do not wait for it."""
         options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
-        local = ["--local-directory", str(self._folder), "--memory-limit", "0"]
-        process = self._started(["worker", self.address, *options, *local, *self._options], env)
-        self.workers.append(process)
-        return process
+        local = ["--local-directory", str(self.folder), "--memory-limit", "0"]
+        command = ["worker", self.address, *options, *local, *self._options]
+        self.workers.append(self._started(command, self._within if within is None else within))
 
-    def _started(self, arguments: list[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        with (self._folder / f"{arguments[0]}-{len(self._all)}.log").open("wb") as log:
-            command = [sys.executable, "-m", "dask", *arguments]
-            process = subprocess.Popen(command, stdout=log, stderr=log, env={**self._env, **(env or {})})
+    def _started(self, arguments: list[str], within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{arguments[0]}-{len(self._all)}.log").open("wb") as log:
+            command = [*within, sys.executable, "-m", "dask", *arguments]
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=self._env)
         self._all.append(process)
         return process
 
@@ -98,6 +104,29 @@ class DaskProcesses:
         worker = self.workers.pop(number)
         worker.kill()
         worker.wait(60)
+
+    @contextmanager
+    def revived(self) -> Iterator[None]:
+        """While entered, a worker is started in place of each that dies."""
+        stop = Event()
+
+        def watch() -> None:
+            while not stop.wait(0.05):
+                self.replace_dead()
+
+        thread = Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def replace_dead(self) -> None:
+        """Start a worker in place of each that died, and for those that never came."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        for _ in range(self._count - len(self.workers)):
+            self.start_worker()
 
     def wait_for_workers(self) -> None:
         """Wait until the scheduler knows as many workers as run here."""
