@@ -86,14 +86,16 @@ def repeated_dataset(folder: Path, rows: int) -> str:
 
 
 def arguments(
-    description: str, argv: Sequence[str] | None, rows: int, repeats: int = 5, size: int = 1000
+    description: str, argv: Sequence[str] | None, rows: int, repeats: int = 5, size: int = 1000, **own: int
 ) -> argparse.Namespace:
-    """The options every benchmark has."""
+    """The options every benchmark has, and numbers of its own with their defaults."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=rows)
     parser.add_argument("--size", type=int, default=size, help="landmarks or random features")
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--folder", type=Path, default=Path("build") / "benchmarks", help="where data are made")
+    for name, default in own.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args(argv)
 
 

@@ -20,6 +20,7 @@ SIZES = {  # rows, landmarks or features
     "against_sklearn": (3000, 120),
     "automatic_size": (1000, 120),
     "certificate": (3000, 120),
+    "chaos": (1000, 120),
     "checkpoints": (3000, 120),
     "comparison": (1000, 120),
     "denoise": (1000, 300),
@@ -31,6 +32,7 @@ SIZES = {  # rows, landmarks or features
     "processors": (400, 60),
     "random_features": (500, 2000),
 }
+OWN = {"chaos": ("--kills", "4")}  # options
 SOURCES = {  # rows
     "basic_patterns": 200,
     "complexity": 400,
@@ -80,7 +82,7 @@ def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.
         shared_file("covertype", "covtype_93k.npz")
     rows, size = SIZES[name]
     toy = ["--rows", str(rows), "--size", str(size), "--repeats", "1", "--folder", str(tmp_path)]
-    import_module(f"benchmarks.{name}").main(toy)
+    import_module(f"benchmarks.{name}").main([*toy, *OWN.get(name, ())])
     printed = capsys.readouterr().out
     assert str(rows) in printed
     assert "nan" not in printed

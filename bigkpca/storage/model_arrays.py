@@ -17,6 +17,7 @@ from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError
 from bigkpca.storage import groups
 
+AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
 _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
 _KEYS = {
     "shape",
@@ -45,7 +46,7 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     files = store_of(path).files(path)
     if gone := sorted(name for name in names if f"{name}/zarr.json" not in files):
         what = " (the rows that it compares others with)" if "landmarks" in gone else ""
-        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or fit the model again")
+        raise CorruptionError(f"{path}: {', '.join(gone)}{what} are missing; restore them, or {AGAIN}")
     stored = _chunk_bytes(files)
     metadata = {name: _checked_metadata(f"{path}/{name}", stored.get(name, 0)) for name in sorted(names)}
     try:
@@ -53,15 +54,13 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
         raise
     except Exception as error:  # each codec raises its own kind when bytes do not decode
-        raise CorruptionError(f"{path}: an array does not decode ({error}); fit the model again") from error
+        raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
 
 
 def _check_names(path: str, names: Collection[str]) -> None:
     """Raise CorruptionError unless all names are plain, so that none leads out of the folder."""
     if not isinstance(names, list) or not all(isinstance(name, str) and name.isidentifier() for name in names):
-        raise CorruptionError(
-            f"{path}: its list of arrays is {names!r:.80}, not one of plain names; fit the model again"
-        )
+        raise CorruptionError(f"{path}: its list of arrays is {names!r:.80}, not one of plain names; {AGAIN}")
 
 
 def _chunk_bytes(files: Mapping[str, StoredFile]) -> dict[str, int]:
@@ -84,14 +83,14 @@ def _checked_metadata(where: str, stored: int) -> dict[str, Any]:
     try:
         found = groups.read_json(f"{where}/zarr.json")
     except (OSError, ValueError) as error:
-        raise CorruptionError(f"{where}: an array does not decode ({error}); fit the model again") from error
+        raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
     if wrong := _wrong(found):
-        raise CorruptionError(f"{where} is not an array that bigkpca wrote: {wrong}; fit the model again")
+        raise CorruptionError(f"{where} is not an array that bigkpca wrote: {wrong}; {AGAIN}")
     declared = math.prod(found["shape"]) * np.dtype(found["data_type"]).itemsize
     if declared > stored:
         raise CorruptionError(
             f"{where}: an array does not decode (shape {tuple(found['shape'])} takes {declared:,} bytes, and its files "
-            f"have {stored:,}); fit the model again"
+            f"have {stored:,}); {AGAIN}"
         )
     metadata: dict[str, Any] = found
     return metadata

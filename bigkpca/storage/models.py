@@ -18,7 +18,7 @@ from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 from bigkpca.storage import groups
-from bigkpca.storage.model_arrays import read_arrays
+from bigkpca.storage.model_arrays import AGAIN, read_arrays
 from bigkpca.storage.model_parts import assembled
 
 _SHARD_BYTES = 2**24
@@ -94,13 +94,11 @@ def load_model(path: AnyPath) -> Model:
     arrays = read_arrays(group, path, about.get("arrays", []))
     known = {key: value for key, value in about.items() if key not in ("digest", "format_version")}
     if _digest(known, arrays) != about.get("digest"):
-        raise CorruptionError(f"{path}: its content does not match its digest; fit the model again")
+        raise CorruptionError(f"{path}: its content does not match its digest; {AGAIN}")
     try:
         return assembled(known, arrays)
     except SpecError as error:
-        raise CorruptionError(
-            f"{path} is not a model that this bigkpca can use: {error}; fit the model again"
-        ) from error
+        raise CorruptionError(f"{path} is not a model that this bigkpca can use: {error}; {AGAIN}") from error
 
 
 def model_digest(model: Model) -> str:

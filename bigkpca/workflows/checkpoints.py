@@ -108,10 +108,11 @@ class SavedPass:
             store.make_folder(self.folder)
         for node in nodes.keys() - self._written:
             store.write(self._path(node), _packed(nodes[node]))
+            self._written.add(node)
         # Only now: what they are part of is there.
         for node in self._written - nodes.keys():
             store.remove_file(self._path(node))
-        self._written = set(nodes)
+            self._written.remove(node)
 
     def _path(self, node: Node) -> str:
         return f"{self.folder}/{node[0]}-{node[1]}.npz"

@@ -8,7 +8,7 @@ from typing import Any
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import DataError, SpecError
+from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
@@ -150,7 +150,8 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
         place = destination.open_destination(out, record, overwrite=run.overwrite, whole=True)
         if place.done:
             remove_saved(out)
-            return _fitted_before(out, rows, run.progress)
+            if (before := _fitted_before(out, rows, run)) is not None:
+                return before
         if place.note:
             run.progress.note(place.note)
         model = _fitted(rows, spec, out, run, record)
@@ -174,12 +175,18 @@ def _fitted(rows: Rows, spec: FitSpec, out: str, run: RunOptions, record: dict[s
     return model
 
 
-def _fitted_before(out: str, rows: Rows, progress: Progress) -> Model:
-    """The model that an earlier run saved."""
-    progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
-    model = models.load_model(out)
+def _fitted_before(out: str, rows: Rows, run: RunOptions) -> Model | None:
+    """The model that an earlier run saved; None where it is damaged and may be replaced."""
+    try:
+        model = models.load_model(out)
+    except CorruptionError as error:
+        if not run.overwrite:
+            raise
+        run.progress.note(f"{out} is fitted again: {error}")
+        return None
+    run.progress.note(f"{out} exists already, fitted from the same rows and options: nothing to do")
     if rows.names is not None and model.names is None:
-        progress.note(f"{out} has no column names: remove it and fit again, so that later rows can be checked")
+        run.progress.note(f"{out} has no column names: remove it and fit again, so that later rows can be checked")
     return model
 
 

@@ -325,7 +325,12 @@ def test_an_evaluation_is_refused_where_it_needs_more_than_is_allowed(model: Pat
 @pytest.mark.cluster
 def test_what_a_worker_allows_is_asked_by_every_command(dataset: Path, model: Path) -> None:
     commands = ("plan", dataset), ("fit", dataset, "none.zarr"), ("sigma", dataset), ("evaluate", model, dataset)
-    options: Any = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "100 MB", "dashboard_address": "127.0.0.1:0"}
+    options: Any = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "memory_limit": "100 MB",
+        "dashboard_address": "127.0.0.1:0",
+    }
     with LocalCluster(processes=False, **options) as cluster:
         told = [run(*command, "--scheduler", cluster.scheduler_address, "-q") for command in commands]
     for shown in told:

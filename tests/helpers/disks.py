@@ -27,5 +27,7 @@ def small_disk(size: str, folder: Path) -> Iterator[Path]:
     """A real file system of this size at a new folder."""
     folder.mkdir()
     mount(f"size={size}", folder)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)

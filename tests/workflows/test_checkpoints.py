@@ -23,7 +23,7 @@ from bigkpca.execution.partial_sums import PartialSums
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import RandomFeatures
 from bigkpca.workflows import checkpoints
-from tests.helpers.disks import tree_bytes
+from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Recorder
 
@@ -278,3 +278,32 @@ def test_a_fit_goes_on_where_its_sums_cannot_be_saved(
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **OPTIONS, block_rows=BLOCK)
     told = next(note for note in shown.notes if "cannot be saved" in note)
     assert told.endswith("No space left on device): going on without")
+
+
+@dataclass
+class Cleared(Recorder):
+    """Removes a file once the passes of a fit are over."""
+
+    filler: Path = Path()
+
+    def finish(self) -> None:
+        super().finish()
+        if self.started[-1][0] == "fitting":
+            self.filler.unlink()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_disk_that_is_full_for_a_while_does_not_end_the_fit(dataset: str, tmp_path: Path) -> None:
+    given = {**OPTIONS, "size": 300, "block_rows": BLOCK}
+    bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
+    with small_disk("8m", tmp_path / "small") as disk:
+        shown = Cleared(filler=disk / "filler")
+        shown.filler.write_bytes(bytes(8 * 2**20 - 2 * 300 * 300 * 8))  # room for one sum, and part of another
+        with pytest.raises(KeyboardInterrupt):
+            bigkpca.fit(dataset, disk / "m.zarr", progress=Stopping(most=1797 + 1500), **given)
+        assert len(list((disk / "m.zarr.bigkpca-sums").rglob("*.npz"))) == 1
+        assert not list(disk.rglob("*.partial"))  # which would keep it full
+        bigkpca.fit(dataset, disk / "m.zarr", progress=shown, **given)
+        assert tree_bytes(disk / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
+        assert [path.name for path in disk.iterdir()] == ["m.zarr"]
+    assert any("sums of the fit cannot be saved" in note for note in shown.notes)

@@ -14,7 +14,7 @@ import bigkpca
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores.local_locks import lock
-from bigkpca.errors import LockedError, MemoryLimitError, SpecError
+from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
@@ -174,3 +174,13 @@ def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset: str, 
         MemoryLimitError, match=r"needs \d+ MB in a process, .*: even a size of 10 needs \d+ MB: allow more"
     ):
         bigkpca.fit(dataset, tmp_path / "model.zarr", size=1000, memory="1 MB")
+
+
+def test_a_damaged_model_is_fitted_again_when_asked_for(dataset: str, model: str, tmp_path: Path) -> None:
+    before, shown = tree_bytes(model), Recorder()
+    (Path(model) / "components" / "c" / "0" / "0").write_bytes(b"")
+    with pytest.raises(CorruptionError, match=r"fit the model again with --overwrite"):
+        bigkpca.fit(dataset, model, **OPTIONS)
+    bigkpca.fit(dataset, model, overwrite=True, progress=shown, **OPTIONS)
+    assert tree_bytes(model) == before
+    assert any("is fitted again:" in note for note in shown.notes)

@@ -62,12 +62,16 @@ class LocalDisk:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def write(self, path: str, content: bytes) -> None:
-        temporary = f"{path}.partial"
-        with Path(temporary).open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        partial = Path(f"{path}.partial")
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except OSError:  # of a full disk, which needs its room
+            partial.unlink(missing_ok=True)
+            raise
         _sync_entry(_folder_of(path))
 
     def put(self, path: str, content: bytes) -> None:

@@ -1,0 +1,137 @@
+"""A Dask scheduler and workers as processes of their own on this machine, which can be killed one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+
+from distributed import Client
+
+from tests.helpers.files import ROOT
+
+_START_SECONDS = 60.0
+_QUIET = {"DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def wait_until(true: Callable[[], bool], seconds: float = _START_SECONDS) -> None:
+    """Wait for what other processes do."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"waited for {seconds:g} seconds"
+        time.sleep(0.02)
+
+
+class DaskProcesses:
+    """`dask scheduler` and `dask worker`, on ports that are free. They end with the context, or minutes after it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),  # a command that starts workers
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._count, self._options, self._within = folder, workers, list(options), list(within)
+        # What this process set for its own workers, as LocalCluster does, is not for these.
+        inherited = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        self._env = {**os.environ, **inherited, **_QUIET, **(env or {})}
+        self._all: list[subprocess.Popen[bytes]] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.address = ""
+
+    def __enter__(self) -> DaskProcesses:
+        try:
+            self._start_scheduler()
+            for _ in range(self._count):
+                self.start_worker()
+            self.wait_for_workers()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill all processes, and wait for them."""
+        for process in self._all:
+            process.kill()
+        for process in self._all:
+            process.wait(60)
+
+    def _start_scheduler(self) -> None:
+        told = self.folder / "scheduler.json"
+        told.unlink(missing_ok=True)
+        options = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--idle-timeout", "900"]
+        self._started(["scheduler", *options, "--scheduler-file", str(told)])
+
+        def known() -> bool:
+            try:
+                self.address = json.loads(told.read_text())["address"]
+            except (FileNotFoundError, ValueError):
+                return False
+            return True
+
+        wait_until(known)
+
+    def start_worker(self, within: Sequence[str] | None = None) -> None:
+        """Start one more worker, and do not wait for it."""
+        options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
+        local = ["--local-directory", str(self.folder), "--memory-limit", "0"]
+        command = ["worker", self.address, *options, *local, *self._options]
+        self.workers.append(self._started(command, self._within if within is None else within))
+
+    def _started(self, arguments: list[str], within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{arguments[0]}-{len(self._all)}.log").open("wb") as log:
+            command = [*within, sys.executable, "-m", "dask", *arguments]
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=self._env)
+        self._all.append(process)
+        return process
+
+    def kill_worker(self, number: int) -> None:
+        """Send SIGKILL to a worker, and wait until it is gone."""
+        worker = self.workers.pop(number)
+        worker.kill()
+        worker.wait(60)
+
+    @contextmanager
+    def revived(self) -> Iterator[None]:
+        """While entered, a worker is started in place of each that dies."""
+        stop = Event()
+
+        def watch() -> None:
+            while not stop.wait(0.05):
+                self.replace_dead()
+
+        thread = Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def replace_dead(self) -> None:
+        """Start a worker in place of each that died, and for those that never came."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        for _ in range(self._count - len(self.workers)):
+            self.start_worker()
+
+    def wait_for_workers(self) -> None:
+        """Wait until the scheduler knows as many workers as run here."""
+        with self.client() as client:
+            wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == len(self.workers))
+
+    def client(self) -> Client:
+        return Client(self.address, set_as_default=False)

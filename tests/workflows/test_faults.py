@@ -1,0 +1,175 @@
+"""Workers that die, fill up, stand still or are slow inside a block: the same bytes, or nothing and the reason."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bigkpca
+from bigkpca.errors import IncompleteError, LockedError
+from tests.helpers import worker_faults
+from tests.helpers.dask_processes import DaskProcesses, wait_until
+from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.fits import OPTIONS
+from tests.helpers.progress import Recorder
+from tests.helpers.worker_faults import NAME, Fault, happened
+
+pytestmark = pytest.mark.cluster
+BLOCK = 100  # rows, of the 1797 of the data: 18 blocks
+Run = Callable[..., Any]  # of an output and a scheduler
+_PRELOAD = ["--preload", worker_faults.__file__]
+# The scheduler blames a task for the second worker that dies of it.
+_ONCE_MORE = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with DaskProcesses(folder, 2, _PRELOAD, {NAME: str(folder / "fault"), **_ONCE_MORE}) as started:
+        yield started
+
+
+@pytest.fixture
+def cluster(processes: DaskProcesses) -> Iterator[DaskProcesses]:
+    """Two workers to which nothing happens yet."""
+    processes.replace_dead()
+    processes.wait_for_workers()
+    yield processes
+    (processes.folder / "fault").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def runs(dataset: str, model: str) -> dict[str, Run]:
+    """A fit and a transform of the digits."""
+    options = {**OPTIONS, "block_rows": BLOCK}
+    return {
+        "fit": lambda out, **how: bigkpca.fit(dataset, out, **options, **how),
+        "transform": lambda out, **how: bigkpca.transform(model, dataset, out, block_rows=BLOCK, **how),
+    }
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder for one output and what is left beside it."""
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"
+
+
+def check(out: Path, run: Run) -> None:
+    """What is there is what a run on threads makes, and nothing lies beside it."""
+    clean = out.parent.with_name("clean.zarr")
+    run(clean)
+    assert tree_bytes(out) == tree_bytes(clean)
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+    bigkpca.verify(out)
+
+
+@pytest.mark.parametrize(
+    ("command", "moment", "what"),
+    [
+        ("transform", "reading", "killed"),
+        ("transform", "computing", "segfault"),
+        ("transform", "writing", "killed"),
+        ("fit", "computing", "exited"),
+        pytest.param("fit", "reading", "segfault", marks=pytest.mark.slow),
+        pytest.param("fit", "computing", "killed", marks=pytest.mark.slow),
+        pytest.param("transform", "writing", "exited", marks=pytest.mark.slow),
+    ],
+)
+def test_a_worker_that_dies_inside_a_block_changes_nothing(
+    command: str, moment: str, what: str, runs: dict[str, Run], cluster: DaskProcesses, here: Path
+) -> None:
+    Fault(moment, what).arm(cluster.folder)
+    runs[command](here / "out.zarr", scheduler=cluster.address, timeout=60)
+    (died,) = happened(cluster.folder)
+    assert died in [worker.pid for worker in cluster.workers if worker.poll() is not None]
+    check(here / "out.zarr", runs[command])
+
+
+def test_a_worker_that_is_much_slower_changes_nothing(runs: dict[str, Run], cluster: DaskProcesses, here: Path) -> None:
+    Fault("reading", "slow").arm(cluster.folder)
+    runs["transform"](here / "out.zarr", scheduler=cluster.address)
+    assert happened(cluster.folder)
+    check(here / "out.zarr", runs["transform"])
+
+
+def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(
+    runs: dict[str, Run], cluster: DaskProcesses, here: Path
+) -> None:
+    out, shown = here / "out.zarr", Recorder()
+    Fault("reading", "exited", row=950, times=100).arm(cluster.folder)
+    with (
+        cluster.revived(),
+        pytest.raises(IncompleteError, match=r"killed every worker .* rows 900 to 999\. .*memory .*--block-rows"),
+    ):
+        runs["transform"](out, scheduler=cluster.address, timeout=60)
+    assert len(happened(cluster.folder)) <= 4
+    assert not out.exists()
+    (cluster.folder / "fault").unlink()
+    runs["transform"](out, progress=shown)
+    assert "continuing: 17 of 18 blocks are written already" in shown.notes
+    check(out, runs["transform"])
+
+
+def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are_back(
+    runs: dict[str, Run], cluster: DaskProcesses, here: Path
+) -> None:
+    out, told = here / "out.zarr", list[BaseException]()
+
+    def run() -> None:
+        try:
+            runs["transform"](out, scheduler=cluster.address, timeout=3)
+        except IncompleteError as error:
+            told.append(error)
+
+    Fault("reading", "stalled", row=950).arm(cluster.folder)
+    running = threading.Thread(target=run, daemon=True)
+    running.start()
+    wait_until(lambda: len(happened(cluster.folder)) == 1)
+    cluster.kill_worker(0)
+    cluster.kill_worker(0)
+    running.join(60)
+    assert f"no worker is connected to the scheduler at {cluster.address}" in str(told)
+    assert not out.exists()
+    (cluster.folder / "fault").unlink()
+    cluster.replace_dead()
+    runs["transform"](out, scheduler=cluster.address)
+    check(out, runs["transform"])
+
+
+def test_of_two_equal_commands_one_works_and_the_other_says_so(
+    runs: dict[str, Run], cluster: DaskProcesses, here: Path
+) -> None:
+    out = here / "out.zarr"
+    Fault("reading", "stalled", row=950).arm(cluster.folder)
+    first = threading.Thread(target=runs["transform"], args=(out,), kwargs={"scheduler": cluster.address}, daemon=True)
+    first.start()
+    try:
+        wait_until(lambda: len(happened(cluster.folder)) == 1)
+        with pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"):
+            runs["transform"](out)
+    finally:
+        (cluster.folder / "fault").unlink()
+        first.join(60)
+    check(out, runs["transform"])
+
+
+def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(
+    runs: dict[str, Run], cluster: DaskProcesses, tmp_path: Path
+) -> None:
+    with small_disk("60k", tmp_path / "small") as disk:
+        out, shown = disk / "out.zarr", Recorder()
+        with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.zarr"):
+            runs["transform"](out, scheduler=cluster.address)
+        assert not out.exists()
+        assert not list(disk.rglob("*.partial"))
+        mended = ["mount", "-o", "remount,size=4m", str(disk)]
+        subprocess.run(mended, check=True)
+        runs["transform"](out, scheduler=cluster.address, progress=shown)
+        assert any("blocks are written already" in note for note in shown.notes)
+        check(out, runs["transform"])

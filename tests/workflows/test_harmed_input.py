@@ -1,0 +1,107 @@
+"""Rows that change while a command reads them, or are damaged before: an error that names them, and nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.ingesting.streaming import ingest
+from tests.helpers.disks import tree_bytes
+from tests.helpers.fits import OPTIONS
+from tests.helpers.progress import Recorder
+
+BLOCK = 100
+
+
+@pytest.fixture
+def made(tmp_path: Path, digits: np.ndarray[Any, Any]) -> Path:
+    """A dataset of 18 shards, and a model of it."""
+    np.save(tmp_path / "x.npy", digits)
+    np.save(tmp_path / "more.npy", digits[:30])
+    ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", block_rows=BLOCK)
+    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", **OPTIONS)
+    return tmp_path
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "fit": lambda at, **how: bigkpca.fit(at / "d.zarr", at / "out.zarr", **{**OPTIONS, "size": 60}, **how),
+    "transform": lambda at, **how: bigkpca.transform(at / "m.zarr", at / "d.zarr", at / "out.zarr", **how),
+}
+both = pytest.mark.parametrize("command", COMMANDS)
+
+
+def chunk(at: Path) -> Path:
+    """The shard of rows 900 to 999."""
+    return at / "d.zarr" / "x" / "c" / "9" / "0"
+
+
+def append(at: Path) -> None:
+    ingest([at / "more.npy"], at / "d.zarr", append=True)
+
+
+def rewrite(at: Path) -> None:
+    chunk(at).write_bytes((chunk(at).parents[1] / "8" / "0").read_bytes())
+
+
+@dataclass
+class Meddling(Recorder):
+    """Changes the rows as soon as the first of the last pass are done."""
+
+    change: Callable[[], None] | None = None
+
+    def advance(self, rows: int) -> None:
+        super().advance(rows)
+        if self.change and self.started[-1][0] != "sampling rows":
+            self.change()
+            self.change = None
+
+
+@both
+@pytest.mark.parametrize("change", [append, rewrite])
+def test_rows_that_change_while_they_are_read_are_refused(
+    command: str, change: Callable[[Path], None], made: Path
+) -> None:
+    with pytest.raises(SpecError, match=r"d\.zarr changed while it was read: run again when nothing writes to it"):
+        COMMANDS[command](made, progress=Meddling(change=lambda: change(made)), block_rows=BLOCK)
+    assert not (made / "out.zarr").exists()
+    COMMANDS[command](made, block_rows=BLOCK)
+    bigkpca.verify(made / "out.zarr")
+    assert sorted(path.name for path in made.iterdir()) == ["d.zarr", "m.zarr", "more.npy", "out.zarr", "x.npy"]
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@both
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-40]),
+            r"d\.zarr: rows (0 to 1796|900 to 999) cannot be read",
+        ),
+        (flip, r"d\.zarr: rows (0 to 1796|900 to 999) cannot be read"),
+        (Path.unlink, r"d\.zarr: 1 stored chunks are missing, the first holds row 900"),
+    ],
+    ids=["truncated", "flipped", "missing"],
+)
+def test_damaged_rows_are_named(command: str, harm: Callable[[Path], None], message: str, made: Path) -> None:
+    COMMANDS[command](made, block_rows=BLOCK)
+    before, whole = tree_bytes(made / "out.zarr"), chunk(made).read_bytes()
+    harm(chunk(made))
+    with pytest.raises(CorruptionError, match=message):
+        COMMANDS[command](made, block_rows=BLOCK, overwrite=True)
+    assert tree_bytes(made / "out.zarr") == before
+    chunk(made).write_bytes(whole)
+    COMMANDS[command](made, block_rows=BLOCK, overwrite=True)
+    assert sorted(path.name for path in made.iterdir()) == ["d.zarr", "m.zarr", "more.npy", "out.zarr", "x.npy"]

@@ -1,0 +1,283 @@
+"""Commands in any order, cut off anywhere, over damaged files: what is published is what a serial model computes.
+
+The machine keeps, for each output, the values that must be there. After every step it reads them all.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import bigkpca
+from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import LocalDisk
+from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.projection import block_preimages, reconstruct_rows
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.numerics.model import Model
+from bigkpca.storage.models import load_model, model_digest
+from tests.helpers.fits import fit, scores
+
+BLOCK = 32  # rows
+LENGTHS = (90, 40, 32, 7)  # of the files, in the order in which they are added
+ROWS = np.random.default_rng(0).normal(size=(sum(LENGTHS), 3))
+OPTIONS: dict[str, Any] = {"components": 3, "size": 12, "block_rows": BLOCK}
+MAIN = {"m": "components", "s": "scores", "x": "x"}  # arrays
+CHANGES = ("write", "put", "make_folder", "sync", "move", "exchange", "remove_file", "remove_folder")
+HARMS: dict[str, Callable[[Path], Any]] = {
+    "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 4]) + path.read_bytes()[1:]),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "empty": lambda path: path.write_bytes(b""),
+    "missing": lambda path: path.unlink(),
+}
+stops = st.one_of(st.none(), st.integers(1, 25))  # of a command: none, or at which change of the disk
+seeds = st.integers(0, 1)
+
+
+class Stop(BaseException):
+    """The end of a process."""
+
+
+@contextmanager
+def cut_off(at: int | None) -> Iterator[None]:
+    """While entered, no change of the disk from the number `at` on is carried out, as after SIGKILL."""
+    count = 0
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*given: Any, **named: Any) -> Any:
+            nonlocal count
+            count += 1
+            if at is not None and count >= at:
+                raise Stop
+            return real(*given, **named)
+
+        return change
+
+    changed = {name: counted(getattr(LocalDisk, name)) for name in CHANGES}
+    with mock.patch.multiple(LocalDisk, **changed):
+        yield
+
+
+@cache
+def serial_model(rows: int, seed: int) -> Model:
+    """The model of the first rows, fitted on one thread in memory."""
+    return fit(ROWS[:rows], seed=seed, **OPTIONS)
+
+
+@cache
+def serial_scores(rows: int, seed: int, of: int) -> Any:
+    """Scores of the first `of` rows."""
+    return scores(serial_model(rows, seed), ROWS[:of])
+
+
+@cache
+def serial_preimages(rows: int, seed: int, of: int) -> Any:
+    """Pre-images of these scores."""
+    given = ArrayRows(serial_scores(rows, seed, of))
+    return reconstruct_rows(given, serial_model(rows, seed), block_preimages, Engine(threads=1), Silent()).rows
+
+
+@dataclass(frozen=True)
+class Published:
+    """What is to be found at a path: what it was computed from, and its values."""
+
+    key: str  # of all it depends on: equal where the same command has nothing to do
+    serial: tuple[int, ...]  # rows of the fit, seed, rows that were transformed
+    values: tuple[bytes, ...]
+    damaged: bool = False
+
+
+def values_of_model(model: Model) -> tuple[bytes, ...]:
+    return model.solution.eigenvalues.tobytes(), model.solution.components.tobytes()
+
+
+class Life(RuleBasedStateMachine):
+    """A dataset, a model, scores and reconstructed rows in one folder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = Path(tempfile.mkdtemp(prefix="bigkpca-life-"))
+        self.rows, self.files = 0, 0
+        self.there: dict[str, Published] = {}  # by the names of outputs
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.at)
+
+    # -- rows --------------------------------------------------------------------------------------------
+
+    @initialize()
+    def first_rows(self) -> None:
+        start = 0
+        for number, length in enumerate(LENGTHS):
+            np.save(self.at / f"{number}.npy", ROWS[start : start + length])
+            start += length
+        ingest([self.at / "0.npy"], self.at / "d", block_rows=BLOCK)
+        self.rows, self.files = LENGTHS[0], 1
+
+    @precondition(lambda self: self.files < len(LENGTHS))
+    @rule(stop=stops)
+    def append(self, stop: int | None) -> None:
+        try:
+            with cut_off(stop):
+                ingest([self.at / f"{self.files}.npy"], self.at / "d", append=True)
+        except Stop:
+            if open_rows(self.at / "d").shape[0] == self.rows:
+                return
+        self.rows += LENGTHS[self.files]
+        self.files += 1
+
+    # -- outputs -----------------------------------------------------------------------------------------
+
+    @rule(seed=seeds, overwrite=st.booleans(), stop=stops)
+    def fit(self, seed: int, overwrite: bool, stop: int | None) -> None:
+        key = json.dumps([self.fingerprint("d"), seed])
+        wanted = Published(key, (self.rows, seed), values_of_model(serial_model(self.rows, seed)))
+
+        def run() -> Any:
+            return bigkpca.fit(self.at / "d", self.at / "m", seed=seed, overwrite=overwrite, **OPTIONS)
+
+        self.carry_out("m", wanted, run, overwrite=overwrite, mends=overwrite, stop=stop)
+
+    @precondition(lambda self: "m" in self.there)
+    @rule(overwrite=st.booleans(), stop=stops)
+    def transform(self, overwrite: bool, stop: int | None) -> None:
+        def run() -> Any:
+            return bigkpca.transform(self.at / "m", self.at / "d", self.at / "s", block_rows=BLOCK, overwrite=overwrite)
+
+        if self.refused("m", run):
+            return
+        serial = (*self.there["m"].serial, self.rows)
+        key = json.dumps([self.digest(), self.fingerprint("d")])
+        wanted = Published(key, serial, (serial_scores(*serial).tobytes(),))
+        self.carry_out("s", wanted, run, overwrite=overwrite, mends=True, stop=stop)
+
+    @precondition(lambda self: {"m", "s"} <= self.there.keys() and not self.there["s"].damaged)
+    @rule(overwrite=st.booleans(), stop=stops)
+    def reconstruct(self, overwrite: bool, stop: int | None) -> None:
+        def run() -> Any:
+            scores_at = self.at / "s"
+            return bigkpca.reconstruct(self.at / "m", scores_at, self.at / "x", block_rows=BLOCK, overwrite=overwrite)
+
+        if self.refused("m", run):
+            return
+        serial = self.there["s"].serial
+        if json.loads(self.there["s"].key)[0] != self.digest():
+            with pytest.raises(SpecError, match="model"):
+                run()
+            return
+        key = json.dumps([self.digest(), self.fingerprint("s")])
+        wanted = Published(key, serial, (serial_preimages(*serial).tobytes(),))
+        self.carry_out("x", wanted, run, overwrite=overwrite, mends=True, stop=stop)
+
+    def refused(self, name: str, run: Callable[[], Any]) -> bool:
+        """Whether a damaged input is in the way, which the command names."""
+        if not self.there[name].damaged:
+            return False
+        with pytest.raises(CorruptionError, match=rf"/{name}\b"):
+            run()
+        return True
+
+    def carry_out(
+        self, name: str, wanted: Published, run: Callable[[], Any], *, overwrite: bool, mends: bool, stop: int | None
+    ) -> None:
+        """Run a command; what is published then is what was there, or what is wanted."""
+        old = self.there.get(name)
+        if old is not None and old.key != wanted.key and not overwrite:
+            with pytest.raises(SpecError, match="in the way"):
+                run()
+            return
+        if old is not None and old.key == wanted.key and old.damaged and not mends:
+            with pytest.raises(CorruptionError, match=rf"/{name}\b"):
+                run()
+            return
+        try:
+            with cut_off(stop):
+                run()
+        except Stop:
+            if self.read(name) != wanted.values:
+                return
+        else:
+            assert not [path for path in self.at.iterdir() if path.name.startswith(f"{name}.")]
+        self.there[name] = wanted
+
+    # -- damage ------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.whole())
+    @rule(data=st.data(), harm=st.sampled_from(sorted(HARMS)))
+    def damage(self, data: st.DataObject, harm: str) -> None:
+        name = data.draw(st.sampled_from(self.whole()))
+        chunks = sorted(path for path in (self.at / name / MAIN[name] / "c").rglob("*") if path.is_file())
+        HARMS[harm](data.draw(st.sampled_from(chunks)))
+        self.there[name] = replace(self.there[name], damaged=True)
+
+    def whole(self) -> list[str]:
+        """Outputs that are not damaged."""
+        return [name for name in sorted(self.there) if not self.there[name].damaged]
+
+    # -- what holds at any time --------------------------------------------------------------------------
+
+    @invariant()
+    def published_is_whole(self) -> None:
+        if not self.rows:
+            return
+        assert open_rows(self.at / "d").block(0, self.rows).tobytes() == ROWS[: self.rows].tobytes()
+        for name in ("m", "s", "x"):
+            found = self.there.get(name)
+            if found is None:
+                assert not (self.at / name).exists()
+            elif found.damaged:
+                with pytest.raises(CorruptionError, match=rf"/{name}\b"):
+                    bigkpca.verify(self.at / name)
+            else:
+                bigkpca.verify(self.at / name)
+                assert self.read(name) == found.values
+
+    def read(self, name: str) -> tuple[bytes, ...] | None:
+        """The values at a path; None where nothing is, or nothing that can be read."""
+        if not (self.at / name).exists():
+            return None
+        try:
+            if name == "m":
+                return values_of_model(load_model(str(self.at / name)))
+            bigkpca.verify(self.at / name)
+        except CorruptionError:
+            return None
+        group = zarr.open_group(self.at / name, mode="r")
+        return (np.asarray(group[MAIN[name]]).tobytes(),)
+
+    def digest(self) -> str:
+        return model_digest(load_model(str(self.at / "m")))
+
+    def fingerprint(self, name: str) -> Any:
+        return open_rows(self.at / name).fingerprint()
+
+
+# Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
+HOW: dict[str, Any] = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=6, stateful_step_count=12, **HOW)
+
+
+class TestLongLife(Life.TestCase):  # type: ignore[name-defined,misc]
+    """More of them, and longer ones."""
+
+    settings = settings(max_examples=25, stateful_step_count=20, **HOW)
+    pytestmark = pytest.mark.slow
