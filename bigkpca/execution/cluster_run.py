@@ -111,7 +111,7 @@ def _shared(run: ClusterRun, value: Shared) -> Future[Any]:
     """
     if id(value) not in run.shared:
         with large_graphs():
-            run.shared[id(value)] = run.client.submit(_itself, value.carried, key=f"{run.topic}-shared-{id(value)}")
+            run.shared[id(value)] = run.client.submit(_itself, value.carried, key=f"{run.topic}-shared-{uuid4().hex}")
     return run.shared[id(value)]
 
 
