@@ -40,6 +40,8 @@ MANY_PASSES: dict[str, dict[str, Any]] = {
     "refine": {"refine": 1},
 }
 
+QUICK = ("nystroem", "sketch")  # the others are slow
+
 
 @dataclass
 class Stopping(Recorder):
@@ -60,7 +62,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("options", MANY_PASSES.values(), ids=list(MANY_PASSES))
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(each, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, each in MANY_PASSES.items()
+    ],
+)
 @pytest.mark.usefixtures("at_once")
 def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     options: dict[str, Any], dataset: str, tmp_path: Path

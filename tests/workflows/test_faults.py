@@ -91,6 +91,7 @@ def test_a_worker_that_dies_inside_a_block_changes_nothing(
     check(here / "out.zarr", runs[command])
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_much_slower_changes_nothing(runs: dict[str, Run], cluster: DaskProcesses, here: Path) -> None:
     Fault("reading", "slow").arm(cluster.folder)
     runs["transform"](here / "out.zarr", scheduler=cluster.address)
@@ -98,6 +99,7 @@ def test_a_worker_that_is_much_slower_changes_nothing(runs: dict[str, Run], clus
     check(here / "out.zarr", runs["transform"])
 
 
+@pytest.mark.slow
 def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(
     runs: dict[str, Run], cluster: DaskProcesses, here: Path
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(
     check(out, runs["transform"])
 
 
+@pytest.mark.slow
 def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are_back(
     runs: dict[str, Run], cluster: DaskProcesses, here: Path
 ) -> None:
@@ -159,6 +162,7 @@ def test_of_two_equal_commands_one_works_and_the_other_says_so(
     check(out, runs["transform"])
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(
     runs: dict[str, Run], cluster: DaskProcesses, tmp_path: Path
 ) -> None:

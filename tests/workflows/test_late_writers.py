@@ -95,7 +95,7 @@ both_moments = pytest.mark.parametrize("moment", ["before it writes", "before it
 
 
 @both_moments
-@pytest.mark.parametrize("mends", [False, True])
+@pytest.mark.parametrize("mends", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_late_block_does_not_touch_the_output_of_another_model(
     moment: str, mends: bool, model: str, dataset: str, tmp_path: Path
 ) -> None:
@@ -117,6 +117,7 @@ def test_a_late_block_does_not_touch_the_output_of_another_model(
 
 
 @both_moments
+@pytest.mark.slow
 def test_a_late_block_does_not_touch_what_the_same_command_finished(
     moment: str, model: str, dataset: str, tmp_path: Path
 ) -> None:
