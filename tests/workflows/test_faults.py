@@ -91,6 +91,7 @@ def test_a_worker_that_dies_inside_a_block_changes_nothing(
     check(here / "out.zarr", runs[command])
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_much_slower_changes_nothing(runs: dict[str, Run], cluster: DaskProcesses, here: Path) -> None:
     Fault("reading", "slow").arm(cluster.folder)
     runs["transform"](here / "out.zarr", scheduler=cluster.address)
