@@ -48,7 +48,7 @@ HARMS: dict[str, Callable[[Path], Any]] = {
     "empty": lambda path: path.write_bytes(b""),
     "missing": lambda path: path.unlink(),
 }
-stops = st.one_of(st.none(), st.integers(1, 25))  # of a command: none, or at which change of the disk
+stops = st.one_of(st.none(), st.integers(1, 14))  # of a command: none, or at which change of the disk
 seeds = st.integers(0, 1)
 
 
@@ -273,7 +273,7 @@ class Life(RuleBasedStateMachine):
 # Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
 HOW: dict[str, Any] = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=6, stateful_step_count=12, **HOW)
+TestLife.settings = settings(max_examples=8, stateful_step_count=12, **HOW)
 
 
 class TestLongLife(Life.TestCase):  # type: ignore[name-defined,misc]
