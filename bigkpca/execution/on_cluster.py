@@ -118,14 +118,15 @@ def _ended(run: ClusterRun) -> list[Future[Any]]:
         run.watch.finished()
     if run.watch.look():
         raise stalled_error(run.watch, what_hangs(run))
-    ended = [future for future in run.pending if future.status != "pending"]
+    # What was lost with the worker that held it is computed again, and pending until then.
+    ended = [future for future in run.pending if future.status not in ("pending", "lost")]
     return sorted(ended, key=lambda future: run.pending[future].first)
 
 
 def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | None]:
     """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
     death of workers. Raises what the task raised."""
-    if future.status in ("cancelled", "lost"):
+    if future.status == "cancelled":
         raise _gone(run)
     seconds = min(_RESULT_SECONDS, run.watch.seconds)
     try:

@@ -79,14 +79,15 @@ def _unseen(paths: Sequence[str]) -> list[str]:
 
 
 def on_workers(client: Client, timeout: float, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """function(*arguments) on every worker that is there, by their addresses in order; an exception is a result.
+    """function(*arguments) on every worker that is there, by their addresses in order; an exception is a result. Those
+    that go away meanwhile are left out.
 
     Raises IncompleteError, naming one, where workers do not answer within a minute, or `timeout` seconds.
     """
     some = ", ".join(sorted(known_workers(client, timeout))[:3])
     late = f"a worker of the scheduler at {_address(client)} does not answer, one of {some} or others"
     found = within(min(timeout, _ANSWER_SECONDS), lambda: client.run(function, *arguments, on_error="return"), late)
-    return dict(sorted(found.items()))
+    return {address: found[address] for address in sorted(found) if not isinstance(found[address], OSError)}
 
 
 def _address(client: Client) -> str:
