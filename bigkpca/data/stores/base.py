@@ -92,8 +92,8 @@ class Store(Protocol):
         """Remove a folder and all below it, if it exists; a file of that name stays."""
 
     def discard(self, path: str, trash: str) -> None:
-        """Remove a folder so that no half of it stays at `path` that could be taken for a whole. Both are places of one
-        output; nothing is at `trash`, and what a killed run left there or at `path` may be removed."""
+        """Remove a folder, if it exists, so that what a killed removal leaves is never taken for a whole: nothing at
+        `path`, or no metadata. Nothing is at `trash`; both are places of one output."""
 
     def writer(self, path: str) -> AbstractContextManager[None]:
         """While entered, no other run writes the output at `path`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -170,9 +170,10 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _remember(url: str) -> None:
-    at = address(url)
-    if at.key:
-        _GRANTED.setdefault(at.root, url)
+    with suppress(SpecError):  # Zarr may name what no URL of ours does
+        at = address(url)
+        if at.key:
+            _GRANTED[at.root] = url
 
 
 def _expired(at: Address) -> bool:

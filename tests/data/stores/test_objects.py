@@ -283,7 +283,7 @@ def test_an_address_without_tls_is_told(bucket: str, monkeypatch: pytest.MonkeyP
     refused(bucket, SpecError, "set AWS_ALLOW_HTTP=true")
 
 
-@pytest.mark.parametrize("mode", ["stall", "reset", "cut", "down"])
+@pytest.mark.parametrize("mode", [pytest.param("stall", marks=pytest.mark.slow), "reset", "cut", "down"])
 def test_a_server_that_does_not_answer_is_told_in_time(
     s3_server: Server, bucket: str, use_s3: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: Any
 ) -> None:
