@@ -118,6 +118,7 @@ def use_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     def forget() -> None:
         clients.client.cache_clear()
         leases._TESTED.clear()
+        clients._GRANTED.clear()
 
     yield use
     forget()

@@ -15,9 +15,9 @@ from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
-from bigkpca.data.run_folders import run_folders
+from bigkpca.data.run_folders import run_folders, scratch_folders
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.data.zarr import SCRATCH, ZarrRows, array_path, group_rows, zarr_name
+from bigkpca.data.zarr import ZarrRows, array_path, group_rows, zarr_name
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError, check_numeric
 
 
@@ -79,8 +79,7 @@ def _opened(data: Any, array: str | None) -> Rows:
 def _path_rows(path: str, array: str | None) -> Rows:
     store = store_of(path)
     if not store.exists(path):
-        unfinished = store.exists(path.rstrip("/") + SCRATCH) or store.is_moving(path)
-        if unfinished or run_folders(path) or run_folders(parent(path)):
+        if store.is_moving(path) or scratch_folders(path) or run_folders(path) or run_folders(parent(path)):
             raise IncompleteError(f"{path} is not finished: run the command that makes it again")
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):

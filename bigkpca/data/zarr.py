@@ -25,7 +25,6 @@ from bigkpca.numerics.aligned import aligned
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 MANIFEST = "manifest.json"  # in the folder of that array, once all of it is there
-SCRATCH = ".bigkpca-new"  # behind the name of an output: what is being made of it
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bigkpca.data.run_folders import run_folder, run_folders
+from bigkpca.data.run_folders import run_folder, run_folders, scratch_folder, scratch_folders
 from bigkpca.data.stores import last_name, store_of
-from bigkpca.data.zarr import SCRATCH
 from bigkpca.errors import SpecError
 from bigkpca.storage.groups import describe, is_finished, named
 
-# Beside an output, besides SCRATCH, run folders and the lock: what it replaced, what is being removed; names that
+# Beside an output, besides scratches, run folders and the lock: what it replaced, what is being removed; names that
 # nobody gives to anything else.
 _OLD, _TRASH = ".bigkpca-old", ".bigkpca-trash"
 
@@ -33,13 +32,14 @@ class Destination:
     @contextmanager
     def made(self) -> Iterator[str]:
         """A scratch folder that becomes `work` by one rename; an error removes it."""
-        store, scratch = store_of(self.path), self.path + SCRATCH
+        store, scratch = store_of(self.path), scratch_folder(self.path)
         try:
             yield scratch
             if self.work != scratch:
                 store.sync(scratch)
                 store.move(scratch, self.work)
         except BaseException:
+            store.check_writer(self.path)  # else its new writer may be finishing a move of what lies there
             store.remove_folder(scratch)
             raise
 
@@ -62,11 +62,8 @@ class Destination:
 
 
 def _discard(folder: str, path: str) -> None:
-    """Remove a folder beside `path`, if it exists; renamed first, so that no half of it stays under its name."""
-    store = store_of(path)
-    if store.exists(folder):
-        store.move(folder, path + _TRASH)
-        store.remove_folder(path + _TRASH)
+    """Remove a folder beside `path`, if it exists."""
+    store_of(path).discard(folder, path + _TRASH)
 
 
 def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, whole: bool = False) -> Destination:
@@ -79,11 +76,11 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     """
     store = store_of(path)
     store.recover(path)
-    if store.exists(path + _OLD) and not store.exists(path):
+    if describe(path + _OLD) is not None and not store.exists(path):  # else it is what a removal left of it
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
-    for left in (SCRATCH, _OLD, _TRASH):
-        store.remove_folder(path + left)
-    state, work = _state(path, record), path + SCRATCH if whole else run_folder(path, record)
+    for left in (*scratch_folders(path), path + _OLD, path + _TRASH):
+        store.remove_folder(left)
+    state, work = _state(path, record), scratch_folder(path) if whole else run_folder(path, record)
     if state == "foreign":
         raise SpecError(
             f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "

@@ -44,6 +44,28 @@ class BlockOutput:
 
 
 @dataclass(frozen=True)
+class _Holding:
+    """Progress that looks, at every finished block, at whether this run still holds the lock of its output: workers
+    know of no lock, and would go on for hours."""
+
+    shown: Progress
+    path: str
+
+    def start(self, title: str, rows: int) -> None:
+        self.shown.start(title, rows)
+
+    def advance(self, rows: int) -> None:
+        store_of(self.path).check_writer(self.path, ask=False)
+        self.shown.advance(rows)
+
+    def finish(self) -> None:
+        self.shown.finish()
+
+    def note(self, message: str) -> None:
+        self.shown.note(message)
+
+
+@dataclass(frozen=True)
 class _Job:
     """A run that makes this output, or makes some of its blocks again."""
 
@@ -81,7 +103,8 @@ def written(
         if place.note:
             run.progress.note(place.note)
         _check_count(ceil(work.rows.shape[0] / plan.block_rows))
-        job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, run.progress)
+        progress = _Holding(run.progress, out)
+        job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, progress)
         if not place.done or not _mended(job, overwrite=run.overwrite):
             _make(job)
     return block_arrays.open_main(out, work.kind)

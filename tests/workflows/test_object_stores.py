@@ -70,6 +70,7 @@ def labels_of(text: str) -> list[str]:
     return [line for line in text.split("\n") if not re.search("[0-9a-f]{12}", line)]
 
 
+@pytest.mark.slow
 def test_input_in_a_bucket_and_output_in_a_folder(source: str, tmp_path: Path, bucket: str) -> None:
     local = str(tmp_path / "local")
     made(source, bucket, bucket)
@@ -105,6 +106,7 @@ def test_rows_are_appended_and_outputs_replaced(source: str, tmp_path: Path, buc
     assert objects(bucket) == tree_bytes(local)
 
 
+@pytest.mark.slow
 def test_no_secret_is_ever_shown_or_stored(source: str, bucket: str, quiet_signals: None) -> None:
     steps: list[tuple[int, list[str]]] = [
         (0, ["ingest", source, f"{bucket}/data.zarr", "--block-rows", "32"]),
@@ -121,16 +123,27 @@ def test_no_secret_is_ever_shown_or_stored(source: str, bucket: str, quiet_signa
         done = run(*step)
         assert done.exit_code == code, (step, done.output)
         printed += done.output.encode()
-    for text in (printed, *objects(bucket).values()):
+    check_secrets(printed, *objects(bucket).values())
+
+
+def check_secrets(*texts: bytes) -> None:
+    for text in texts:
         assert not any(secret.encode() in text for secret in (KEY, SECRET, "hidden", "127.0.0.1"))
+
+
+def test_an_ingest_shows_and_stores_no_secret(source: str, bucket: str, quiet_signals: None) -> None:
+    done = run("ingest", source, f"{bucket}/data.zarr")
+    refused = run("info", "-v", "s3://me:hidden@bucket/x")
+    assert (done.exit_code, refused.exit_code) == (0, 2)
+    check_secrets(done.output.encode(), refused.output.encode(), *objects(bucket).values())
 
 
 def test_exit_codes_of_what_goes_wrong_there(
     source: str, bucket: str, s3_server: Server, use_s3: Any, quiet_signals: None
 ) -> None:
     clients.put(f"{bucket}/model.zarr.bigkpca-lock", b"", "create")
-    locked = run_apart("fit", source, f"{bucket}/model.zarr")
-    assert locked.returncode == 5
+    locked = run("fit", source, f"{bucket}/model.zarr")
+    assert locked.exit_code == 5
     assert "another run is writing" in locked.stderr
     use_s3(s3_server.port, secret="wrong")
     denied = run("fit", source, f"{bucket}/other.zarr")
@@ -149,6 +162,7 @@ def test_a_server_that_is_down_ends_a_command_within_two_minutes(source: str, us
     assert time.monotonic() - start < 120
 
 
+@pytest.mark.slow
 def test_single_files_are_written_to_local_disks_only(source: str, tmp_path: Path, bucket: str) -> None:
     made(source, bucket, bucket)
     for refused in (
@@ -254,4 +268,4 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
         found = objects(out)
         assert {name: found[name] for name in found if "-lock-" not in name} == tree_bytes(f"{local}/wanted"), stop
         stop += every
-    assert stop > 30
+    assert stop > 25

@@ -7,7 +7,10 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import IO, Any, NamedTuple, Protocol
 
+from bigkpca.errors import SpecError
+
 AnyPath = str | PathLike[str]  # as users give them
+OURS = ".bigkpca-"  # how the endings of all names beside an output begin
 
 
 class StoredFile(NamedTuple):
@@ -32,7 +35,7 @@ class Store(Protocol):
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         """The path of an output, normalised. Raises SpecError where no output may be: at, in or around one of the
-        `inputs`, or where nothing can be replaced."""
+        `inputs`, where nothing can be replaced, or with a name as of things of ours beside an output."""
 
     def zarr(self, path: str) -> Any:
         """What Zarr opens or makes as the group or array at `path`."""
@@ -88,15 +91,33 @@ class Store(Protocol):
     def remove_folder(self, path: str) -> None:
         """Remove a folder and all below it, if it exists; a file of that name stays."""
 
+    def discard(self, path: str, trash: str) -> None:
+        """Remove a folder, if it exists, so that what a killed removal leaves is never taken for a whole: nothing at
+        `path`, or no metadata. Nothing is at `trash`; both are places of one output."""
+
     def writer(self, path: str) -> AbstractContextManager[None]:
         """While entered, no other run writes the output at `path`.
 
         Raises LockedError where another run does already, IncompleteError where space runs out.
         """
 
-    def check_writer(self, path: str) -> None:
+    def holder(self, path: str) -> str:
+        """What tells this process, as the writer of the output at `path`, from those before and after it that may still
+        write: hexadecimal digits, or nothing where the lock of a process holds while that is suspended."""
+
+    def check_writer(self, path: str, *, ask: bool = True) -> None:
         """Raise LockedError where this process entered `writer` of the output that a place belongs to, and another run
-        may have done so since. To be called before output is published."""
+        may have done so since. To be called before output is published; without `ask` it costs nothing as long as the
+        lock is fresh, and can be called often."""
+
+
+def check_name(path: str, given: str) -> None:
+    """Raise SpecError where an output would have a name as of things of ours beside an output."""
+    if OURS in last_name(path):
+        raise SpecError(
+            f"{given}: {OURS} in a name marks what belongs to the output whose name stands before it: choose another "
+            "name for the output"
+        )
 
 
 def last_name(path: str) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from bigkpca.data.stores.urls import SCHEMES, address
+from bigkpca.data.stores.urls import SCHEMES, Address, address
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Patience:
 
 
 PATIENCE = Patience()
+_GRANTED: dict[str, str] = {}  # for each bucket, something in it that the server let this process ask for
 _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
 
 
@@ -95,12 +96,13 @@ class Conflict(Exception):
 def told(url: str) -> Iterator[None]:
     """Requests about `url`, with errors in plain words.
 
-    Raises SpecError where access is denied or no bucket is there, IncompleteError where the server does not answer,
-    FileNotFoundError for a missing object, and Conflict.
+    Raises SpecError where access is denied or no bucket is there, IncompleteError where the server does not answer, or
+    denies what it granted before, FileNotFoundError for a missing object, and Conflict.
     """
     exceptions = _library().exceptions
     try:
         yield
+        _remember(url)
     except BigKPCAError:
         raise
     except FileNotFoundError as error:
@@ -128,9 +130,13 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
     """What an error of the library means. Its own text may name servers and keys, and is not shown."""
     text, at = str(error), address(url)
     variables = f"{SCHEMES[at.scheme]}_..."
-    found = re.search(r"status code: (\d{3})", text)
-    code = int(found[1]) if found else None
-    if code in (401, 403) or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+    code = _status(error)
+    if _is_denied(error):
+        if _expired(at):
+            return IncompleteError(
+                f"{url}: access denied, which was granted before: renew the credentials (see the environment variables "
+                f"{variables}) and run the same command again"
+            )
         return SpecError(
             f"{url}: access denied: no credentials are set, the server does not know them, or they lack the right: see "
             f"the environment variables {variables}"
@@ -150,3 +156,34 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
         )
     how = "does not answer" if code is None else f"answers with HTTP status {code}"
     return IncompleteError(f"{url}: the server {how}, also after retries: run the same command again")
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that an error of the library tells."""
+    found = re.search(r"status code: (\d{3})", str(error))
+    return int(found[1]) if found else None
+
+
+def _is_denied(error: Exception) -> bool:
+    denials = ("PermissionDeniedError", "UnauthenticatedError")
+    return _status(error) in (401, 403) or type(error).__name__ in denials or "ExpiredToken" in str(error)
+
+
+def _remember(url: str) -> None:
+    with suppress(SpecError):  # Zarr may name what no URL of ours does
+        at = address(url)
+        if at.key:
+            _GRANTED[at.root] = url
+
+
+def _expired(at: Address) -> bool:
+    """Whether the server denies this process what it granted before: not a right for one object, but credentials."""
+    if at.root not in _GRANTED:
+        return False
+    try:
+        client(at.scheme, at.bucket).head(address(_GRANTED[at.root]).key)
+    except FileNotFoundError:
+        return False
+    except _library().exceptions.BaseError as error:
+        return _is_denied(error) or _status(error) == 400  # which says no more where an answer has no body
+    return False

@@ -2,6 +2,8 @@
 
 The lease is the object `<output>.bigkpca-lock`. Every change of it is a conditional write, so that of two runs one
 wins. Its age is told by the server's clock alone: the difference between its time and that of an object just written.
+Before every change below the output its holder looks at its own clock, and asks the server where the lease may have
+expired. So a run that was suspended sends at most what was under way.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from bigkpca.data.stores import clients
+from bigkpca.data.stores.base import OURS
 from bigkpca.data.stores.clients import Conflict, told
 from bigkpca.data.stores.urls import address
 from bigkpca.errors import IncompleteError, LockedError, SpecError
@@ -24,6 +27,7 @@ from bigkpca.errors import IncompleteError, LockedError, SpecError
 SECONDS = 60.0  # after which a lease that nobody renewed may be taken over
 _SLACK = 2.0  # servers tell times in whole seconds
 _LOCK = ".bigkpca-lock"  # behind the name of an output
+HOLDER_DIGITS = 12
 _HELD: dict[str, Lease] = {}  # by this process
 _TESTED: set[str] = set()  # buckets whose server this process has found to honour conditions
 Version = tuple[Any, Any]
@@ -55,6 +59,18 @@ def check(url: str) -> None:
         _HELD[url].renew()
 
 
+def look(url: str) -> None:
+    """As `check`, of the output that `url` belongs to, but without a request as long as the lease is fresh."""
+    for held_url, lease in tuple(_HELD.items()):
+        if url == held_url or url.startswith((f"{held_url}/", held_url + OURS)):
+            lease.look()
+
+
+def holder(url: str) -> str:
+    """Digits of the lease by which this process holds the output at `url`."""
+    return _HELD[url].token[:HOLDER_DIGITS]
+
+
 @dataclass
 class Lease:
     """A lease that this process holds, or held."""
@@ -64,7 +80,7 @@ class Lease:
     seconds: float
     version: Version = (None, None)
     renewals: int = 0  # so that no two contents are equal: their tags would be, too
-    renewed: float = 0.0  # when, by this machine's clock
+    renewed: float = 0.0  # when, by `_now`
     lost: bool = False
     ended: Event = field(default_factory=Event)
     _one: Lock = field(default_factory=Lock)
@@ -100,6 +116,11 @@ class Lease:
             "have taken it over: nothing was published; run the same command again"
         )
 
+    def look(self) -> None:
+        """Renew where the lease was lost, or may have been."""
+        if self.lost or _now() - self.renewed > self.seconds:
+            self.renew()
+
     def keep(self) -> None:
         """Renew until the end. Work of a thread."""
         while not self.ended.wait(self.seconds / 3):
@@ -108,7 +129,7 @@ class Lease:
             except LockedError:
                 return
             except (IncompleteError, SpecError):
-                if time.monotonic() - self.renewed > self.seconds:
+                if _now() - self.renewed > self.seconds:
                     self.lost = True
                     return
 
@@ -122,7 +143,7 @@ class Lease:
         """Write the lock if it has this version; whether it is ours then."""
         self.renewals += 1
         content = json.dumps({"token": self.token, "seconds": self.seconds, "renewals": self.renewals}).encode()
-        begun = time.monotonic()
+        begun = _now()
         try:
             self.version = clients.put(self.url + _LOCK, content, mode)
         except (Conflict, FileNotFoundError, IncompleteError) as error:
@@ -139,6 +160,11 @@ class Lease:
                 return self._write(self.version)
         self.renewed = begun
         return True
+
+
+def _now() -> float:
+    """Seconds by this machine's clock; where it can be told, also those for which the machine was suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _read(url: str) -> tuple[dict[str, Any], Version, datetime] | None:
@@ -162,10 +188,12 @@ def _age(url: str, written: datetime) -> float:
     """Seconds from a time to now, both of the server's clock."""
     probe = address(f"{url}{_LOCK}-clock-{secrets.token_hex(8)}")
     client = clients.client(probe.scheme, probe.bucket)
-    with told(probe.url):
-        client.put(probe.key, b"")
-        now = client.head(probe.key)["last_modified"]
-    _remove(probe.url)
+    try:
+        with told(probe.url):
+            client.put(probe.key, b"")
+            now = client.head(probe.key)["last_modified"]
+    finally:
+        _remove(probe.url)
     return (now - written).total_seconds()
 
 

@@ -129,6 +129,11 @@ class LocalDisk:
     def remove_folder(self, path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
+    def discard(self, path: str, trash: str) -> None:
+        if self.exists(path):
+            self.move(path, trash)
+            self.remove_folder(trash)
+
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
         with lock(path):
@@ -141,8 +146,11 @@ class LocalDisk:
                     f"the disk is full while writing {path}: make room and run the same command again"
                 ) from error
 
-    def check_writer(self, path: str) -> None:
-        """Nothing: the kernel keeps a lock until its process ends."""
+    def holder(self, path: str) -> str:
+        return ""  # the kernel keeps a lock until its process ends, also while that is suspended
+
+    def check_writer(self, path: str, *, ask: bool = True) -> None:
+        """Nothing: as of `holder`."""
 
 
 def _stored(status: os.stat_result) -> StoredFile:

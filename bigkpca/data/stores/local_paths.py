@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from bigkpca.data.stores.base import check_name
 from bigkpca.errors import SpecError
 
 
 def check_output(given: str, inputs: tuple[str, ...]) -> str:
     """The path of an output, normalised: without a trailing slash, `~` expanded, a link followed.
 
-    Raises SpecError for the current folder, a mount point, a path below a file, and what is, holds or lies in one of
-    the `inputs`.
+    Raises SpecError for the current folder, a mount point, a path below a file, a name as of things of ours, and what
+    is, holds or lies in one of the `inputs`.
     """
     out = os.path.expanduser(given)
     # What ".." stands behind may be a link, so that only the file system knows what it means.
     linked = os.path.islink(out.rstrip(os.sep)) or os.pardir in Path(out).parts
     out = os.path.realpath(out) if linked else os.path.normpath(out)
+    check_name(out, given)
     real, here = os.path.realpath(out), os.path.realpath(os.curdir)
     if _within(here, real):
         raise SpecError(f"{given} is the current folder, or holds it: name a new folder for the output")

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from bigkpca.data.stores.base import Store, last_name, parent
+from bigkpca.data.stores.base import OURS, Store, last_name, parent
 
 _MARK = ".bigkpca-moving"  # behind the name of an output
-_OURS = ".bigkpca-"  # how the endings of all names beside an output begin
 _AT_ONCE, _BATCH = 16, 256
 _FIRST = (  # what readers look at, in the order in which they do
     lambda name: name == "zarr.json",
@@ -89,7 +88,7 @@ def mark(path: str) -> str:
 def output_of(path: str) -> str:
     """The output that a place belongs to."""
     name = last_name(path)
-    return f"{parent(path)}/{name.partition(_OURS)[0]}"
+    return f"{parent(path)}/{name.partition(OURS)[0]}"
 
 
 def _carry_out(store: Copying, source: str, target: str, files: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from functools import lru_cache, wraps
 from typing import Any
 
+from bigkpca.data.stores import leases
 from bigkpca.data.stores.clients import client, told
 from bigkpca.data.stores.urls import Address
 
@@ -51,19 +52,24 @@ def _kind() -> type[Any]:
         def with_read_only(self, read_only: bool = False) -> Any:
             return _zarr_store(*self._made_of, read_only)
 
-    for name in ("get", "get_partial_values", "exists", "set", "set_if_not_exists", "delete", "delete_dir", "getsize"):
-        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name)))
+    for name in ("get", "get_partial_values", "exists", "getsize"):
+        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name), changes=False))
+    for name in ("set", "set_if_not_exists", "delete", "delete_dir"):
+        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name), changes=True))
     for name in ("list", "list_prefix", "list_dir"):
         setattr(BelowKey, name, _told_of_names(getattr(ObjectStore, name)))
     return BelowKey
 
 
-def _told_of(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a Zarr store with errors in our words."""
+def _told_of(method: Callable[..., Any], *, changes: bool) -> Callable[..., Any]:
+    """A method of a Zarr store with errors in our words; one that changes something also looks at the lease."""
 
     @wraps(method)
     async def asked(self: Any, *arguments: Any, **options: Any) -> Any:
-        with told(_named(self, arguments)):
+        url = _named(self, arguments)
+        if changes:
+            leases.look(url)
+        with told(url):
             return await method(self, *arguments, **options)
 
     return asked

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from bigkpca.data.stores import leases, moves
-from bigkpca.data.stores.base import StoredFile
+from bigkpca.data.stores.base import StoredFile, check_name
 from bigkpca.data.stores.clients import client, told
 from bigkpca.data.stores.object_zarr import zarr_place
 from bigkpca.data.stores.urls import address, inside, is_url
@@ -46,6 +46,7 @@ class ObjectStore:
         out = address(path)
         if not out.key:
             raise SpecError(f"{path} is a whole bucket, which cannot be replaced: name a folder in it")
+        check_name(out.url, path)
         for other in filter(is_url, inputs):
             taken = address(other).url
             if taken == out.url:
@@ -102,6 +103,7 @@ class ObjectStore:
         """Nothing: a folder is there as soon as something is in it."""
 
     def write(self, path: str, content: bytes) -> None:
+        leases.look(address(path).url)
         with told(path):
             self._client.put(address(path).key, content)
 
@@ -116,6 +118,7 @@ class ObjectStore:
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy an object without reading it. Raises FileNotFoundError where there is none."""
+        leases.look(address(target).url)
         with told(target):
             self._client.copy(address(source).key, address(target).key)
 
@@ -136,6 +139,7 @@ class ObjectStore:
         keys = [address(path).key for path in paths]
         if not keys:
             return
+        leases.look(address(paths[0]).url)
         try:
             with told(paths[0]):
                 self._client.delete(keys)
@@ -147,13 +151,23 @@ class ObjectStore:
         for batch in moves.in_reading_order(self.files(path)):
             self.remove_files([f"{path}/{name}" for name in batch])
 
+    def discard(self, path: str, trash: str) -> None:
+        self.remove_folder(path)  # what readers look at first goes first
+
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
         with leases.held(address(path).url):
             yield
 
-    def check_writer(self, path: str) -> None:
-        leases.check(moves.output_of(address(path).url))
+    def holder(self, path: str) -> str:
+        return leases.holder(address(path).url)
+
+    def check_writer(self, path: str, *, ask: bool = True) -> None:
+        url = address(path).url
+        if ask:
+            leases.check(moves.output_of(url))
+        else:
+            leases.look(url)
 
 
 def _stored(held: Any) -> StoredFile:

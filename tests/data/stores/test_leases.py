@@ -60,6 +60,7 @@ def test_the_lock_of_a_failed_run_is_free(bucket: str) -> None:
     assert objects(bucket) == {}
 
 
+@pytest.mark.slow
 def test_a_lease_is_taken_over_only_after_it_expired(bucket: str, short: None) -> None:
     out = f"{bucket}/out"
     left_behind(out)
@@ -193,6 +194,7 @@ with store_of(out).writer(out):
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_was_stopped_publishes_nothing(bucket: str) -> None:
     out = f"{bucket}/out"
     command = [sys.executable, "-c", _HOLDER, out]

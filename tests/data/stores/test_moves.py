@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import clients, moves, store_of
+from bigkpca.data.stores import ObjectStore, clients, moves, store_of
 from bigkpca.errors import IncompleteError
 from bigkpca.storage import groups
 from bigkpca.storage.destination import open_destination
@@ -54,14 +54,15 @@ def content(digest: str) -> dict[str, bytes]:
 
 def made(out: str, digest: str) -> None:
     """What a run does that makes an output and replaces an earlier one."""
-    place = open_destination(out, {"format": "model", "digest": digest}, overwrite=True, whole=True)
-    if place.done:
-        return
     store = store_of(out)
-    with place.made() as scratch:
-        for name, value in content(digest).items():
-            store.write(f"{scratch}/{name}", value)
-    place.put_in_place()
+    with store.writer(out):
+        place = open_destination(out, {"format": "model", "digest": digest}, overwrite=True, whole=True)
+        if place.done:
+            return
+        with place.made() as scratch:
+            for name, value in content(digest).items():
+                store.write(f"{scratch}/{name}", value)
+        place.put_in_place()
 
 
 def check_readers(out: str) -> None:
@@ -95,8 +96,10 @@ def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(
         cut_before(None)
         moving += store_of(out).is_moving(out)
         check_readers(out)
+        store_of(out).remove_file(f"{out}.bigkpca-lock")  # as if it had expired
         made(out, "new")
-        assert objects(f"{bucket}/{stop}") == {f"out/{name}": value for name, value in content("new").items()}, stop
+        left = {name: value for name, value in objects(f"{bucket}/{stop}").items() if "-lock-" not in name}
+        assert left == {f"out/{name}": value for name, value in content("new").items()}, stop
         stop += every
     assert stop > 25
     assert moving > 20 / every / (2 - replaced)
@@ -121,6 +124,27 @@ def test_a_move_whose_source_an_error_removed_is_undone(bucket: str) -> None:
     check_readers(out)
     store.recover(out)
     assert objects(bucket) == {}
+
+
+def test_what_is_replaced_is_copied_once_and_then_removed(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, copy = [], ObjectStore.copy_file
+
+    def counting(store: ObjectStore, source: str, target: str) -> None:
+        copied.append(target.removeprefix(f"{bucket}/out").partition("/")[0])
+        copy(store, source, target)
+
+    made(f"{bucket}/out", "old")
+    monkeypatch.setattr(ObjectStore, "copy_file", counting)
+    made(f"{bucket}/out", "new")
+    assert {target: copied.count(target) for target in copied} == {".bigkpca-old": 4, "": 4}
+
+
+@pytest.mark.parametrize("ending", ["old", "trash", "new", "new-0123456789ab", "run-0123456789ab"])
+def test_remains_of_what_was_being_removed_are_ours(bucket: str, ending: str) -> None:
+    out = f"{bucket}/out"
+    store_of(out).write(f"{out}.bigkpca-{ending}/x/c/0/0", b"left")
+    made(out, "new")
+    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
 
 
 def test_what_readers_look_at_first_is_removed_first_and_copied_last() -> None:

@@ -249,13 +249,41 @@ def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server: Server, bucket: str,
     refused(bucket, SpecError, "access denied")
 
 
+def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
+    array[:] = 7
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "expired")
+    clients.client.cache_clear()
+    refused(bucket, IncompleteError, r"access denied, .* renew the credentials .* run the same command again", every=2)
+    with pytest.raises(SpecError, match="access denied"):  # where nothing was granted
+        store_of("s3://other").write("s3://other/x", b"")
+
+
+def denial(url: str, text: str) -> str:
+    """What is told of an error with this text."""
+    with pytest.raises((SpecError, IncompleteError)) as raised, clients.told(url):
+        raise clients._library().exceptions.GenericError(text)
+    return type(raised.value).__name__
+
+
+def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket: str) -> None:
+    for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>"):
+        assert denial(f"{bucket}/x", text) == "SpecError"
+    filled(bucket, a=b"1")
+    assert denial(f"{bucket}/x", "status code: 403") == "SpecError"  # as what was granted before still is
+    store_of(bucket).remove_file(f"{bucket}/a")
+    assert denial(f"{bucket}/x", "status code: 403") == "SpecError"
+
+
 def test_an_address_without_tls_is_told(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
     clients.client.cache_clear()
     refused(bucket, SpecError, "set AWS_ALLOW_HTTP=true")
 
 
-@pytest.mark.parametrize("mode", ["stall", "reset", "cut", "down"])
+@pytest.mark.parametrize("mode", [pytest.param("stall", marks=pytest.mark.slow), "reset", "cut", "down"])
 def test_a_server_that_does_not_answer_is_told_in_time(
     s3_server: Server, bucket: str, use_s3: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: Any
 ) -> None:
