@@ -20,9 +20,8 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
-from tests.helpers.clusters import Processes, processes
 from tests.helpers.commands import run_apart
-from tests.helpers.progress import Recorder
+from tests.helpers.dask_processes import DaskProcesses
 
 pytestmark = pytest.mark.cluster
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -63,20 +62,20 @@ def named(function: object, count: int, *arguments: object) -> list[Task]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Processes]:
+def cluster(tmp_path: Path) -> Iterator[DaskProcesses]:
     settings = {
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2",
         "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "3s",
     }
-    with processes(tmp_path / "cluster", **settings) as found:
+    with DaskProcesses(tmp_path / "cluster", 0, env=settings) as found:
         yield found
 
 
 @pytest.fixture
-def engine_of_two(cluster: Processes) -> Iterator[Engine]:
-    cluster.worker()
-    cluster.worker()
+def engine_of_two(cluster: DaskProcesses) -> Iterator[Engine]:
+    cluster.start_worker()
+    cluster.start_worker()
     with open_engine(cluster.address, timeout=60) as engine:
         assert engine.client is not None
         engine.client.wait_for_workers(2, 40)
@@ -89,8 +88,8 @@ def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(engine_of_tw
     assert patient.total("x", named(stops, 40, str(tmp_path / "once")), Silent()) == sum(range(0, 80, 2))
 
 
-def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: Processes, tmp_path: Path) -> None:
-    cluster.worker()
+def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: DaskProcesses, tmp_path: Path) -> None:
+    cluster.start_worker()
     with open_engine(cluster.address, timeout=SECONDS) as engine:
         started = time.monotonic()
         with pytest.raises(IncompleteError, match=r"nothing has finished for 4 seconds: tcp://127.*rows"):
@@ -99,9 +98,9 @@ def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: Processes, 
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_hangs_is_named(cluster: Processes, tmp_path: Path) -> None:
-    cluster.worker()
-    pid = cluster.started[0].pid
+def test_a_scheduler_that_hangs_is_named(cluster: DaskProcesses, tmp_path: Path) -> None:
+    cluster.start_worker()
+    pid = cluster.scheduler.pid
     started = time.monotonic()
     with (
         pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} does not answer"),
@@ -111,14 +110,14 @@ def test_a_scheduler_that_hangs_is_named(cluster: Processes, tmp_path: Path) -> 
     assert time.monotonic() - started < SECONDS + 40
 
 
-def test_a_scheduler_that_is_killed_is_named(cluster: Processes, engine_of_two: Engine) -> None:
+def test_a_scheduler_that_is_killed_is_named(cluster: DaskProcesses, engine_of_two: Engine) -> None:
     def kill_scheduler(number: int, pid: int) -> None:
         if number == 1:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.3)
 
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
-        engine_of_two.each("x", named(kill_scheduler, 30, cluster.started[0].pid), Silent())
+        engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid), Silent())
 
 
 def test_paused_workers_are_named(engine_of_two: Engine) -> None:
@@ -128,44 +127,24 @@ def test_paused_workers_are_named(engine_of_two: Engine) -> None:
         engine_of_two.each("x", named(double, 8), Silent())
 
 
-def test_workers_that_die_and_none_that_comes_back(engine_of_two: Engine, cluster: Processes) -> None:
-    for process in cluster.started[1:]:
+def test_workers_that_die_and_none_that_comes_back(engine_of_two: Engine, cluster: DaskProcesses) -> None:
+    for process in cluster.workers:
         os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(IncompleteError, match=rf"no worker is connected to the scheduler at {cluster.address}"):
         engine_of_two.each("x", named(double, 8), Silent())
 
 
 @pytest.mark.slow
-def test_a_task_that_kills_its_workers_is_tried_alone_and_named(cluster: Processes, tmp_path: Path) -> None:
+def test_a_task_that_kills_its_workers_is_tried_alone_and_named(tmp_path: Path) -> None:
     """Tasks that ran beside it are done, and the run ends by itself."""
-    log, shown = tmp_path / "log", Recorder()
-    for _ in range(2):
-        cluster.worker()
-    with open_engine(cluster.address, timeout=30) as engine:
-        assert engine.client is not None
-
-        def more_workers() -> None:
-            for process in [process for process in cluster.started[1:] if process.poll() is not None]:
-                cluster.started.remove(process)
-                cluster.worker()
-
-        shown.advance = lambda rows: None  # type: ignore[method-assign]
-        import threading
-
-        end = threading.Event()
-
-        def replace() -> None:
-            while not end.wait(0.3):
-                more_workers()
-
-        replacing = threading.Thread(target=replace)
-        replacing.start()
-        try:
-            with pytest.raises(IncompleteError, match=r"1 of the tasks killed every worker .* rows 30 to 39\. Workers"):
-                engine.each("x", named(kills, 8, 3, str(log)), shown)
-        finally:
-            end.set()
-            replacing.join()
+    log, env = tmp_path / "log", {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2"}
+    with (
+        DaskProcesses(tmp_path / "cluster", 2, env=env) as cluster,
+        open_engine(cluster.address, timeout=30) as engine,
+        cluster.revived(),
+        pytest.raises(IncompleteError, match=r"1 of the tasks killed every worker .* rows 30 to 39\. Workers"),
+    ):
+        engine.each("x", named(kills, 8, 3, str(log)), Silent())
     assert {int(line) for line in log.read_text().split()} == set(range(8))
 
 
@@ -201,7 +180,7 @@ def test_addresses_without_a_scheduler(address: str, code: int, match: str) -> N
 
 @pytest.mark.slow
 def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(
-    dataset: str, tmp_path: Path, cluster: Processes
+    dataset: str, tmp_path: Path, cluster: DaskProcesses
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
@@ -238,21 +217,23 @@ _OTHER = _BLOCKING.replace("raise importlib.metadata.PackageNotFoundError(name)"
         (_OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, this process has [0-9.]+: install the same in both"),
     ],
 )
-def test_workers_with_other_packages_are_refused(change: str, match: str, cluster: Processes, tmp_path: Path) -> None:
+def test_workers_with_other_packages_are_refused(
+    change: str, match: str, cluster: DaskProcesses, tmp_path: Path
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(change)
-    cluster.worker(PYTHONPATH=str(tmp_path))
+    cluster.start_worker(PYTHONPATH=str(tmp_path))
     with pytest.raises(SpecError, match=match), open_engine(cluster.address, timeout=30):
         pass
 
 
 def test_a_path_that_a_worker_does_not_see_is_named_before_the_run(
-    dataset: str, cluster: Processes, tmp_path: Path
+    dataset: str, cluster: DaskProcesses, tmp_path: Path
 ) -> None:
     hidden = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
     prefix = "unshare", "--mount", "sh", "-c", hidden, str(Path(dataset).parent)
     if run_as_root := os.geteuid():
         pytest.skip(f"to hide a path takes root, not user {run_as_root}")
-    cluster.worker(prefix=prefix)
+    cluster.start_worker(prefix)
     found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler", cluster.address)
     assert found.returncode == 2, found.stderr
     assert f" does not see {dataset}: workers read and write by themselves" in found.stderr

@@ -14,8 +14,8 @@ import pytest
 from distributed import Security
 
 import bigkpca
-from tests.helpers.clusters import Processes, processes
 from tests.helpers.commands import run_apart
+from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.disks import tree_bytes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -30,11 +30,9 @@ def certificates(folder: Path) -> list[str]:
     return [text for option, name in names.items() for text in (option, str(folder / f"{name}.pem"))]
 
 
-def start(cluster: Processes, *arguments: object) -> subprocess.Popen[bytes]:
+def start(*arguments: object) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    cluster.started.append(process)
-    return process
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> None:
@@ -45,18 +43,18 @@ def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path: Path)
     bigkpca.fit(data, clean, size=900, components=10, sigma=8, landmarks="uniform")
     tls = certificates(tmp_path)
     own = [text.replace("--tls-ca-file", "--tls-ca") for text in tls]
-    with processes(tmp_path / "cluster", "--protocol", "tls", *tls) as cluster:
+    with DaskProcesses(tmp_path / "cluster", 0, tls=tls) as cluster:
         assert cluster.address.startswith("tls://")
-        workers = [cluster.worker(), cluster.worker()]
+        workers = [cluster.start_worker(), cluster.start_worker()]
         where = ["--scheduler", cluster.address, *own, "--timeout", "60 s"]
-        first = start(cluster, "fit", data, out, *options, *where)
+        first = start("fit", data, out, *options, *where)
         time.sleep(4)
         os.kill(workers[0].pid, signal.SIGKILL)
         time.sleep(0.5)
         if first.poll() is None:
             os.kill(first.pid, signal.SIGKILL)
         first.wait(20)
-        cluster.worker()
+        cluster.start_worker()
         again = run_apart("fit", data, out, *options, *where)
         assert again.returncode == 0, again.stderr
         assert tree_bytes(out) == tree_bytes(clean)

@@ -39,9 +39,11 @@ class DaskProcesses:
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         within: Sequence[str] = (),  # a command that starts workers
+        tls: Sequence[str] = (),  # options of the scheduler and of workers
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self._count, self._options, self._within = folder, workers, list(options), list(within)
+        self._tls = ["--protocol", "tls", *tls] if tls else []
         # What this process set for its own workers, as LocalCluster does, is not for these.
         inherited = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self._env = {**os.environ, **inherited, **_QUIET, **(env or {})}
@@ -54,7 +56,8 @@ class DaskProcesses:
             self._start_scheduler()
             for _ in range(self._count):
                 self.start_worker()
-            self.wait_for_workers()
+            if self._count:
+                self.wait_for_workers()
         except BaseException:
             self.close()
             raise
@@ -74,7 +77,7 @@ class DaskProcesses:
         told = self.folder / "scheduler.json"
         told.unlink(missing_ok=True)
         options = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--idle-timeout", "900"]
-        self._started(["scheduler", *options, "--scheduler-file", str(told)])
+        self.scheduler = self._started(["scheduler", *options, *self._tls, "--scheduler-file", str(told)])
 
         def known() -> bool:
             try:
@@ -85,17 +88,20 @@ class DaskProcesses:
 
         wait_until(known)
 
-    def start_worker(self, within: Sequence[str] | None = None) -> None:
+    def start_worker(self, within: Sequence[str] | None = None, **env: str) -> subprocess.Popen[bytes]:
         """Start one more worker, and do not wait for it."""
         options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
         local = ["--local-directory", str(self.folder), "--memory-limit", "0"]
-        command = ["worker", self.address, *options, *local, *self._options]
-        self.workers.append(self._started(command, self._within if within is None else within))
+        command = ["worker", self.address, *options, *local, *self._tls, *self._options]
+        self.workers.append(self._started(command, self._within if within is None else within, env))
+        return self.workers[-1]
 
-    def _started(self, arguments: list[str], within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    def _started(
+        self, arguments: list[str], within: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         with (self.folder / f"{arguments[0]}-{len(self._all)}.log").open("wb") as log:
             command = [*within, sys.executable, "-m", "dask", *arguments]
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=self._env)
+            process = subprocess.Popen(command, stdout=log, stderr=log, env={**self._env, **(env or {})})
         self._all.append(process)
         return process
 
