@@ -6,12 +6,10 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import cloudpickle
 import pytest
 from distributed import Client, LocalCluster, Status, Worker
 
@@ -24,7 +22,6 @@ from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import DaskProcesses
 
 pytestmark = pytest.mark.cluster
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
 SECONDS = 4.0
 
