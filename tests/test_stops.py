@@ -85,9 +85,7 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "every"), [("ingest, append", 11), ("fit", 60), ("transform, overwrite", 13), ("report", 4)]
-)
+@pytest.mark.parametrize(("name", "every"), [("ingest, append", 17), ("fit", 60), ("transform, overwrite", 17)])
 def test_a_killed_command_is_finished_by_the_same_command(name: str, every: int, tmp_path: Path) -> None:
     found = swept(name, tmp_path, every)
     assert found["stops"] >= 2

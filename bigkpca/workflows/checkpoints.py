@@ -15,12 +15,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.metadata import version
 from time import monotonic
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from bigkpca.data.stores import store_of
-from bigkpca.errors import Array
+from bigkpca.errors import Array, BigKPCAError
 from bigkpca.execution.engine import content_digest
 from bigkpca.execution.partial_sums import Node
 from bigkpca.execution.passes import BlockSums
@@ -147,7 +146,9 @@ def _read(path: str) -> Any:
         with store_of(path).open(path) as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as held:
             about = json.loads(held["about"].tobytes())
             return _restored(about, held)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+    except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
+        raise
+    except Exception:  # NumPy, zipfile and JSON have many kinds for damaged bytes
         return None
 
 

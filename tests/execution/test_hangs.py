@@ -124,6 +124,7 @@ def test_paused_workers_are_named(engine_of_two: Engine) -> None:
         engine_of_two.each("x", named(double, 8), Silent())
 
 
+@pytest.mark.slow
 def test_workers_that_die_and_none_that_comes_back(engine_of_two: Engine, cluster: DaskProcesses) -> None:
     for process in cluster.workers:
         os.kill(process.pid, signal.SIGKILL)
@@ -247,6 +248,7 @@ def test_tls_options_with_an_address_that_has_none(tmp_path: Path, dataset: str)
     )
 
 
+@pytest.mark.slow
 def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for(tmp_path: Path) -> None:
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0") as adapting,

@@ -72,10 +72,10 @@ def check(out: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("command", "moment", "what"),
     [
-        ("transform", "reading", "killed"),
+        pytest.param("transform", "reading", "killed", marks=pytest.mark.slow),
         ("transform", "computing", "segfault"),
         ("transform", "writing", "killed"),
-        ("fit", "computing", "exited"),
+        pytest.param("fit", "computing", "exited", marks=pytest.mark.slow),
         pytest.param("fit", "reading", "segfault", marks=pytest.mark.slow),
         pytest.param("fit", "computing", "killed", marks=pytest.mark.slow),
         pytest.param("transform", "writing", "exited", marks=pytest.mark.slow),
@@ -145,6 +145,7 @@ def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are
     check(out, runs["transform"])
 
 
+@pytest.mark.slow
 def test_of_two_equal_commands_one_works_and_the_other_says_so(
     runs: dict[str, Run], cluster: DaskProcesses, here: Path
 ) -> None:

@@ -91,7 +91,9 @@ def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[C
             worker.resume()
 
 
-both_moments = pytest.mark.parametrize("moment", ["before it writes", "before it renames"])
+both_moments = pytest.mark.parametrize(
+    "moment", ["before it writes", pytest.param("before it renames", marks=pytest.mark.slow)]
+)
 
 
 @both_moments

@@ -273,7 +273,7 @@ class Life(RuleBasedStateMachine):
 # Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
 HOW: dict[str, Any] = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=8, stateful_step_count=12, **HOW)
+TestLife.settings = settings(max_examples=4, stateful_step_count=12, **HOW)
 
 
 class TestLongLife(Life.TestCase):  # type: ignore[name-defined,misc]
