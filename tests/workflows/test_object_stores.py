@@ -268,4 +268,4 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
         found = objects(out)
         assert {name: found[name] for name in found if "-lock-" not in name} == tree_bytes(f"{local}/wanted"), stop
         stop += every
-    assert stop > 25
+    assert stop // every > 4, "too few stops to tell anything"
