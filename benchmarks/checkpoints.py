@@ -8,27 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
-from bigkpca.data.opening import open_rows
+from benchmarks.common import arguments, fit_pass, interleaved, median_ratio, table
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import moments_of
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.choose_features import choose_features
-from bigkpca.fitting.size_search import SizeLimits
-from bigkpca.spec import FitSpec, resolve
 from bigkpca.workflows.checkpoints import remove_saved, saved_run
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=600_000)
-    rows = open_rows(repeated_dataset(given.folder, given.rows))
-    spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
+    rows, one_pass = fit_pass(given)
     engine = Engine(threads=2)
-    chosen = choose_features(rows, resolve(spec, rows), SizeLimits(given.size), engine, Silent())
     sizes: list[int] = []
-
-    def one_pass(engine: Engine) -> float:
-        return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
 
     with TemporaryDirectory(dir=given.folder) as folder:
         out = f"{folder}/model.zarr"

@@ -15,8 +15,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import moments_of
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.choose_features import choose_features
+from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.kernels import Gaussian
+from bigkpca.spec import FitSpec, resolve
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 _PRINT_PEAK = """
@@ -113,6 +121,18 @@ def seconds_of(work: Callable[[], Any]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def fit_pass(given: argparse.Namespace) -> tuple[Rows, Callable[[Engine], float]]:
+    """The rows of a fit of `size` k-means landmarks, and its pass over them on an engine: what it took in seconds."""
+    rows = open_rows(repeated_dataset(given.folder, given.rows))
+    fit, engine = resolve(FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE), rows), Engine(threads=2)
+    chosen = choose_features(rows, fit, SizeLimits(given.size), engine, Silent())
+
+    def one_pass(engine: Engine) -> float:
+        return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
+
+    return rows, one_pass
 
 
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:

@@ -8,17 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
+from benchmarks.common import arguments, fit_pass, interleaved, median_ratio, seconds_of, table
 from bigkpca.data.blocks import tile_rows
-from bigkpca.data.opening import open_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import moments_of
-from bigkpca.execution.progress import Silent
-from bigkpca.fitting.choose_features import choose_features
-from bigkpca.fitting.size_search import SizeLimits
-from bigkpca.spec import FitSpec, resolve
 
 
 def bare_products(n: int, d: int, size: int) -> None:
@@ -40,13 +34,8 @@ def bare_products(n: int, d: int, size: int) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=600_000)
-    rows = open_rows(repeated_dataset(given.folder, given.rows))
-    spec = FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
+    rows, one_pass = fit_pass(given)
     threads = Engine(threads=2)
-    chosen = choose_features(rows, resolve(spec, rows), SizeLimits(given.size), threads, Silent())
-
-    def one_pass(engine: Engine) -> float:
-        return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
 
     n, d = rows.shape
     with open_engine(workers=2) as cluster:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +18,7 @@ from bigkpca.data.stores import clients, leases, store_of
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import Server, objects, rclone
+from tests.helpers.suspended import suspended
 
 
 @pytest.fixture
@@ -197,20 +194,10 @@ with store_of(out).writer(out):
 @pytest.mark.slow
 def test_a_writer_that_was_stopped_publishes_nothing(bucket: str) -> None:
     out = f"{bucket}/out"
-    command = [sys.executable, "-c", _HOLDER, out]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        os.kill(holder.pid, signal.SIGSTOP)
-        time.sleep(4.2)
-        with store_of(out).writer(out):
-            os.kill(holder.pid, signal.SIGCONT)
-            holder.stdin.write("go on\n")
-            holder.stdin.close()
-            assert holder.wait(60) == 5
-            store_of(out).check_writer(out)
-            assert not store_of(out).exists(out)
+    with suspended(_HOLDER, out, seconds=4.2) as wake, store_of(out).writer(out):
+        assert wake() == 5
+        store_of(out).check_writer(out)
+        assert not store_of(out).exists(out)
 
 
 def test_a_server_that_ignores_conditions_is_refused(tmp_path: Path, use_s3: Callable[..., None]) -> None:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +20,7 @@ from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage.destination import Destination, open_destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.s3 import objects
+from tests.helpers.suspended import suspended
 
 RECORD = {"format": "dataset"}
 
@@ -77,20 +73,10 @@ def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path
     for name, rows in (("a", 640), ("b", 64)):
         np.save(tmp_path / f"{name}.npy", np.random.default_rng(rows).normal(size=(rows, 4)))
     ingest([tmp_path / "b.npy"], tmp_path / "wanted.zarr", block_rows=32)
-    command = [sys.executable, "-c", _INGEST, str(tmp_path / "a.npy"), out]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdin is not None
-        assert first.stdout is not None
-        assert first.stdout.readline() == "writing\n"
-        os.kill(first.pid, signal.SIGSTOP)
-        time.sleep(4.2)
-
-        def wake() -> None:
-            os.kill(first.pid, signal.SIGCONT)
-            first.communicate("go on\n", timeout=60)
-
-        ingest([tmp_path / "b.npy"], out, block_rows=32, progress=Once(wake))
-        assert first.returncode == 5
+    codes: list[int] = []
+    with suspended(_INGEST, str(tmp_path / "a.npy"), out, seconds=4.2) as wake:
+        ingest([tmp_path / "b.npy"], out, block_rows=32, progress=Once(lambda: codes.append(wake())))
+    assert codes == [5]
     assert objects(bucket) == {f"data.zarr/{name}": held for name, held in tree_bytes(tmp_path / "wanted.zarr").items()}
 
 
@@ -201,15 +187,10 @@ def test_the_lock_of_a_suspended_process_on_a_local_disk_holds(tmp_path: Path) -
         "import sys; from bigkpca.data.stores import LocalDisk\n"
         "with LocalDisk().writer(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", code, out]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        os.kill(holder.pid, signal.SIGSTOP)
+    with suspended(code, out) as wake:
         with pytest.raises(LockedError, match="another run is writing"), LocalDisk().writer(out):
             pass
-        os.kill(holder.pid, signal.SIGCONT)
-        holder.communicate(timeout=60)
+        wake()
     with LocalDisk().writer(out):
         pass
 
