@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bigkpca.storage.models import load_model as load
     from bigkpca.workflows.evaluate import evaluate
     from bigkpca.workflows.fit import fit
+    from bigkpca.workflows.scheduled.history import history, rollback
+    from bigkpca.workflows.scheduled.run import run
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
 
@@ -36,12 +38,15 @@ _PUBLIC = {
     "denoise": ("bigkpca.workflows.transform", "denoise"),
     "evaluate": ("bigkpca.workflows.evaluate", "evaluate"),
     "fit": ("bigkpca.workflows.fit", "fit"),
+    "history": ("bigkpca.workflows.scheduled.history", "history"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
     "methods": ("bigkpca.numerics.methods", None),
     "preimages": ("bigkpca.numerics.preimages", None),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
+    "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
+    "run": ("bigkpca.workflows.scheduled.run", "run"),
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
     "transform": ("bigkpca.workflows.transform", "transform"),
@@ -54,6 +59,7 @@ __all__ = [
     "denoise",
     "evaluate",
     "fit",
+    "history",
     "kernels",
     "landmarks",
     "load",
@@ -62,6 +68,8 @@ __all__ = [
     "preimages",
     "reconstruct",
     "report",
+    "rollback",
+    "run",
     "transform",
     "verify",
 ]

@@ -4,7 +4,8 @@ A message says what is wrong, where, and what to do. The class of an error fixes
 
     BigKPCAError
     ├── SpecError            2   a path, option, name or shape that does not fit
-    ├── DataError            3   values that kernel PCA cannot use; RoundingError: sums that no data can have
+    ├── DataError            3   values that kernel PCA cannot use; RoundingError: sums that no data can have;
+    │                            DriftError: rows unlike those of the fit
     ├── MemoryLimitError     4   the work does not fit the memory limit
     ├── LockedError          5   another run works on the same output
     ├── IncompleteError      6   interrupted; run the same command again to continue
@@ -59,6 +60,10 @@ class DataError(BigKPCAError, ValueError):
 
 class RoundingError(DataError):
     """Sums that no data can have: rounding, or a kernel that is not positive semidefinite (exit code 3)."""
+
+
+class DriftError(DataError):
+    """New rows are unlike those that the model was fitted on, and the job says that this is a failure (exit code 3)."""
 
 
 class MemoryLimitError(BigKPCAError):
@@ -135,9 +140,21 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
     >>> unknown_name("kernel", "gausian", ["gaussian", "linear"])
     SpecError("unknown kernel 'gausian': did you mean 'gaussian'? known are gaussian, linear")
     """
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     return SpecError(f"unknown {what} {name!r}: {hint}known are {', '.join(sorted(known))}")
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that is most like an unknown one; None where none is.
+
+    Examples
+    --------
+    >>> nearest("Gausian", ["gaussian", "linear"])
+    'gaussian'
+    """
+    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return found[0] if found else None
 
 
 def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:

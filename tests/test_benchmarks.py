@@ -24,6 +24,7 @@ SIZES = {  # rows, landmarks or features
     "checkpoints": (3000, 120),
     "comparison": (1000, 120),
     "denoise": (1000, 300),
+    "drift": (500, 120),
     "exact": (3000, 120),
     "exact_held": (2200, 120),
     "fit_pass": (3000, 120),
@@ -76,9 +77,9 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
 @pytest.mark.parametrize("name", SIZES)
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shared_file("mnist", "train-images-idx3-ubyte.gz")
-    if name in ("automatic_size", "denoise", "landmarks", "random_features"):
+    if name in ("automatic_size", "denoise", "drift", "landmarks", "random_features"):
         shared_file("usps", "usps_int16.npz")
-    if name in ("automatic_size", "landmarks"):
+    if name in ("automatic_size", "drift", "landmarks"):
         shared_file("covertype", "covtype_93k.npz")
     rows, size = SIZES[name]
     toy = ["--rows", str(rows), "--size", str(size), "--repeats", "1", "--folder", str(tmp_path)]

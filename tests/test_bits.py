@@ -66,7 +66,12 @@ def stored(X: Array, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     return open_rows(path)
 
 
-@pytest.fixture(params=["one_process", "three_processes", "cluster_elsewhere"])
+@pytest.fixture(
+    params=[
+        "one_process",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("three_processes", "cluster_elsewhere")),
+    ]
+)
 def place(request: pytest.FixtureRequest) -> Engine:
     """Where two processes and threads are, every test of methods and passes runs; these are the other places."""
     return request.getfixturevalue(request.param)

@@ -87,12 +87,29 @@ def write_noisy(path: Path, digits: np.ndarray[Any, Any]) -> None:
     write_dataset(path, rows + np.random.default_rng(0).normal(0, 64, rows.shape).astype(np.float32))
 
 
+def write_job(path: Path, digits: np.ndarray[Any, Any]) -> None:
+    """The job file of the page about scheduled runs, and the rows of two nights."""
+    page = (ROOT / "docs" / "scheduled.md").read_text()
+    path.write_text(re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)[0])
+    for name, rows in (("first.npy", images(digits)), ("tonight.npy", images(digits)[:FEW])):
+        np.save(path.with_name(name), rows.reshape(len(rows), -1))
+
+
+def write_features(path: Path, digits: np.ndarray[Any, Any]) -> None:
+    """The output of a run of that job."""
+    write_job(path.with_name("nightly.toml"), digits)
+    write_dataset(path.with_name("lake.zarr"), images(digits))
+    bigkpca.run(path.with_name("nightly.toml"))
+
+
 STAND_INS: dict[str, Callable[[Path, np.ndarray[Any, Any]], None]] = {
     "train-images-idx3-ubyte.gz": lambda path, digits: write_idx(path, images(digits)),
     "train-labels-idx1-ubyte.gz": lambda path, digits: write_idx(path, np.arange(MANY, dtype=np.uint8) % 10),
     "mnist.zarr": lambda path, digits: write_dataset(path, images(digits)),
     "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
     "noisy.zarr": write_noisy,
+    "nightly.toml": write_job,
+    "features.zarr": write_features,
     "gram.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
 }
 
@@ -111,7 +128,8 @@ def prepared(
 
     def prepare(text: str) -> Callable[[str], str]:
         made = re.findall(r"^bigkpca ingest .*?([\w-]+\.zarr)", text, re.M)
-        for name in {*re.findall(r"[\w-]+\.(?:zarr|gz)\b", text)} & {*STAND_INS} - {*made}:
+        made += ["features.zarr"] if "bigkpca run " in text else []
+        for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml)\b", text)} & {*STAND_INS} - {*made}:
             STAND_INS[name](tmp_path / name, digits)
         address = request.getfixturevalue("cluster_elsewhere").client.scheduler.address if ADDRESS.search(text) else ""
         return lambda line: ADDRESS.sub(address, line)

@@ -23,7 +23,7 @@ def test_exit_codes_are_those_of_the_manual():
 def test_every_error_has_the_same_root_and_bad_values_are_value_errors():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = [kind for kind in kinds if not issubclass(kind, Warning)]
-    assert len(raised) == 8
+    assert len(raised) == 9
     assert all(issubclass(kind, errors.BigKPCAError) for kind in raised)
     assert issubclass(SpecError, ValueError)
     assert issubclass(DataError, ValueError)

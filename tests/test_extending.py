@@ -213,6 +213,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", CHECKS)
 def test_an_example_works_and_changes_two_files(title: str, tmp_path: Path) -> None:
     example, copy = Example.of(title), tmp_path / "copy" / "bigkpca"

@@ -24,6 +24,22 @@ TRANSFORM = ["transform", "m.zarr", "d.zarr", "s.zarr", "--block-rows", "32", "-
 RECONSTRUCT = ["reconstruct", "m.zarr", "s.zarr", "x.zarr", "--block-rows", "32", "-q"]
 DENOISE = ["denoise", "m.zarr", "d.zarr", "x.zarr", "--block-rows", "32", "-q"]
 REPORT = ["report", "m.zarr", "r.html", "-q"]
+RUN = ["run", "nightly.toml", "-q"]
+BACK = ["rollback", "f.zarr", "--to", "1"]
+APPEND_FAR = [word.replace("b.npz", "c.npz") for word in APPEND]
+JOB = """
+[input]
+path = "d.zarr"
+[model]
+path = "m.zarr"
+components = 3
+size = 10
+[output]
+path = "f.zarr"
+block_rows = 32
+[run]
+on_drift = "refit"
+"""
 COMPARE = ["compare", "d.zarr", "c", "--methods", "rff", "--sizes", "8,10", "--seeds", "1", "--components", "2", "-q"]
 
 
@@ -55,6 +71,12 @@ SWEEPS: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
     ),
     "denoise": (DENOISE, [INGEST, FIT], ["m.zarr", "x.zarr"]),
     "denoise, overwrite": (other(DENOISE), [INGEST, FIT, TRANSFORM, RECONSTRUCT], ["x.zarr"]),
+    "run": (RUN, [INGEST], ["d.zarr", "m.zarr"]),
+    "run, append": (RUN, [INGEST, RUN, APPEND], ["d.zarr", "m.zarr"]),
+    "run, rows": ([*RUN, "--rows", "40:50"], [INGEST, RUN], ["d.zarr", "m.zarr", "f.zarr/1"]),
+    "run, refit": (RUN, [INGEST, RUN, APPEND_FAR], ["d.zarr", "m.zarr", "f.zarr/1"]),
+    "rollback": (BACK, [INGEST, RUN, [*RUN, "--full"]], ["m.zarr", "f.zarr/1", "f.zarr/2"]),
+    "run, full": ([*RUN, "--full"], [INGEST, RUN, APPEND], ["d.zarr", "m.zarr", "f.zarr/1"]),
     "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"]),
     "report, overwrite": (
         ["report", "m2.zarr", "r.html", "--overwrite", "-q"],
@@ -76,7 +98,10 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
     here.mkdir()
     for file, rows in (("a.npz", 90), ("b.npz", 40)):
         np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows))
-    sweep = {"command": command, "before": before, "kept": kept, "bytes": "compare" not in name, "every": every}
+    np.savez(here / "c.npz", x=9 + 9 * rng.normal(size=(300, 4)), y=rng.integers(0, 3, 300))
+    (here / "nightly.toml").write_text(JOB)
+    timed = {"compare": [""], "run": ["runs.jsonl"], "rollback": ["runs.jsonl"]}.get(name.partition(",")[0], [])
+    sweep = {"command": command, "before": before, "kept": kept, "timed": timed, "every": every}
     sweep["emptied"] = EMPTIED.get(name, [])
     run = [sys.executable, stops.__file__, str(folder)]
     done = subprocess.run(run, input=json.dumps(sweep), capture_output=True, text=True, timeout=1500)
@@ -85,7 +110,7 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("name", "every"), [("ingest, append", 17), ("fit", 60), ("transform, overwrite", 17)])
+@pytest.mark.parametrize(("name", "every"), [("ingest, append", 17), ("fit", 90), ("run, append", 17)])
 def test_a_killed_command_is_finished_by_the_same_command(name: str, every: int, tmp_path: Path) -> None:
     found = swept(name, tmp_path, every)
     assert found["stops"] >= 2

@@ -11,12 +11,13 @@ from bigkpca.cli.evaluate import evaluate
 from bigkpca.cli.exit_codes import Commands
 from bigkpca.cli.fit import fit, plan
 from bigkpca.cli.report import report
+from bigkpca.cli.run import history, rollback, run
 from bigkpca.cli.sigma import sigma
 from bigkpca.cli.transform import denoise, reconstruct, transform
 from bigkpca.cli.verify import verify
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("bigkpca", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="bigkpca")
 def main() -> None:
     """Kernel PCA for data that do not fit in memory.
@@ -36,6 +37,9 @@ _COMMANDS = (
     reconstruct,
     denoise,
     verify,
+    run,
+    history,
+    rollback,
     compare,
     report,
     demo,

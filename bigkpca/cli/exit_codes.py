@@ -13,10 +13,11 @@ from typing import Any
 import click
 
 from bigkpca.cli.freed_memory import return_freed_memory
-from bigkpca.cli.progress import stderr
+from bigkpca.cli.progress import print_json, stderr
 from bigkpca.errors import BigKPCAError, IncompleteError
 
 _VERBOSE = "bigkpca.verbose"
+JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object
 
 
 class Commands(click.Group):
@@ -60,7 +61,10 @@ verbose_option = click.option(
 def _leave(ctx: click.Context, error: BigKPCAError) -> None:
     if ctx.meta.get(_VERBOSE):
         traceback.print_exc()
-    stderr.print(f"bigkpca: {error}", markup=False)
+    if ctx.meta.get(JSON_LINES):
+        print_json(message=str(error), exit_code=error.exit_code)
+    else:
+        stderr.print(f"bigkpca: {error}", markup=False)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # One that hangs, or has work left, would hold this process back.
         sys.stdout.flush()

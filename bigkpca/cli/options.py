@@ -11,6 +11,8 @@ from bigkpca.cli.exit_codes import verbose_option
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
+from bigkpca.spec.checks import landmarks_of_file
+from bigkpca.spec.combinations import unused
 
 if TYPE_CHECKING:
     from bigkpca.execution.progress import Progress
@@ -43,10 +45,10 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     """An amount of memory in bytes. Raises SpecError where the unit is missing."""
     if text is None:
         return None
-    if text.strip().replace(".", "").isdecimal():
-        raise SpecError(f"--memory {text}: give a unit, e.g. --memory '{text.strip()} GB'")
-    from bigkpca.execution.units import parse_bytes
+    from bigkpca.spec.units import lacks_unit, parse_bytes
 
+    if lacks_unit(text):
+        raise SpecError(f"--memory {text}: give a unit, e.g. --memory '{text.strip()} GB'")
     return parse_bytes(text)
 
 
@@ -78,6 +80,13 @@ def _certificate(option: str, key: str, text: str) -> Callable[[Command], Comman
     return click.option(option, type=PATH, metavar="FILE", expose_value=False, callback=configure, help=text)
 
 
+def certificates(command: Command) -> Command:
+    """Options for the certificates of a cluster at tls://..."""
+    for each in reversed(_CERTIFICATES):
+        command = _certificate(*each)(command)
+    return command
+
+
 def running(command: Command) -> Command:
     """Options for where a run works and how much memory a process may use.
 
@@ -88,7 +97,7 @@ def running(command: Command) -> Command:
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         click.option("--timeout", metavar="TIME", default="10 min", show_default=True, help=_TIMEOUT_HELP),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
-        *(_certificate(*each) for each in reversed(_CERTIFICATES)),
+        certificates,
         click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
     ]
     for option in options:
@@ -149,33 +158,15 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: None if value == "none" else value for key, value in typed.items()}
     _check_used(values, varied="method" not in options)
     own = values.get("landmarks")
-    return values | {"landmarks": _array_of(own)} if isinstance(own, str) and own.endswith(".npy") else values
+    return (
+        values | {"landmarks": landmarks_of_file(expanded(own))}
+        if isinstance(own, str) and own.endswith(".npy")
+        else values
+    )
 
 
 def _check_used(values: Mapping[str, Any], *, varied: bool) -> None:
     """Raise SpecError for an option that the fit, or every fit by `varied` methods, would ignore."""
-    from bigkpca.numerics.kernels import KERNELS, kernel_class, parameter_names
-    from bigkpca.numerics.methods import named
-
-    kernel = kernel_class(str(values.get("kernel", FitSpec().kernel))).name
-    for name in ("degree", "coef0"):
-        kernels = [each for each in KERNELS if name in parameter_names(each)]
-        if name in values and kernel not in kernels:
-            raise SpecError(f"--{name} is for the {' and '.join(kernels)} kernel, not for {kernel}: leave it out")
-    exact = named(str(values.get("method", FitSpec().method))).exact
-    if exact and "size" in values:
-        raise SpecError("--method exact uses every row: leave --size out")
-    stops = varied or exact or values.get("refine", "0") != "0"
-    if "residual_tol" in values and not stops:
-        raise SpecError("--residual-tol belongs to --method exact and --refine: add one of them, or leave it out")
-
-
-def _array_of(path: str) -> Any:
-    import numpy as np
-
-    path = expanded(path)
-    try:
-        with store_of(path).open(path) as file:
-            return np.load(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise SpecError(f"landmarks cannot be read from {path}: {error}") from error
+    kernel, method = (str(values.get(name, FitSpec.model_fields[name].default)) for name in ("kernel", "method"))
+    for clash in unused(values, kernel, method, varied=varied):
+        raise SpecError(f"--{clash.fields[0].replace('_', '-')} {clash.message}")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+
+from bigkpca.execution.progress import WARNING
 
 _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Report:
-    """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; nothing when
+    """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; warnings alone when
     quiet."""
 
     def __init__(self, quiet: bool) -> None:
@@ -26,11 +30,14 @@ class Report:
     def start(self, title: str, rows: int) -> None:
         self._title, self._rows, self._done = title, rows, 0
         self._started = self._told = time.perf_counter()
-        if stderr.is_terminal and not self._quiet:
+        if self._bar():
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}")
             self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr, transient=True)
             self._bars.add_task(title, total=rows or None, rate="")
             self._bars.start()
+
+    def _bar(self) -> bool:
+        return stderr.is_terminal and not self._quiet
 
     def advance(self, rows: int) -> None:
         self._done += rows
@@ -49,7 +56,7 @@ class Report:
             self.note(f"{self._title}: {self._done:,} rows in {seconds:.1f} s ({self._rate()})")
 
     def note(self, message: str) -> None:
-        if not self._quiet:
+        if not self._quiet or message.startswith(WARNING):
             stderr.print(message, markup=False)
 
     def _left(self) -> str:
@@ -58,3 +65,20 @@ class Report:
 
     def _rate(self) -> str:
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
+
+
+class JsonReport(Report):
+    """Progress as one JSON object a line, for those who collect logs: never a bar."""
+
+    def _bar(self) -> bool:
+        return False
+
+    def note(self, message: str) -> None:
+        if not self._quiet or message.startswith(WARNING):
+            print_json(message=message)
+
+
+def print_json(**values: Any) -> None:
+    """One JSON object on a line of stderr."""
+    line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **values}
+    stderr.print(json.dumps(line), markup=False)

@@ -13,9 +13,9 @@ import numpy as np
 
 from bigkpca.comparing.reference import Reference
 from bigkpca.comparing.trial import TrialResult
+from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.stores import Store, store_of
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.storage import groups
 from bigkpca.storage.destination import difference
 
 _RECORD, _TRIALS, _REFERENCE, FIGURE = "compare.json", "compare.csv", "reference.npz", "compare.svg"
@@ -58,7 +58,7 @@ class Folder:
             for name in (_TRIALS, _REFERENCE, FIGURE):  # the record is replaced last, since it identifies the folder
                 self._store.remove_file(self._at(name))
         self._store.make_folder(self.path)
-        groups.write_json(self._at(_RECORD), wanted)
+        write_json(self._at(_RECORD), wanted)
 
     def _is_empty(self) -> bool:
         """Whether the folder is empty, or holds only an unfinished record."""
@@ -69,7 +69,7 @@ class Folder:
     def _record(self) -> dict[str, Any] | None:
         """The record of the comparison in the folder, if there is one."""
         try:
-            found = groups.read_json(self._at(_RECORD))
+            found = read_json(self._at(_RECORD))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) and found.get("format") == _FORMAT["format"] else None

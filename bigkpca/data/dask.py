@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 from dask.delayed import Delayed, delayed
 
@@ -14,6 +13,9 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import EVERY, anonymous
 from bigkpca.errors import Array
 from bigkpca.numerics.aligned import aligned
+
+if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has imported it
+    import dask.array as da
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,13 @@ def is_data_array(data: Any) -> bool:
     return xarray is not None and isinstance(data, xarray.DataArray)
 
 
+def is_dask_array(data: Any) -> bool:
+    """Whether `data` is an array of Dask; `dask.array`, of which half a second of imports depends, is not imported for
+    that: whoever has one has imported it."""
+    arrays = sys.modules.get("dask.array")
+    return arrays is not None and isinstance(data, arrays.Array)
+
+
 def is_dask_frame(data: Any) -> bool:
     """Whether `data` is a DataFrame or a Series of Dask."""
     return is_dask_collection(data) and hasattr(data, "to_dask_array")

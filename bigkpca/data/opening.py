@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import zarr
 from dask.base import optimize
 
 from bigkpca.data.dask import DaskRows, frame_rows
-from bigkpca.data.frames import check_frame, column_names, frame_values, is_dask_frame, is_data_array, is_frame
+from bigkpca.data.frames import (
+    check_frame,
+    column_names,
+    frame_values,
+    is_dask_array,
+    is_dask_frame,
+    is_data_array,
+    is_frame,
+)
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
@@ -36,6 +43,24 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     return rows
 
 
+def open_growing(path: str, array: str | None = None) -> Rows:
+    """Open rows to which others append: as `open_rows`, but chunks may not be stored yet."""
+    rows = _opened(path, array)
+    check_numeric(rows.dtype, rows.where)
+    check_shape(rows.shape, rows.where)
+    if isinstance(rows, ZarrRows):
+        rows.pin(rows.stored_rows()).check_whole()
+    return rows
+
+
+def opened_again(rows: Rows, path: str) -> Rows:
+    """Rows that were opened at `path`, opened afresh: stores remember what they listed."""
+    if not (isinstance(rows, ZarrRows) and rows.pinned):
+        return open_rows(path, rows.name)
+    found = open_growing(path, rows.name)
+    return found.pin(rows.count) if isinstance(found, ZarrRows) and found.count >= rows.count else found
+
+
 def path_of(data: Any) -> str | None:
     """The path of what a user passes as a path or a Zarr array in a folder, None for anything else."""
     if is_path(data):
@@ -47,7 +72,7 @@ def is_lazy(data: Any) -> bool:
     """Whether `data` is a path, an array of Dask or Zarr, a Dask frame, or a DataArray over Dask: its rows need not be
     in memory."""
     held = data.data if is_data_array(data) else data
-    return is_path(held) or isinstance(held, da.Array | zarr.Array) or is_dask_frame(held)
+    return is_path(held) or is_dask_array(held) or isinstance(held, zarr.Array) or is_dask_frame(held)
 
 
 def _opened(data: Any, array: str | None) -> Rows:
@@ -57,7 +82,7 @@ def _opened(data: Any, array: str | None) -> Rows:
         return _opened(data.data, array)
     if is_dask_frame(data):
         return frame_rows(data)
-    if isinstance(data, da.Array):
+    if is_dask_array(data):
         check_shape(data.shape, "the dask array")
         if any(math.isnan(length) for length in data.shape):
             raise SpecError("the dask array has unknown chunk sizes: call compute_chunk_sizes() on it first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,21 +38,35 @@ def take(rows: Rows, numbers: Array) -> Array:
 def tiles(rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None) -> Iterator[Array]:
     """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter.
 
-    Reads whole storage chunks, at most 4 MB at once (or one chunk, where that is larger), each chunk once; `start` is a
-    multiple of `rows.grain`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`.
+    Reads as `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`.
     """
-    row_bytes = rows.shape[1] * rows.dtype.itemsize
-    # The number of rows is a power of two, so that reads of bigkpca's own datasets end where tiles end.
-    step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
     rest: Array | None = None
-    for a in range(start, stop, step):
-        X = rows.block(a, min(a + step, stop))
+    for a, b, X in _pieces(rows, start, stop):
         check_finite(X, a, rows.where, names=rows.names)
         if digest is not None:
             digest.update(little_endian(X))
         if rest is not None:
             X = np.concatenate([rest, X])
-        whole = len(X) if a + step >= stop else len(X) // tile_rows * tile_rows
-        for b in range(0, whole, tile_rows):
-            yield X[b : min(b + tile_rows, whole)]
+        whole = len(X) if b >= stop else len(X) // tile_rows * tile_rows
+        for at in range(0, whole, tile_rows):
+            yield X[at : min(at + tile_rows, whole)]
         rest = X[whole:] if whole < len(X) else None
+
+
+def digest_of_rows(rows: Rows, start: int, stop: int) -> str:
+    """SHA-256 of the little-endian values of rows start..stop, as `tiles` adds them to its digest. One reading."""
+    digest = hashlib.sha256()
+    for _, _, X in _pieces(rows, start, stop):
+        digest.update(little_endian(X))
+    return digest.hexdigest()
+
+
+def _pieces(rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int, Array]]:
+    """(a, b, rows a..b) of whole storage chunks, at most 4 MB at once (or one chunk, where that is larger), each chunk
+    once; `start` is a multiple of `rows.grain`."""
+    row_bytes = rows.shape[1] * rows.dtype.itemsize
+    # The number of rows is a power of two, so that reads of bigkpca's own datasets end where tiles end.
+    step = max(1, power_of_two(READ_BYTES // row_bytes) // rows.grain) * rows.grain
+    for a in range(start, stop, step):
+        b = min(a + step, stop)
+        yield a, b, rows.block(a, b)

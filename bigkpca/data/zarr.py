@@ -6,8 +6,9 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,15 +16,20 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
+from bigkpca.data.blocks import Block
+from bigkpca.data.json_files import read_json
 from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.reading import digest_of_rows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.stores import StoredFile, root_url, store_of
 from bigkpca.data.version_marks import version_marks
+from bigkpca.data.versions import JOB, current_version
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
+_STAMP_DIGITS = 16
 MANIFEST = "manifest.json"  # in the folder of that array, once all of it is there
 
 
@@ -32,7 +38,8 @@ class ZarrRows:
     """Rows of a Zarr array (v2 or v3).
 
     `count` rows are trusted: all of a foreign array, and what a dataset's own attribute vouches for.
-    `whole` says that every chunk was written, so that a missing one is a loss and not the fill value.
+    `whole` says that every chunk was written, so that a missing one is a loss and not the fill value. Others may add
+    rows behind those that are `pinned`, also in the last chunk of these.
     """
 
     array: zarr.Array[Any]
@@ -41,6 +48,7 @@ class ZarrRows:
     name: str | None = None
     whole: bool = False
     names: tuple[str, ...] | None = None
+    pinned: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -75,13 +83,26 @@ class ZarrRows:
             ) from error
 
     @cached_property
+    def _files(self) -> dict[str, StoredFile] | None:
+        """The files of the array, by their names; None where the store cannot be listed."""
+        folder = array_path(self.array)
+        return None if folder is None else nonempty_files(folder)
+
+    @cached_property
     def _stored(self) -> dict[str, StoredFile] | None:
         """The chunks or shards that are stored, by their keys; None where the store cannot be listed."""
-        folder = array_path(self.array)
-        if folder is None:
+        if self._files is None:
             return None
         # By what is there, not by what should be: an array may claim any number of chunks.
-        return {key: file for key, file in nonempty_files(folder).items() if self._is_chunk(key)}
+        return {key: file for key, file in self._files.items() if self._is_chunk(key)}
+
+    def pin(self, count: int) -> ZarrRows:
+        """The first `count` rows, which stay the same while others append to the array: with the files that these rows
+        had when they were listed first, so that whatever is written from then on is seen."""
+        found = replace(self, count=count, pinned=True)
+        if "_files" in vars(self):
+            vars(found)["_files"] = self._files
+        return found
 
     @property
     def _chunk_grid(self) -> tuple[int, int]:
@@ -104,7 +125,7 @@ class ZarrRows:
         stored, (_, across) = self._stored or {}, self._chunk_grid
         indices = ((number // across, number % across) for number in itertools.count())
         row = next(index[0] for index in indices if self.array.metadata.encode_chunk_key(index) not in stored)
-        return row * (self.array.shards or self.array.chunks)[0]
+        return row * self._height
 
     def unstored(self, row: int, column: int) -> tuple[slice, slice] | None:
         """Rows and columns of the chunk or shard that holds an entry, if the store has none; None where it is there, or
@@ -138,13 +159,77 @@ class ZarrRows:
                 return ArrayRows(self.block(0, self.count)).fingerprint()
             digest.update("\n".join(marks).encode())
             return anonymous(self) | {"stamp": digest.hexdigest()}
+        # Others may add rows to the last chunk or shard of pinned rows: of these it is the values that must not change.
+        last = self.count // self._height if self.pinned and self.count % self._height else None
+        values = "" if last is None else digest_of_rows(self, last * self._height, self.count)
         for key, file in sorted(self._stored.items()):
-            digest.update(f"{key} {file.stamp}\n".encode())
+            digest.update(f"{key} {values if self._row_of_chunks(key) == last else file.stamp}\n".encode())
         return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": digest.hexdigest()}
+
+    @property
+    def _height(self) -> int:
+        """Rows of a stored chunk, or shard."""
+        height: int = (self.array.shards or self.array.chunks)[0]
+        return height
+
+    @staticmethod
+    def _row_of_chunks(key: str) -> int:
+        return int(re.findall("[0-9]+", key)[-2])
+
+    def stamps(self, blocks: Sequence[Block]) -> list[str] | None:
+        """For each block of rows what changes when a chunk or shard that holds some of them is written; None where the
+        store cannot be listed."""
+        if (stored := self._stored) is None:
+            return None
+        height, (_, across) = self._height, self._chunk_grid
+
+        def stamp(block: Block) -> str:
+            along = range(block.start // height, (block.stop - 1) // height + 1)
+            keys = [self.array.metadata.encode_chunk_key(index) for index in itertools.product(along, range(across))]
+            held = [stored[key].stamp if key in stored else "" for key in keys]
+            return hashlib.sha256("\n".join(held).encode()).hexdigest()[:_STAMP_DIGITS]
+
+        return [stamp(block) for block in blocks]
+
+    def stored_rows(self, known: int = 0, never: Sequence[Sequence[int]] = ()) -> int:
+        """The rows before the first gap that begins behind `known` rows: whoever appends has not written it yet.
+
+        Gaps as in `gaps`; those `never` written hold the fill value. All rows where their dataset vouches for them, or
+        the store cannot be listed.
+        """
+        if self._stored is None or self.whole:
+            return self.count
+        complete = self._complete(known)
+        end = (complete[-1] + 1) * self._height if complete else known
+        waiting = (start for start, stop in self.gaps(known) if [start, stop] not in [list(gap) for gap in never])
+        return min(self.count, next(waiting, end))
+
+    def tail_stamps(self, known: int) -> list[str]:
+        """What changes when each chunk, or shard, that holds row `known` and rows before it is written: none of these
+        holds rows from `known` on while it is what it was when those before were read. Empty where there is none."""
+        if self._stored is None or not known % self._height:
+            return []
+        keys = [self.array.metadata.encode_chunk_key((known // self._height, at)) for at in range(self._chunk_grid[1])]
+        return [self._stored[key].stamp if key in self._stored else "" for key in keys]
+
+    def gaps(self, known: int = 0) -> list[tuple[int, int]]:
+        """Ranges of rows behind `known` rows of which chunks or shards are not stored, but later ones are."""
+        first, found = known // self._height, []
+        for row in self._complete(known):
+            if row > first:
+                found.append((first * self._height, row * self._height))
+            first = row + 1
+        return found
+
+    def _complete(self, known: int) -> list[int]:
+        """The rows of chunks, or shards, from that of row `known` on, that are stored in all columns; ascending."""
+        chunks = Counter(map(self._row_of_chunks, self._stored or ()))
+        across = self._chunk_grid[1]
+        return sorted(row for row, count in chunks.items() if count == across and row >= known // self._height)
 
     def __getstate__(self) -> dict[str, Any]:
         # What travels with every task: none needs the names, of which there may be thousands.
-        return {key: value for key, value in self.__dict__.items() if key not in ("_stored", "names")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_files", "_stored", "names")}
 
 
 def nonempty_files(folder: str) -> dict[str, StoredFile]:
@@ -167,6 +252,9 @@ def array_path(array: zarr.Array[Any]) -> str | None:
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     about: Any = group.attrs.get(ATTRIBUTE, {})
     kind = about.get("format") if isinstance(about, dict) else None
+    if kind == JOB:
+        path = current_version(path)
+        return group_rows(path, zarr.open_group(store_of(path).zarr(path), mode="r"), name)
     if kind == "dataset":
         name = name or "x"
         if "rows" not in about:
@@ -187,10 +275,23 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
     if kind != "dataset" or name != "x":
-        return ZarrRows(node, path, node.shape[0], name)
+        count = published_rows(path, kind) if kind in MAIN and about.get("grows") else node.shape[0]
+        return ZarrRows(node, path, min(count, node.shape[0]), name)
     _check_vouched(path, about, node.shape)
     names = tuple(about["column_names"]) if "column_names" in about else None
     return ZarrRows(node, path, about["rows"], name, whole=True, names=names)
+
+
+def published_rows(path: str, kind: str) -> int:
+    """The rows that the manifest of growing output vouches for: its arrays may hold more, of a run that is at work."""
+    name = f"{path}/{MAIN[kind]}/{MANIFEST}"
+    try:
+        rows = read_json(name)["rows"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(f"{name} does not say how many rows there are ({error!r}); restore it") from error
+    if type(rows) is not int or rows <= 0:
+        raise CorruptionError(f"{name} says that there are {rows!r:.80} rows; restore it")
+    return rows
 
 
 def _node(path: str, group: zarr.Group, name: str) -> Any:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from functools import lru_cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries that are loaded while so many modules are imported: to look for them takes 4 ms, a third of a small
+    fit, and more only come with a module that is imported."""
+    return ThreadpoolController()
 
 
 class _SingleThreadedBlas:
@@ -23,7 +32,7 @@ class _SingleThreadedBlas:
     def __enter__(self) -> None:
         with self._lock:
             if not self._entered:
-                self._limit = ThreadpoolController().limit(limits=1, user_api="blas")
+                self._limit = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
                 self._limit.__enter__()
             self._entered += 1
 
@@ -39,5 +48,5 @@ single_threaded_blas = _SingleThreadedBlas()
 
 def blas_core_types() -> tuple[str, ...]:
     """The processor types for which the BLAS libraries of this process compute, e.g. ("Haswell",)."""
-    libraries = ThreadpoolController().select(user_api="blas").info()
+    libraries = _libraries(len(sys.modules)).select(user_api="blas").info()
     return tuple(sorted({library["architecture"] for library in libraries if library.get("architecture")}))

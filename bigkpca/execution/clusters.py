@@ -20,6 +20,7 @@ from bigkpca.execution.engine import TIMEOUT, Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.watch import within
 from bigkpca.execution.workers import check_versions, on_workers, wait_for_workers
+from bigkpca.spec.addresses import is_scheduler
 
 _CONNECT_SECONDS = 60.0
 _CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
@@ -162,9 +163,7 @@ def _closed(close: Callable[[], Any]) -> None:
 def check_address(address: str) -> None:
     """Raise SpecError unless this can be the address of a scheduler, with certificates where it needs them."""
     scheme, _, host = address.rpartition("://")
-    name, _, port = host.rpartition(":")
-    known = scheme in ("", "tcp", "tls", "ws", "wss") and name and "/" not in name and port.isdecimal()
-    if scheme != "inproc" and not known:
+    if not is_scheduler(address):
         raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
     if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
         raise SpecError(f"{address} has no TLS, which the options or Dask's configuration ask for: give tls://{host}")

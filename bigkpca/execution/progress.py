@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+WARNING = "warning: "  # notes that begin so are shown in any case
+
 
 class Progress(Protocol):
     """Receives the title and number of rows of each pass, the rows of each finished block, and notes for the user."""

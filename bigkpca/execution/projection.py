@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import tee
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,12 @@ def block_scores(rows: Rows, block: Block, model: Model) -> Array:
 
 
 def _scores(rows: Rows, block: Block, model: Model) -> Array:
-    X_tiles, most_rows = block_tiles(rows, block, model.features)
-    scores = np.empty((len(block), model.components), model.features.dtype)
+    return tile_scores(*block_tiles(rows, block, model.features), len(block), model)
+
+
+def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model) -> Array:
+    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each, in the dtype of block work."""
+    scores = np.empty((count, model.components), model.features.dtype)
     done = 0
     for tile in model.project(X_tiles, most_rows):
         scores[done : done + len(tile)] = tile
@@ -53,8 +56,7 @@ def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
 def block_scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> tuple[Array, Array]:
     """`block_scores` and `block_residuals`, from one reading."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
-    first, second = tee(X_tiles)  # side by side, so that it holds one tile
-    pairs = list(zip(model.project(first, most_rows), model.residuals(second, most_rows, given), strict=True))
+    pairs = list(model.scores_and_residuals(X_tiles, most_rows, given))
     scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     return scores, left.astype(model.features.dtype)
 

@@ -9,7 +9,7 @@ from time import monotonic
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import TIMEOUT, Engine
 from bigkpca.execution.progress import Progress, Silent
-from bigkpca.execution.units import parse_bytes, parse_seconds
+from bigkpca.spec.units import parse_bytes, parse_seconds
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from bigkpca.fitting.features import feature_map_factory
 from bigkpca.fitting.sample import PreparedSample, prepare_sample
 from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size
 from bigkpca.numerics import growth, rounding, solvers
+from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import EstimatedError
 from bigkpca.numerics.kernels import Kernel
@@ -49,6 +50,7 @@ class ChosenFeatures:
     sample: Array | None  # (m, d), if the pre-image needs it
     few: Array  # (q, d) of the sample, on which rounding is measured
     unseen: Array  # (m, d), from which the error of the landmarks is bounded
+    reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps; a part of `unseen` or `few`
 
 
 def choose_features(
@@ -65,7 +67,7 @@ def choose_features(
     make_features = feature_map_factory(prepared, fit, engine, progress)
     grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine, progress)
     features = make_features(fit) if grown is None else grown.features
-    columns, few = prepared.columns, prepared.sampled.few[:PAIRED_ROWS]
+    columns, few, unseen = prepared.columns, prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as it is when subtracted from tiles
     return ChosenFeatures(
@@ -77,7 +79,8 @@ def choose_features(
         tuple(_choices(prepared, fit, features, grown)),
         prepared.sampled.sample if spec.keeps_sample else None,
         few[: rounding.MEASURED_ROWS].copy(),  # a view would keep all of them in memory
-        prepared.sampled.unseen,
+        unseen,
+        unseen[:REFERENCE_ROWS] if len(unseen) else prepared.sampled.few[:REFERENCE_ROWS],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bigkpca.fitting.choose_features import Choice, choices_info, choose_feature
 from bigkpca.fitting.memory_limits import check_fits, find_size_limits
 from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import with_decoder
+from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.warnings import (
     moved_by_rounding,
@@ -75,8 +76,17 @@ def fit_rows(
     NarrowKernelWarning if the Gram matrix is close to the identity; ToleranceWarning if memory or time ended the
     growth.
     """
-    model, sample = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
-    return with_decoder(model, rows, sample, spec, engine, progress)
+    found = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
+    model = with_decoder(found.model, rows, found.sample, spec, engine, progress)
+    return with_reference(model, found.reference, rows.shape[0], spec.seed, engine)
+
+
+class _Found(NamedTuple):
+    """A model without its pre-image and reference, and the rows that these are made from, where they are not kept."""
+
+    model: Model
+    sample: Array | None = None  # (m, d), if the pre-image needs it
+    reference: Array | None = None  # (q, d)
 
 
 def _fit_without_decoder(
@@ -86,17 +96,17 @@ def _fit_without_decoder(
     progress: Progress,
     identity: dict[str, Any] | None,
     size_limits: SizeLimits | None,
-) -> tuple[Model, Array | None]:
-    """The model without its pre-image, and the sampled rows (m, d) if the pre-image needs them."""
+) -> _Found:
+    """The model without its pre-image and reference."""
     spec = fit.spec
     if spec.precomputed:
         note_lowered(fit, progress)
         model = refine.fit_precomputed(rows, fit, engine, progress)
         warn_if_indefinite(model.solution)
-        return replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}), None
+        return _Found(replace(model, provenance={**_origin(rows, spec, identity), **model.provenance}))
     if fit.matrix_free:
-        start, _ = _fit_without_decoder(rows, fit.start(), engine, progress, identity, size_limits)
-        return refine.refine_by_products(rows, start, spec, engine, progress), None
+        start = _fit_without_decoder(rows, fit.start(), engine, progress, identity, size_limits).model
+        return _Found(refine.refine_by_products(rows, start, spec, engine, progress))
     note_lowered(fit, progress)
     size_limits = size_limits or SizeLimits(fit.size)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
@@ -122,7 +132,7 @@ def _fit_without_decoder(
     choices = (*chosen.choices, *found.choices)
     provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
     model = Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
-    return model, chosen.sample
+    return _Found(model, chosen.sample, None if spec.exact else chosen.reference)
 
 
 def _in_double_precision(
@@ -132,13 +142,15 @@ def _in_double_precision(
     progress: Progress,
     identity: dict[str, Any] | None,
     size_limits: SizeLimits | None,
-) -> tuple[Model, Array | None]:
+) -> _Found:
     """Fit again with block work in float64, and record why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
-    model, sample = _fit_without_decoder(rows, fit.in_double_precision(), engine, progress, identity, size_limits)
+    found = _fit_without_decoder(rows, fit.in_double_precision(), engine, progress, identity, size_limits)
+    before = found.model.provenance
     reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
-    choices = [*model.provenance["choices"], *choices_info((Choice("dtype", "float64", reason),))]
-    return replace(model, provenance={**model.provenance, "spec": fit.spec.to_dict(), "choices": choices}), sample
+    choices = [*before["choices"], *choices_info((Choice("dtype", "float64", reason),))]
+    provenance = {**before, "spec": fit.spec.to_dict(), "choices": choices}
+    return found._replace(model=replace(found.model, provenance=provenance))
 
 
 def _origin(rows: Rows, spec: FitSpec, identity: dict[str, Any] | None) -> dict[str, Any]:

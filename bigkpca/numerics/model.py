@@ -13,6 +13,7 @@ from bigkpca.numerics import methods
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
+from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.methods import Method
@@ -47,6 +48,9 @@ class Model(ShowsSummary):
         FitSpec, input and package version, JSON-ready.
     decoder : Decoder or None
         Maps scores back to rows; None where the kernel does not allow the default method.
+    reference : Reference or None
+        The distribution of scores and residuals over rows of the fit, which later rows are compared with; None for
+        precomputed kernels, after `partial_fit`, and where numbers overflow.
     """
 
     features: FeatureMap
@@ -55,6 +59,7 @@ class Model(ShowsSummary):
     certificate: Certificate = field(default_factory=Certificate)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     decoder: Decoder | None = None
+    reference: Reference | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(all_aligned(vars(self)))  # as after storing and loading, so that results are the same bits
@@ -124,10 +129,10 @@ class Model(ShowsSummary):
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:
-        """The model of the r leading components alone, without a pre-image."""
+        """The model of the r leading components alone, without pre-image and reference."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        return replace(self, solution=fewer, certificate=Certificate(), decoder=None)
+        return replace(self, solution=fewer, certificate=Certificate(), decoder=None, reference=None)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None where V itself is that factor."""
@@ -163,9 +168,22 @@ class Model(ShowsSummary):
             )
 
     def expansion(self) -> Expansion:
-        """The expansion that `residuals` needs: one decomposition of W. Raises SpecError like `check_residuals`."""
+        """The expansion that `residuals` needs: that of the decoder, where it has it, else by a decomposition of W.
+
+        Raises SpecError like `check_residuals`.
+        """
         self.check_residuals()
-        return expansion(self.fitted)
+        known = None if self.decoder is None else self.decoder.expansion(self.solution)
+        return expansion(self.fitted) if known is None else known
+
+    def scores_and_residuals(
+        self, X_tiles: Iterable[Array], most_rows: int, given: Expansion
+    ) -> Iterator[tuple[Array, Array]]:
+        """What `project` and `residuals` give for each tile, from features that are computed once."""
+        project = self.solution.projection(self.features.dtype)
+        for V, diagonal in self.features.tiles(X_tiles, most_rows):
+            left = residuals(given, self.solution, V, diagonal)
+            yield project(V, overwrite=True), left
 
     def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
         """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""

@@ -91,6 +91,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     def __len__(self) -> int:
         return len(self._kinds)
 
+    @property
+    def names(self) -> list[str]:
+        """Every name that a user may type, other names included."""
+        return [*self._kinds, *self._aliases]
+
     def kind(self, name: str) -> type[T]:
         """The class of a name as a user types it. Raises SpecError, which suggests the nearest known name."""
         key = name.lower().replace("_", "-")

@@ -58,8 +58,8 @@ def report(
     out : str or path
         The HTML file to write.
     scores : str, path or array_like of shape (n, r), optional
-        Scores of any rows: a feature store written by `transform`, or an array. By default, a bounded sample of the
-        fitted rows is projected, if they still exist.
+        Scores of any rows: a feature store written by `transform`, the output of a job, whose drift is then drawn by
+        run, or an array. By default, a bounded sample of the fitted rows is projected, if they still exist.
     labels : str or path, optional
         Labels of the rows, (n,): a .npy file, a Zarr array, a dataset, or the name of an array beside the rows. By
         default the array `y` of the dataset, if there is one.
@@ -146,7 +146,7 @@ def _check_place(out: str) -> None:
 def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
     """The HTML of a report."""
     facts = model_info(model, path)
-    drawn = (sections.score_plots, sections.components, sections.preimages, sections.novelty)
+    drawn = (sections.score_plots, sections.components, sections.preimages, sections.novelty, sections.drift)
     found = [sections.quality(model), *(draw(model, data) for draw in drawn)]
     source = model.provenance["identity"]["path"]
     written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bigkpca.reporting.drawing import (
     plain_ticks,
     whole_ticks,
 )
-from bigkpca.reporting.report_data import Labels
+from bigkpca.reporting.report_data import DriftOfRun, Labels
 from bigkpca.storage.describe import whole_gram
 
 if TYPE_CHECKING:
@@ -60,6 +61,24 @@ def spectrum(model: Model) -> Drawing:
         whole_ticks(axes)
         axes.legend(loc="upper right")
         return drawing(figure, "spectrum", alt)
+
+
+def drift(runs: Sequence[DriftOfRun]) -> Drawing:
+    """Drift of each run of a job, with its threshold."""
+    numbers, figures = [each.run for each in runs], [each.figure for each in runs]
+    above = [each for each in runs if each.figure > each.threshold]
+    alt = f"Drift of {len(runs)} runs, at most {max(figures):.3f}; {len(above)} above the threshold."
+    thresholds = [each.threshold for each in runs]
+    top = max(1.15 * max(*figures, *thresholds), 0.1)
+    with axes_of() as (figure, axes):
+        axes.step(numbers, thresholds, where="mid", color=SECOND, linestyle="--", label="threshold")
+        axes.plot(numbers, figures, "-o", color=ACCENT, linewidth=1, markersize=4, label="drift")
+        axes.plot([each.run for each in above], [each.figure for each in above], "o", color=SECOND, markersize=6)
+        axes.set(xlabel="run", ylabel="drift", xlim=(numbers[0] - 0.5, numbers[-1] + 0.5))
+        axes.set(ylim=(-0.02 * top, 1.25 * top))  # room for the legend
+        whole_ticks(axes)
+        axes.legend(loc="upper left", ncols=2)
+        return drawing(figure, "drift", alt)
 
 
 def cumulative(model: Model) -> Drawing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
@@ -14,10 +14,11 @@ import numpy as np
 
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.npy import check_on_disk
-from bigkpca.data.opening import open_rows
+from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.data.versions import JOB
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
@@ -25,6 +26,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.reporting.pictures import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups
 from bigkpca.storage.models import model_digest
+from bigkpca.storage.run_records import read_records
 from bigkpca.workflows.scores import feature_store, open_scores
 
 _MAX_SCORES = 65_536  # rows shown, if their scores are given
@@ -43,12 +45,24 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class DriftOfRun:
+    """How far the new rows of a scheduled run were from those of the fit."""
+
+    run: int
+    finished: str  # UTC, ISO 8601
+    figure: float
+    threshold: float
+    outside: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Data of a report; None for what is not available, with a note that says why.
 
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows. `scores` (m, r) and `residual` (m,) are
     those of these rows. `rows` is the input, of which single rows are read. `shape` is (H, W) or (H, W, 3) of a row as
-    a picture.
+    a picture. `drift` is that of the runs of the job whose scores these are.
     """
 
     total: int
@@ -59,6 +73,7 @@ class ReportData:
     residual: Array | None
     shape: tuple[int, ...] | None
     notes: tuple[str, ...]
+    drift: tuple[DriftOfRun, ...] = ()
 
 
 def collect_report_data(
@@ -104,7 +119,18 @@ def collect_report_data(
         residual=_residual(place, numbers),
         shape=shape or _row_shape(source["path"], model.columns),
         notes=tuple(notes),
+        drift=_drift(scores),
     )
+
+
+def _drift(scores: Any) -> tuple[DriftOfRun, ...]:
+    """The drift of each run of the job with this output; none where scores are not the output of a job."""
+    path = None if scores is None else path_of(scores)
+    if path is None or (groups.describe(path) or {}).get("format") != JOB:
+        return ()
+    names = [each.name for each in fields(DriftOfRun)]
+    found = [{**record, **record["drift"]} for record in read_records(path)[0] if isinstance(record.get("drift"), dict)]
+    return tuple(DriftOfRun(*(each[name] for name in names)) for each in found if all(name in each for name in names))
 
 
 def request_digest(
@@ -126,6 +152,7 @@ def request_digest(
         "labels": place and store_of(place).absolute(place),
         "stamp of labels": _labels_stamp(labels, source["path"]),
         "shape": shape and list(shape),
+        "drift": [asdict(each) for each in _drift(scores)],
     }
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 

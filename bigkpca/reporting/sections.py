@@ -128,6 +128,26 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
     return Section("What did it find?", caption, tuple(cards))
 
 
+def drift(_: Model, data: ReportData) -> Section | None:
+    """The section on the drift of the runs of a job."""
+    if not data.drift:
+        return None
+    reading = "At least this share of the new rows would have to be others to be distributed as those of the fit."
+    head = ("run", "finished (UTC)", "drift", "threshold", "rows compared", "rows outside")
+    columns = (
+        [str(each.run) for each in data.drift],
+        [each.finished[:16].replace("T", " ") for each in data.drift],
+        [f"{each.figure:.3f}" for each in data.drift],
+        [f"{each.threshold:g}" for each in data.drift],
+        [f"{each.rows:,}" for each in data.drift],
+        [f"{each.outside:,}" for each in data.drift],
+    )
+    card = Card("Drift of each run", reading, figures.drift(data.drift))
+    return Section(
+        "Do new rows look like those of the fit?", "", (card,), ReportTable(head, tuple(zip(*columns, strict=True)))
+    )
+
+
 def components(model: Model, data: ReportData) -> Section | None:
     """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
     frame = _frame(data, model)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationInfo
 
-from bigkpca.errors import SpecError
+from bigkpca.data.stores import store_of
+from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
@@ -86,6 +87,16 @@ def landmark_rule(value: Any) -> Any:
     except ValueError:
         raise SpecError("landmarks: rows of different lengths; give a table (l, d)") from None
     return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.Rows(given)
+
+
+def landmarks_of_file(path: str) -> Array:
+    """The landmarks in a .npy file. Raises SpecError where there are none."""
+    try:
+        with store_of(path).open(path) as file:
+            found: Array = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise SpecError(f"landmarks cannot be read from {path}: {error}") from error
+    return found
 
 
 def size(value: int | str, info: ValidationInfo) -> int | str:

@@ -1,77 +1,170 @@
-"""Fields of a FitSpec that do not go together."""
+"""Options of a fit that do not go together, or do nothing."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics import kernels, preimages
+from bigkpca.numerics import kernels, methods, preimages
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.preimages import FixedPoint
 
 
+class Clash(NamedTuple):
+    """Fields of a FitSpec that do not go together, and why."""
+
+    fields: tuple[str, ...]
+    message: str
+
+
 def check(spec: Any) -> None:
     """Raise SpecError, naming two fields of a FitSpec, where they do not go together."""
-    _lengths(spec)
-    _method_fits(spec)
-    _preimage_fits(spec)
+    for clash in clashes(spec):
+        raise SpecError(clash.message)
 
 
-def _lengths(spec: Any) -> None:
+def clashes(spec: Any) -> list[Clash]:
+    """All fields of a FitSpec that do not go together; each field is right by itself."""
+    found = [*_lengths(spec), *_method_fits(spec), *_own_landmarks_fit(spec), *_noise(spec)]
+    if any({"kernel", "method", "coef0", "noise"} & {*clash.fields} for clash in found):
+        return found  # what is asked next needs a kernel, a method and a pre-image
+    return [*found, *_kinds_fit(spec)]
+
+
+def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool = False) -> Iterator[Clash]:
+    """Options that a fit (or every fit by `varied` methods) would ignore: the first field of each clash.
+
+    Parameters
+    ----------
+    given : mapping
+        The fields of FitSpec that a user gave, as they were typed.
+    kernel, method : str
+        The kernel and the method of the fit.
+    varied : bool, optional
+        Whether the method is not the user's to choose.
+
+    Examples
+    --------
+    >>> list(unused({"degree": 5}, "rbf", "nystroem"))
+    [Clash(fields=('degree', 'kernel'), message='is for the polynomial kernel, not for gaussian: leave it out')]
+    """
+    kernel = kernels.kernel_class(kernel).name
+    for name in ("degree", "coef0"):
+        fitting = [each for each in kernels.KERNELS if name in kernels.parameter_names(each)]
+        if name in given and kernel not in fitting:
+            message = f"is for the {' and '.join(fitting)} kernel, not for {kernel}: leave it out"
+            yield Clash((name, "kernel"), message)
+    exact = methods.named(method).exact
+    if exact and "size" in given:
+        yield Clash(("size", "method"), "is not for method exact, which uses every row: leave it out")
+    stops = varied or exact or str(given.get("refine", 0)) != "0"
+    if "residual_tol" in given and not stops:
+        message = "belongs to method exact and to refine: add one of them, or leave it out"
+        yield Clash(("residual_tol", "method", "refine"), message)
+
+
+def _lengths(spec: Any) -> Iterator[Clash]:
     numeric = isinstance(spec.sigma, float)
     if numeric and spec.gamma is not None:
-        raise SpecError("both sigma and gamma are given: give one, gamma = 1 / (2 sigma^2) for the Gaussian")
+        yield Clash(
+            ("sigma", "gamma"),
+            "both sigma and gamma are given: give one, gamma = 1 / (2 sigma^2) for the Gaussian",
+        )
     if isinstance(spec.kernel, Kernel):
         if numeric or spec.gamma is not None:
-            raise SpecError("sigma and gamma belong to kernel names; a kernel value has its own parameters")
-    elif numeric and kernels.kernel_class(spec.kernel).distance is None:
-        raise SpecError(f"the {spec.kernel} kernel has no length sigma")
-    elif spec.kernel == "polynomial" and not spec.coef0 >= 0:
-        raise SpecError(f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite")
-    elif spec.gamma is not None and not {"sigma", "gamma"} & spec.kernel_parameters:
-        raise SpecError(f"the {spec.kernel} kernel has no gamma")
+            yield Clash(
+                ("kernel", "sigma", "gamma"),
+                "sigma and gamma belong to kernel names; a kernel value has its own parameters",
+            )
+        return
+    if numeric and kernels.kernel_class(spec.kernel).distance is None:
+        yield Clash(("kernel", "sigma"), f"the {spec.kernel} kernel has no length sigma")
+    if spec.kernel == "polynomial" and not spec.coef0 >= 0:
+        yield Clash(
+            ("kernel", "coef0"), f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite"
+        )
+    if spec.gamma is not None and not {"sigma", "gamma"} & spec.kernel_parameters:
+        yield Clash(("kernel", "gamma"), f"the {spec.kernel} kernel has no gamma")
 
 
-def _method_fits(spec: Any) -> None:
+def _method_fits(spec: Any) -> Iterator[Clash]:
     method = spec.method_value
     if spec.precomputed and not spec.exact:
-        raise SpecError(
-            f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels"
+        yield Clash(
+            ("kernel", "method"),
+            f"kernel='precomputed' needs method='exact', not {method.name!r}: no other reads a matrix of kernels",
         )
     if spec.precomputed and spec.standardize:
-        raise SpecError("standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels")
-    if spec.n_directions != "auto" and not method.principal:
-        raise SpecError(f"n_directions={spec.n_directions} belongs to method='rff-pca', not to {method.name!r}")
-    if method.landmarks and spec.solver == "randomized":
-        raise SpecError(f"solver='randomized' is for random features, not for method={method.name!r}")
-    if not method.landmarks and spec.landmarks != "auto":
-        raise SpecError(f"method={method.name!r} draws random features and has no landmarks: leave landmarks out")
-    if method.uniform and spec.rule_name not in ("auto", "uniform"):
-        raise SpecError(
-            f"{method} takes uniform landmarks only, not {spec.rule_name!r}: its scaling from l to n and its "
-            "centring hold for rows drawn uniformly; use method='nystroem' with other landmarks"
+        yield Clash(
+            ("kernel", "standardize"),
+            "standardize=True is for rows that are vectors: with kernel='precomputed' they are kernels",
         )
+    if spec.n_directions != "auto" and not method.principal:
+        yield Clash(
+            ("n_directions", "method"),
+            f"n_directions={spec.n_directions} belongs to method='rff-pca', not to {method.name!r}",
+        )
+    if method.landmarks and spec.solver == "randomized":
+        yield Clash(("solver", "method"), f"solver='randomized' is for random features, not for method={method.name!r}")
     if spec.exact and spec.refine:
-        raise SpecError("method='exact' stops at residual_tol: leave refine out")
+        yield Clash(("method", "refine"), "method='exact' stops at residual_tol: leave refine out")
     if spec.refine and not isinstance(spec.components, int):
-        raise SpecError(f"refine={spec.refine} needs a number of components, not {spec.components}")
-    own = spec.own_landmarks
+        yield Clash(
+            ("refine", "components"), f"refine={spec.refine} needs a number of components, not {spec.components}"
+        )
+
+
+def _own_landmarks_fit(spec: Any) -> Iterator[Clash]:
+    method, own = spec.method_value, spec.own_landmarks
+    if not method.landmarks and spec.landmarks != "auto":
+        yield Clash(
+            ("method", "landmarks"),
+            f"method={method.name!r} draws random features and has no landmarks: leave landmarks out",
+        )
+    if method.uniform and spec.rule_name not in ("auto", "uniform"):
+        yield Clash(
+            ("method", "landmarks"),
+            f"{method} takes uniform landmarks only, not {spec.rule_name!r}: its scaling from l to n and its "
+            "centring hold for rows drawn uniformly; use method='nystroem' with other landmarks",
+        )
     if spec.exact and spec.landmarks != "auto":
-        raise SpecError("method='exact' takes every row for a landmark: leave landmarks out, or use method='nystroem'")
+        yield Clash(
+            ("method", "landmarks"),
+            "method='exact' takes every row for a landmark: leave landmarks out, or use method='nystroem'",
+        )
     if own is not None and spec.size not in ("auto", own):
-        raise SpecError(f"size={spec.size}, but {own} landmarks are given: leave size out")
+        yield Clash(("size", "landmarks"), f"size={spec.size}, but {own} landmarks are given: leave size out")
     if spec.tol is not None and (spec.exact or own is not None or spec.size != "auto"):
         what = "the exact method" if spec.exact else f"{own} landmarks" if own is not None else f"size={spec.size}"
-        raise SpecError(f"tol={spec.tol} grows the size, but {what} fixes it: leave tol out")
-    method.check(spec.kernel_value(1, 1.0), None if spec.size == "auto" else spec.size)
+        by = "method" if spec.exact else "landmarks" if own is not None else "size"
+        yield Clash(("tol", by), f"tol={spec.tol} grows the size, but {what} fixes it: leave tol out")
 
 
-def _preimage_fits(spec: Any) -> None:
-    preimage = spec.preimage_value
+def _noise(spec: Any) -> Iterator[Clash]:
     if spec.noise and preimages.own_noise(spec.own_preimage):
-        raise SpecError(f"noise={spec.noise} and {spec.preimage} both give the noise: leave one of them out")
+        yield Clash(
+            ("noise", "preimage"), f"noise={spec.noise} and {spec.preimage} both give the noise: leave one of them out"
+        )
+
+
+def _kinds_fit(spec: Any) -> Iterator[Clash]:
+    """What the kernel, the method and the pre-image say themselves."""
+    try:
+        kernel = spec.kernel_value(1, 1.0)
+    except SpecError as error:
+        yield Clash(("kernel", "sigma", "gamma", "degree", "coef0"), str(error))
+        return
+    try:
+        spec.method_value.check(kernel, None if spec.size == "auto" else spec.size)
+    except SpecError as error:
+        yield Clash(("method", "kernel", "size", "degree", "coef0"), str(error))
+    preimage = spec.preimage_value
     if preimage == FixedPoint():  # the default, which a kernel may refuse when it is asked for rows
         return
-    if spec.precomputed:
-        raise SpecError(f"preimage={preimage.name!r} gives rows, and kernel='precomputed' has none")
-    preimage.check(spec.kernel_value(1, 1.0), spec.kept_method)
+    try:
+        if spec.precomputed:
+            raise SpecError(f"preimage={preimage.name!r} gives rows, and kernel='precomputed' has none")
+        preimage.check(kernel, spec.kept_method)
+    except SpecError as error:
+        yield Clash(("preimage", "noise", "kernel", "method", "refine"), str(error))

@@ -18,6 +18,7 @@ from zarr.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
 from bigkpca.data.blocks import Block, split
+from bigkpca.data.json_files import read_json, write_json
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import parent, store_of
 from bigkpca.data.zarr import MAIN, nonempty_files
@@ -145,7 +146,7 @@ def write_manifest(
             for block, digest in zip(blocks, digests, strict=True)
         ],
     }
-    groups.write_json(groups.manifest_path(path), manifest)
+    write_json(groups.manifest_path(path), manifest)
 
 
 def _named(digests: Mapping[str, str], main: str) -> dict[str, str]:
@@ -156,7 +157,7 @@ def read_manifest(path: str) -> dict[str, Any] | None:
     """The manifest of a published store, None before it is published. Raises CorruptionError for a damaged one."""
     name = groups.manifest_path(path)
     try:
-        manifest: Any = groups.read_json(name)
+        manifest: Any = read_json(name)
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -167,6 +168,9 @@ def read_manifest(path: str) -> dict[str, Any] | None:
 
 def again(path: str) -> str:
     """What to do where blocks alone cannot be written again."""
+    about = groups.describe(path)
+    if about is None or about.get("grows"):
+        return "restore it, or extract all rows again with bigkpca run JOB.toml --full"
     return f"run the command that made {path} again, with --overwrite (overwrite=True in Python)"
 
 
@@ -186,7 +190,8 @@ def promised(path: str, manifest: Mapping[str, Any]) -> list[tuple[Block, dict[s
         raise CorruptionError(f"{path}: its manifest or metadata do not parse ({error!r}); {again(path)}") from error
     fits &= all(array.dtype.kind == _TYPES[name] for name, array in arrays.items() if name in _TYPES)
     fits &= all(manifest.get(key) == value for key, value in about.items())
-    fits &= shapes == {(manifest["rows"], manifest["block_rows"])}
+    grown = about.get("grows") and len(shapes) == 1 and min(shapes)[0] > manifest["rows"]  # by a run that is at work
+    fits &= shapes == {(min(shapes)[0] if grown else manifest["rows"], manifest["block_rows"])}
     if not fits or ranges != [(block.start, block.stop) for block in blocks]:
         raise CorruptionError(f"{path}: its manifest does not fit its arrays; {again(path)}")
     return list(zip(blocks, digests, strict=True))
@@ -200,7 +205,7 @@ def replace_block(path: str, source: str, block: Block, names: Collection[str]) 
         with store_of(source).open(f"{source}/{file}") as stored:
             content = stored.read()
         store.make_folder(parent(f"{path}/{file}"))
-        store.write(f"{path}/{file}", content)
+        store.replace(f"{path}/{file}", content)
 
 
 def _key(name: str, main: str) -> str:

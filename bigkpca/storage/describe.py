@@ -10,13 +10,14 @@ from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.run_folders import run_folders
 from bigkpca.data.stores import expanded, store_of
+from bigkpca.data.versions import JOB, read_versions
 from bigkpca.data.zarr import MAIN, ZarrRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
-from bigkpca.storage import block_arrays, groups, models, records
+from bigkpca.storage import block_arrays, groups, models, records, run_records
 
 _MOST_BLOCKS = 10_000_000  # which no manifest could list
 _TOLD = ("kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "seed", "preimage", "noise")
@@ -39,6 +40,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         return model_info(models.load_model(path), path)
     if about["format"] in MAIN:
         return _blocks_info(path, about)
+    if about["format"] == JOB:
+        return _job_info(path)
     return _dataset_info(path, about)
 
 
@@ -64,6 +67,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "preimage": spec.preimage_value.name if model.decoder else None,
         "preimage_options": _preimage_options(spec) if model.decoder else {},
         "noise": spec.noise,
+        "reference_rows": None if model.reference is None else model.reference.rows,
         "options": _other_options(spec),
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
@@ -149,24 +153,46 @@ def unfinished(path: str) -> dict[str, Any] | None:
 
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
     main = block_arrays.open_main(path, about["format"])
-    finished = block_arrays.read_manifest(path) is not None
+    manifest = block_arrays.read_manifest(path)
+    rows = manifest["rows"] if manifest and about.get("grows") else main.shape[0]
     records.check(about, records.OUTPUT, path)
     if main.shape[0] / about["block_rows"] > _MOST_BLOCKS:
         raise CorruptionError(f"{path} claims more than {_MOST_BLOCKS:,} blocks: make it again")
-    blocks = split(main.shape[0], about["block_rows"])
+    blocks = split(rows, about["block_rows"])
     stored = {block.number for block in block_arrays.stored_blocks(path, blocks)}
     missing = [block.number for block in blocks if block.number not in stored]
     return {
         "kind": about["format"],
         "path": path,
-        "finished": finished,
-        "shape": list(main.shape),
+        "finished": manifest is not None,
+        "shape": [rows, *main.shape[1:]],
         "dtype": str(main.dtype),
         "block_rows": about["block_rows"],
         "blocks": len(blocks),
         "missing_blocks": missing,
         "model": about["model"],
         "input": about["input"]["path"],
+        "bytes": _stored_bytes(path),
+    }
+
+
+def _job_info(path: str) -> dict[str, Any]:
+    """Facts about the output of a job: its versions, and the last run."""
+    versions, (runs, _) = read_versions(path), run_records.read_records(path)
+    facts: dict[str, Any] = {"kind": "job", "path": path, "finished": versions is not None}
+    if versions is None:
+        return facts | {"advice": "run the same job again"}
+    rows = open_rows(path)
+    return facts | {
+        "shape": list(rows.shape),
+        "dtype": str(rows.dtype),
+        "version": versions["current"],
+        "versions": [
+            {"number": each["number"], "reason": each["reason"], "model": each["model"]["path"]}
+            for each in versions["versions"]
+        ],
+        "runs": len(runs),
+        "last_run": {key: runs[-1].get(key) for key in ("run", "finished", "status")} if runs else None,
         "bytes": _stored_bytes(path),
     }
 

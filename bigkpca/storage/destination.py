@@ -94,6 +94,26 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     return Destination(path, work, state == "done", note)
 
 
+def destination_of_rows(path: str, record: Mapping[str, Any]) -> Destination:
+    """Where a run makes blocks that are then added to the finished output at `path`; `record` identifies the run.
+
+    What killed runs left beside the path is removed, but for blocks of the same run.
+    """
+    work = run_folder(path, record)
+    for left in scratch_folders(path):
+        store_of(path).remove_folder(left)
+    _remove_runs(path, work, all_others=True)
+    return Destination(path, work, done=False)
+
+
+def remove_all_runs(path: str) -> None:
+    """Remove everything that runs left beside the finished output at `path`."""
+    for left in (*scratch_folders(path), path + _TRASH):
+        store_of(path).remove_folder(left)
+    for folder in run_folders(path):
+        _discard(folder, path)
+
+
 def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:
     """Remove run folders beside `path` that no run goes on with; a note where unfinished output is among them.
 

@@ -1,16 +1,16 @@
 """Zarr groups that bigkpca writes, and the arrays in them.
 
-There are four kinds of Zarr v3 groups. The attribute `bigkpca` of the group names the kind:
+There are five kinds of Zarr v3 groups. The attribute `bigkpca` of the group names the kind:
 
     dataset    x (n, d), optionally y (n,)      finished when the attribute holds `rows`
     model      eigenvalues, components, ...     appears whole, by one rename
     features   scores (n, r), ...               finished when scores/manifest.json exists
     reconstruction   x (n, d), ...              finished when x/manifest.json exists
+    job        versions of features             finished when manifest.json exists
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,16 +19,15 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.blocks import power_of_two
+from bigkpca.data.json_files import read_json
 from bigkpca.data.stores import store_of
+from bigkpca.data.versions import JOB, VERSIONS
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 
 FORMAT_VERSION = 1
-_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
+_NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows", JOB: "output of scheduled runs"}
 CHUNK_BYTES = 2**20  # one read
-MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
-_MOST_NESTED = 200
-_PIECE_BYTES = 2**20
 
 
 def create_array(
@@ -80,7 +79,8 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
         there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
         raise SpecError(f"{path} {there} {named(kind)}{_unreadable(path)}")
     if about["format"] != kind:
-        raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not a {named(kind)}")
+        article = "an" if named(kind)[0] in "aeiou" else "a"
+        raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not {article} {named(kind)}")
     if about.get("format_version") != FORMAT_VERSION:
         raise SpecError(
             f"{path} has {named(kind)} format version {about.get('format_version')!r:.80}; this bigkpca reads version "
@@ -130,36 +130,6 @@ def named(kind: str) -> str:
     return _NAMES.get(kind, kind)
 
 
-def read_json(path: str) -> Any:
-    """The values of a JSON file.
-
-    Raises OSError where there is none, ValueError where it does not parse, or is larger or deeper than any of bigkpca.
-    """
-    text = bytearray()
-    with store_of(path).open(path) as file:
-        while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read
-            text += piece
-            if len(text) > MOST_JSON_BYTES:
-                raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
-    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")  # quotes that are left open or close text
-    if _nested(np.frombuffer(plain, np.uint8)) > _MOST_NESTED:
-        raise ValueError(f"it nests more than {_MOST_NESTED} deep")
-    return json.loads(text.decode())
-
-
-def _nested(text: Array) -> int:
-    """How deep brackets nest in JSON without escapes: what nests too deep for Python may parse, but not be used."""
-    opening, closing = (text == ord("[")) | (text == ord("{")), (text == ord("]")) | (text == ord("}"))
-    steps = opening.astype(np.int8) - closing
-    steps[np.logical_xor.accumulate(text == ord('"'))] = 0  # inside quotes
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
-
-
-def write_json(path: str, values: Mapping[str, Any]) -> None:
-    """Write a JSON file so that readers see all of it or none."""
-    store_of(path).write(path, json.dumps(values, indent=1).encode())
-
-
 def describe(path: str) -> dict[str, Any] | None:
     """The `bigkpca` attribute of the group at `path`, None if there is no such group. Raises as its store does."""
     try:
@@ -180,6 +150,8 @@ def is_finished(path: str) -> bool:
         return False
     if about["format"] == "dataset":
         return "rows" in about
+    if about["format"] == JOB:
+        return store_of(path).exists(f"{path}/{VERSIONS}")
     return about["format"] == "model" or store_of(path).exists(manifest_path(path))
 
 

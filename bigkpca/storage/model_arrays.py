@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import zarr
 
+from bigkpca.data.json_files import read_json
 from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError
-from bigkpca.storage import groups
 
 AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
 _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
@@ -81,7 +81,7 @@ def _array(group: zarr.Group, name: str, metadata: Any) -> zarr.Array[Any]:
 def _checked_metadata(where: str, stored: int) -> dict[str, Any]:
     """The metadata of an array. Raises CorruptionError unless it is one of a model that fits in `stored` bytes."""
     try:
-        found = groups.read_json(f"{where}/zarr.json")
+        found = read_json(f"{where}/zarr.json")
     except (OSError, ValueError) as error:
         raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
     if wrong := _wrong(found):

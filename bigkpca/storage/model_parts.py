@@ -15,6 +15,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import kernels, preimages
 from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
 from bigkpca.numerics.model import Model
@@ -35,6 +36,7 @@ _OWN = (
     "moments",
     "certificate",
     "decoder",
+    "reference",
     "arrays",
 )
 
@@ -50,13 +52,14 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     moments = _moments(about.get("moments"), arrays, sizes)
     certificate = _certificate(about.get("certificate"), arrays, sizes)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
+    reference = _reference(about.get("reference"), arrays, sizes)
     provenance = {key: about[key] for key in about if key not in _OWN}
     if found := records.wrong(provenance, records.PROVENANCE, partial=True):
         raise SpecError(found)
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
-    model = Model(features, solution, moments, certificate, provenance, decoder)
+    model = Model(features, solution, moments, certificate, provenance, decoder, reference)
     if "spec" in provenance:
         _ = model.method  # raises SpecError for one that is unknown
     return model
@@ -129,6 +132,18 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> 
     plain = {key: value for key, value in about.items() if key != "name"}
     check_plain(kind, {**plain, **given}, f"the decoder {about['name']!r}")
     return preimages.decoder_from_parts(about, given)
+
+
+def _reference(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Reference | None:
+    if about is None:  # of a model that was extended, or made before models had one
+        return None
+    if not isinstance(about, dict):
+        raise SpecError(f"reference is {about!r:.80}")
+    given = {**about, **_shaped("reference_", arrays, Reference.shapes, {**sizes, "r+1": sizes["r"] + 1})}
+    check_plain(Reference, given, "the reference")
+    if not records.is_count(given["rows"]):
+        raise SpecError(f"the reference is of {given['rows']!r:.80} rows")
+    return Reference(**given)
 
 
 def _shaped(

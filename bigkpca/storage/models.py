@@ -132,6 +132,9 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
     if moments:
         arrays |= {"moments_mean": moments.mean, "moments_scatter": moments.scatter}
+    if (reference := model.reference) is not None:  # older models have no such entry, and keep their digest
+        about["reference"] = {"rows": reference.rows}
+        arrays |= {f"reference_{name}": getattr(reference, name) for name in reference.shapes}
     about["arrays"] = sorted(arrays)
     return about, arrays
 

@@ -8,10 +8,11 @@ from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.opening import open_rows
+from bigkpca.data.json_files import MOST_JSON_BYTES
+from bigkpca.data.opening import opened_again
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.by_block import by_block
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import Plan
@@ -19,13 +20,13 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, groups, models, output_paths
+from bigkpca.storage import block_arrays, models, output_paths
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
 from bigkpca.storage.destination import Destination, open_destination
 from bigkpca.workflows.block_checks import checked
 
-_MOST_BLOCKS = groups.MOST_JSON_BYTES // 500  # a manifest has up to 400 bytes for each
+_MOST_BLOCKS = MOST_JSON_BYTES // 500  # a manifest has up to 400 bytes for each
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class BlockOutput:
 
 
 @dataclass(frozen=True)
-class _Holding:
+class Holding:
     """Progress that looks, at every finished block, at whether this run still holds the lock of its output: workers
     know of no lock, and would go on for hours."""
 
@@ -103,7 +104,7 @@ def written(
         if place.note:
             run.progress.note(place.note)
         _check_count(ceil(work.rows.shape[0] / plan.block_rows))
-        progress = _Holding(run.progress, out)
+        progress = Holding(run.progress, out)
         job = _Job(work, record, place, split(work.rows.shape[0], plan.block_rows), engine, progress)
         if not place.done or not _mended(job, overwrite=run.overwrite):
             _make(job)
@@ -198,8 +199,7 @@ def _write(
 
 
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
-    """Raise SpecError if the fingerprint of the rows is no longer `before`."""
-    # Stores remember what they listed, so the rows are opened afresh.
+    """Raise IncompleteError if the fingerprint of the rows is no longer `before`."""
     path = before["path"]
-    if path is not None and open_rows(path, rows.name).fingerprint() != before:
-        raise SpecError(f"{rows.where} changed while it was read: run again when nothing writes to it")
+    if path is not None and opened_again(rows, path).fingerprint() != before:
+        raise IncompleteError(f"{rows.where} changed while it was read: run again when nothing writes to it")

@@ -7,6 +7,7 @@ from typing import Any
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import parent, store_of
+from bigkpca.data.versions import JOB, current_version
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
@@ -33,7 +34,8 @@ def _check_maker(model: Model, scores: Any) -> None:
     if manifest["model"] != own:
         raise SpecError(
             f"{path} holds scores of the model {manifest['model'][:12]}, this is the model {own[:12]} (digests): "
-            "scores belong to the model that made them; use that model, or transform again"
+            "scores belong to the model that made them; use that model, or transform again. Models of the output of a "
+            "job are listed by bigkpca info"
         )
 
 
@@ -43,5 +45,8 @@ def feature_store(scores: Any) -> str | None:
     if place is None:
         return None
     place = store_of(place).resolved(place)
-    places = place, parent(place)
-    return next((place for place in places if (groups.describe(place) or {}).get("format") == "features"), None)
+    for each in (place, parent(place)):
+        kind = (groups.describe(each) or {}).get("format")
+        if kind in ("features", JOB):
+            return current_version(each) if kind == JOB else each
+    return None

@@ -11,6 +11,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded
+from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.by_block import by_block, fit_blocks
@@ -19,7 +20,7 @@ from bigkpca.execution.planning.base import check_peak, resident
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
-from bigkpca.storage import block_arrays, damage, describe, groups, models
+from bigkpca.storage import block_arrays, damage, describe, groups, growing, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
 from bigkpca.workflows.block_checks import checked
@@ -30,7 +31,7 @@ class Verified:
     """What was checked, and found as it was written."""
 
     path: str
-    kind: str  # dataset, model, features, reconstruction, zarr array or npy
+    kind: str  # dataset, model, features, reconstruction, job, zarr array or npy
     shape: tuple[int, ...]  # of the rows; of a model, columns and components
     files: int  # that hold values, each of which was read
 
@@ -48,7 +49,8 @@ def verify(
     """Read everything that is stored at a path, and check it.
 
     Scores and reconstructed rows are compared with the SHA-256 of each block in their manifest, a model with its
-    digest. Of a dataset every chunk must be there and decode, and of another Zarr array every chunk that is there.
+    digest, and of the output of a job every version. Of a dataset every chunk must be there and decode, and of another
+    Zarr array every chunk that is there.
 
     Parameters
     ----------
@@ -99,6 +101,8 @@ def verify(
     with run.engine() as engine:
         if kind == "dataset":
             return _dataset(path, engine, run)
+        if kind == JOB:
+            return _versions(path, engine, run)
         return _other_rows(path, array, engine, run) if kind is None else _blocks(path, kind, engine, run)
 
 
@@ -130,9 +134,29 @@ def _blocks(path: str, kind: block_arrays.Kind, engine: Engine, run: RunOptions)
     damaged, strange = checked(path, manifest, engine, run.progress)
     if (damaged or strange) and block_arrays.read_manifest(path) != manifest:
         raise IncompleteError(f"{path} was replaced while it was checked: run the same command again")
-    _report(path, [*damaged, *strange], "run the command that made it again, which makes damaged blocks again")
-    shape = block_arrays.open_main(path, kind).shape
+    if damaged and growing.is_publishing(manifest):
+        raise IncompleteError(f"{path}: a run was cut off while it published new rows: run its job again")
+    remedy = "run the command that made it again, which makes damaged blocks again"
+    if manifest.get("grows"):
+        blocks = [each.block for each in damaged if each.block]
+        first, stop = (blocks[0].start, blocks[-1].stop) if blocks else (0, manifest["rows"])
+        remedy = (
+            f"if it is the current version, extract these rows again with bigkpca run JOB.toml --rows {first}:{stop}"
+        )
+    _report(path, [*damaged, *strange], remedy)
+    shape = manifest["rows"], *block_arrays.open_main(path, kind).shape[1:]
     return Verified(path, kind, shape, len(manifest["blocks"]) * len(arrays))
+
+
+def _versions(path: str, engine: Engine, run: RunOptions) -> Verified:
+    """Check all versions of the output of a job."""
+    groups.open_group(path, JOB)
+    versions = read_versions(path)
+    if versions is None:
+        raise IncompleteError(f"{path} is not finished: its first run was stopped; run the same job again")
+    numbers = [each["number"] for each in versions["versions"]]
+    found = {number: _blocks(version_path(path, number), "features", engine, run) for number in numbers}
+    return Verified(path, JOB, found[versions["current"]].shape, sum(each.files for each in found.values()))
 
 
 def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:

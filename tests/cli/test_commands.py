@@ -97,6 +97,7 @@ def test_info_tells_what_a_fit_used(rows: Path, model: Path, tmp_path: Path) -> 
     assert (plain["preimage"], plain["preimage_options"]) == ("fixed-point", {})
     assert plain["options"] == {"components": 12, "size": 80}
     assert re.search("^noise +none$", run("info", model).stdout, re.M)
+    assert re.search("^reference rows +1,797$", run("info", model).stdout, re.M)
 
 
 def test_info_tells_missing_blocks(rows: Path, model: Path, tmp_path: Path) -> None:
@@ -246,9 +247,9 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (
             ["plan", "DATA", "--method", "Exact", "--size", "9"],
             2,
-            "--method exact uses every row: leave --si",
+            "--size is not for method exact, which uses every row: leave it out",
         ),
-        (["plan", "DATA", "--residual-tol", "0.1"], 2, "--residual-tol belongs to --method exact and --refine"),
+        (["plan", "DATA", "--residual-tol", "0.1"], 2, "--residual-tol belongs to method exact and to refine"),
         (["fit", "DATA", "m.zarr", "--array", "x"], 2, "is one array, not a group that holds 'x': leave --array out"),
         (["info", "TEXT", "--array", "x"], 2, "text.zarr is one array, not a group that holds 'x'"),
         (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -45,3 +48,25 @@ def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs() -> None:
 
 def test_tasks_run_with_one_blas_thread(engine: Engine) -> None:
     assert engine.each("looking", [Task(blas_threads, (), 1)], Recorder()) == [1]
+
+
+_LATER = """
+import json
+import numpy
+from threadpoolctl import threadpool_info
+from bigkpca.execution.blas import single_threaded_blas
+with single_threaded_blas:
+    before = len(threadpool_info())
+import scipy.linalg
+with single_threaded_blas:
+    found = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+print(json.dumps([found, len(threadpool_info()) - before]))
+"""
+
+
+def test_a_library_that_is_loaded_later_has_one_thread_too() -> None:
+    done = subprocess.run([sys.executable, "-c", _LATER], capture_output=True, text=True, timeout=60, check=True)
+    threads, more = json.loads(done.stdout)
+    if not more:
+        pytest.skip("NumPy and SciPy share one library here")
+    assert set(threads) == {1}

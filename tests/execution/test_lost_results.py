@@ -21,7 +21,7 @@ from bigkpca.execution.tasks import Task
 from bigkpca.execution.workers import check_paths, check_versions, on_workers
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ def run_apart(*arguments: Any) -> subprocess.CompletedProcess[str]:
 
 _PEAK = """
 import sys
+import bigkpca.estimator  # with scikit-learn, pandas and Dask's arrays, as in Python: plans allow for these
 from bigkpca.cli import main
 main(sys.argv[1:], standalone_mode=False)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,26 @@ import pytest
 def tree_bytes(root: str | Path) -> dict[str, bytes]:
     """Every file below a folder with its bytes."""
     return {str(file.relative_to(root)): file.read_bytes() for file in sorted(Path(root).rglob("*")) if file.is_file()}
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A folder that was made once, and that every test finds as it was made, with the times of its files."""
+
+    folder: Path
+    kept: Path
+
+    @classmethod
+    def made(cls, folder: Path) -> Restored:
+        """Keep what is in the folder now."""
+        kept = folder.with_name(folder.name + "-kept")
+        shutil.copytree(folder, kept, symlinks=True)
+        return cls(folder, kept)
+
+    def again(self) -> Path:
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.kept, self.folder, symlinks=True)
+        return self.folder
 
 
 def mount(limits: str, folder: Path) -> None:
@@ -25,8 +47,15 @@ def mount(limits: str, folder: Path) -> None:
 @contextmanager
 def small_disk(size: str, folder: Path) -> Iterator[Path]:
     """A real file system of this size at a new folder."""
+    with mounted(f"size={size}", folder) as disk:
+        yield disk
+
+
+@contextmanager
+def mounted(limits: str, folder: Path) -> Iterator[Path]:
+    """An empty file system with these limits at a new folder."""
     folder.mkdir()
-    mount(f"size={size}", folder)
+    mount(limits, folder)
     try:
         yield folder
     finally:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -32,14 +33,14 @@ class Sweep:
     """Every stop of `command`, which runs in a folder where the commands of `before` ran already.
 
     After the stop, what is at each path of `kept` is as it was, or as the command makes it. After the same command
-    again, the folder is what an undisturbed run leaves, to the byte, or to the names of its files alone where the
-    command writes times that it took.
+    again, the folder is what an undisturbed run leaves, to the byte; but for times in JSON, and for the content of the
+    `timed` files, whose names end so.
     """
 
     command: Command
     before: list[Command]
     kept: list[str]
-    bytes: bool = True
+    timed: list[str] = field(default_factory=list)
     every: int = 1  # of how many stops one is tried
     emptied: list[str] = field(default_factory=list)  # files that lose their content before the command runs
 
@@ -76,14 +77,16 @@ def swept(sweep: Sweep, folder: Path) -> Swept:
         found.stops += 1
         left = tree(here)
         for name in sweep.kept:
-            if _below(left, name) not in (_below(old, name), _below(wanted, name)):
+            if _untimed(_below(left, name), sweep) not in (
+                _untimed(_below(held, name), sweep) for held in (old, wanted)
+            ):
                 found.bad.append(f"stop {stop}: {name} is neither what it was nor what it is to be")
         status = _in_child(here, lambda: _run(sweep.command))
         again = tree(here)
         if status:
             found.bad.append(f"stop {stop}: the same command ends with {status}: {_printed(here)}")
-        elif again != wanted and (sweep.bytes or again.keys() != wanted.keys()):
-            found.bad.append(f"stop {stop}: {_difference(again, wanted)}")
+        elif _untimed(again, sweep) != _untimed(wanted, sweep):
+            found.bad.append(f"stop {stop}: {_difference(_untimed(again, sweep), _untimed(wanted, sweep))}")
     return found
 
 
@@ -97,11 +100,21 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 
 _PRINTED = "printed.txt"
+# Times in the record of a run.
+_TIMES = rb'"(started|finished)": "[^"]*"|"(fit|extract|total)": [\d.e-]+'
 
 
 def _below(held: dict[str, bytes | None], name: str) -> dict[str, bytes | None]:
     """What is at a path."""
     return {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
+
+
+def _untimed(held: dict[str, bytes | None], sweep: Sweep) -> dict[str, bytes | None]:
+    """The same files, without times and without the content of those that hold little else."""
+    return {
+        path: b"" if path.endswith(tuple(sweep.timed)) else value and re.sub(_TIMES, b"", value)
+        for path, value in held.items()
+    }
 
 
 def _difference(left: dict[str, bytes | None], wanted: dict[str, bytes | None]) -> str:

@@ -48,6 +48,19 @@ def test_projected_tiles_are_the_callers_to_keep():
     assert not np.shares_memory(first, second)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_scores_and_residuals_of_one_reading_are_those_of_two(dtype):
+    model, tiles = fitted(dtype, {"spec": {"method": "nystroem"}}), [rows()[:20], rows()[20:23], rows()[23:]]
+    given = model.expansion()
+    pairs = list(model.scores_and_residuals(tiles, 27, given))
+    for (Y, left), scores, residual in zip(
+        pairs, model.project(tiles, 27), model.residuals(tiles, 27, given), strict=True
+    ):
+        assert_array_equal(Y, scores)
+        assert_array_equal(left, residual)
+    assert not np.shares_memory(pairs[0][0], pairs[1][0])
+
+
 def test_a_model_knows_its_widths():
     model = fitted()
     assert (model.columns, model.components, model.features.size) == (3, 4, 9)

@@ -51,3 +51,7 @@ def test_a_kind_that_does_not_tell_its_bytes_does_not_load() -> None:
     Registry("kind", (Small,), needs=["working_bytes"])
     with pytest.raises(TypeError, match="the kind 'silent' lacks working_bytes"):
         Registry("kind", (Small, Silent), needs=["working_bytes"])
+
+
+def test_all_names_are_those_of_the_kinds_and_the_others_that_they_have() -> None:
+    assert KINDS.names == ["small-one", "tiny"]

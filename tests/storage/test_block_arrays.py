@@ -11,9 +11,10 @@ import pytest
 import zarr
 
 from bigkpca.data.blocks import Block, split
+from bigkpca.data.json_files import write_json
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError
-from bigkpca.storage import block_arrays, groups
+from bigkpca.storage import block_arrays
 from tests.helpers.disks import tree_bytes
 
 N, ROWS = 100, 32
@@ -110,6 +111,6 @@ def test_a_manifest_that_is_not_about_the_arrays_is_refused(change: Any, match: 
     manifest = block_arrays.read_manifest(path)
     assert manifest is not None
     assert block_arrays.promised(path, manifest) == list(zip(blocks, digests, strict=True))
-    groups.write_json(f"{path}/x/manifest.json", change(manifest))
+    write_json(f"{path}/x/manifest.json", change(manifest))
     with pytest.raises(CorruptionError, match=f"{match}.*run the command that made .* again, with --overwrite"):
         block_arrays.promised(path, block_arrays.read_manifest(path) or {})

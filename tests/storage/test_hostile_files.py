@@ -22,6 +22,7 @@ from bigkpca.errors import BigKPCAError, CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
+from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model
@@ -47,6 +48,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "model.zarr"
 
 
+def drift_of(model: Model, rows: ArrayRows) -> None:
+    """Compare rows with the reference of a model, where it has one."""
+    if model.reference is not None:
+        scores = score_rows(rows, model, Engine(threads=1), Silent())
+        assert 0 <= model.reference.drift(model.reference.count(scores, scores[:, 0])).figure <= 1
+
+
 def check_model(path: Path) -> bool:
     """Whether the model at `path` loads; then its uses give results, or errors of bigkpca."""
     message = hostile.refusal(lambda: load_model(path))
@@ -56,6 +64,7 @@ def check_model(path: Path) -> bool:
     model = load_model(path)
     rows = ArrayRows(np.resize(np.abs(X), (7, model.columns)))
     hostile.refusal(lambda: score_rows(rows, model, Engine(threads=1), Silent()))
+    hostile.refusal(lambda: drift_of(model, rows))
     hostile.refusal(lambda: info(str(path)))
     hostile.refusal(lambda: FitSpec.of(model))
     str(model)

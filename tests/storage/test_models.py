@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,76 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
+from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.helpers.fits import OPTIONS
+from tests.storage import hostile
 
 
 def test_a_saved_model_is_the_model(dataset: str, model: str) -> None:
     rows = open_rows(dataset)
     fitted = fit_rows(rows, FitSpec.checked(**OPTIONS), Engine(), Silent(), rows.fingerprint())
     assert model_digest(load_model(model)) == model_digest(fitted)
+
+
+def test_the_reference_is_stored_with_its_model(model: str) -> None:
+    loaded = load_model(model)
+    assert loaded.reference is not None
+    for name in loaded.reference.shapes:
+        stored = zarr.open_array(f"{model}/reference_{name}", mode="r")
+        assert stored.dtype == np.float64
+        np.testing.assert_array_equal(stored[...], getattr(loaded.reference, name))
+    without = replace(loaded, reference=None)
+    assert model_digest(without) != model_digest(loaded)
+    assert info(model)["reference_rows"] == loaded.reference.rows
+    stored = zarr.open_array(f"{model}/reference_lower", mode="r+")
+    stored[0, 0] = 0.5
+    with pytest.raises(CorruptionError, match="does not match its digest"):
+        load_model(model)
+
+
+def test_a_model_without_a_reference_loads_and_keeps_its_digest(model: str, tmp_path: Path) -> None:
+    older = replace(load_model(model), reference=None)
+    digest = save_model(older, str(tmp_path / "older.zarr"))
+    assert "reference" not in hostile.attribute(tmp_path / "older.zarr")
+    loaded = load_model(tmp_path / "older.zarr")
+    assert loaded.reference is None
+    assert model_digest(loaded) == digest
+    assert info(str(tmp_path / "older.zarr"))["reference_rows"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("edges", lambda values: values[:, ::-1], "do not ascend"),
+        ("edges", lambda values: values * np.nan, "is empty, or holds NaN"),
+        ("edges", lambda values: values[:-1], r"reference_edges has the shape \(10, 64\), and not \(r\+1, m\)"),
+        ("lower", lambda values: values[:, ::-1], "do not ascend"),
+        ("upper", lambda values: values + 1, "not within 0 and 1"),
+        ("lower", lambda values: values - 1, "not within 0 and 1"),
+        ("upper", lambda values: values[:, 1:], r"reference_upper has the shape \(11, 63\)"),
+        ("edges", lambda values: (values[::-1, ::-1] > 0).astype(np.uint8), "do not ascend"),
+    ],
+)
+def test_a_reference_that_is_none_is_refused(model: str, name: str, change: Any, message: str) -> None:
+    values = zarr.open_array(f"{model}/reference_{name}", mode="r")[...]
+    hostile.set_array(model, f"reference_{name}", np.ascontiguousarray(change(values)))
+    with pytest.raises(CorruptionError, match=message):
+        load_model(model)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5, 5.0, True, "many", None, 10**30])
+def test_a_reference_of_no_number_of_rows_is_refused(model: str, rows: Any) -> None:
+    hostile.forge(model, hostile.attribute(model) | {"reference": {"rows": rows}})
+    with pytest.raises(CorruptionError, match="reference"):
+        load_model(model)
+
+
+@pytest.mark.parametrize("about", [[], "x", {}, {"rows": 5, "name": "x"}])
+def test_a_reference_that_is_described_otherwise_is_refused(model: str, about: Any) -> None:
+    hostile.forge(model, hostile.attribute(model) | {"reference": about})
+    with pytest.raises(CorruptionError, match="reference"):
+        load_model(model)
 
 
 def test_a_function_as_kernel_fits_but_cannot_be_saved(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:

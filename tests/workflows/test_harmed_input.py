@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.errors import CorruptionError, IncompleteError
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import OPTIONS
@@ -68,7 +68,9 @@ class Meddling(Recorder):
 def test_rows_that_change_while_they_are_read_are_refused(
     command: str, change: Callable[[Path], None], made: Path
 ) -> None:
-    with pytest.raises(SpecError, match=r"d\.zarr changed while it was read: run again when nothing writes to it"):
+    with pytest.raises(
+        IncompleteError, match=r"d\.zarr changed while it was read: run again when nothing writes to it"
+    ):
         COMMANDS[command](made, progress=Meddling(change=lambda: change(made)), block_rows=BLOCK)
     assert not (made / "out.zarr").exists()
     COMMANDS[command](made, block_rows=BLOCK)

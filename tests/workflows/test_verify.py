@@ -19,24 +19,32 @@ from bigkpca.storage import block_arrays
 from bigkpca.workflows import block_checks
 from bigkpca.workflows.verify import Verified
 from tests.helpers.commands import run
-from tests.helpers.disks import tree_bytes
+from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.progress import Recorder
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+    """A dataset with labels, a model, scores with residuals and reconstructed rows of three blocks."""
+    folder, rng = tmp_path_factory.mktemp("made") / "home", np.random.default_rng(0)
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        np.savez("a.npz", x=rng.normal(size=(90, 4)), y=np.arange(90))
+        ingest(["a.npz"], "d.zarr", member="x", labels="y", block_rows=32)
+        bigkpca.fit("d.zarr", "m.zarr", components=3, size=10)
+        scored()
+        reconstructed()
+    return Restored.made(folder)
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A dataset with labels, a model, scores with residuals and reconstructed rows of three blocks: the current
-    folder."""
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    np.savez("a.npz", x=rng.normal(size=(90, 4)), y=np.arange(90))
-    ingest(["a.npz"], "d.zarr", member="x", labels="y", block_rows=32)
-    bigkpca.fit("d.zarr", "m.zarr", components=3, size=10)
-    scored()
-    reconstructed()
-    return tmp_path
+def home(made: Restored, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which holds all of that."""
+    monkeypatch.chdir(made.again())
+    return made.folder
 
 
 def scored(**how: Any) -> Any:

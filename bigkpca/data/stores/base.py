@@ -64,6 +64,11 @@ class Store(Protocol):
     def write(self, path: str, content: bytes) -> None:
         """Write a file into an existing folder, so that readers see all of it or none, also after a power failure."""
 
+    def replace(self, path: str, content: bytes) -> None:
+        """Write or replace a file below an output that this process is the writer of. As `write`, and where the lock
+        of a writer may expire, whatever a later writer wrote there stays, even if this process is suspended meanwhile.
+        Raises LockedError then."""
+
     def put(self, path: str, content: bytes) -> None:
         """Write a file, with the folders it lies in, so that readers see all of it or none. Several processes may write
         it at once. It stays after a power failure once `sync` has run."""

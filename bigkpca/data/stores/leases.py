@@ -54,21 +54,29 @@ def held(url: str) -> Iterator[None]:
 
 
 def check(url: str) -> None:
-    """Raise LockedError where this process held the output at `url` and lost it."""
-    if url in _HELD:
-        _HELD[url].renew()
+    """Raise LockedError where this process held the output that `url` belongs to, and lost it."""
+    for lease in _leases_of(url):
+        lease.renew()
 
 
 def look(url: str) -> None:
-    """As `check`, of the output that `url` belongs to, but without a request as long as the lease is fresh."""
-    for held_url, lease in tuple(_HELD.items()):
-        if url == held_url or url.startswith((f"{held_url}/", held_url + OURS)):
-            lease.look()
+    """As `check`, but without a request as long as the lease is fresh."""
+    for lease in _leases_of(url):
+        lease.look()
 
 
 def holder(url: str) -> str:
-    """Digits of the lease by which this process holds the output at `url`."""
-    return _HELD[url].token[:HOLDER_DIGITS]
+    """Digits of the lease by which this process holds the output that `url` belongs to."""
+    return _leases_of(url)[0].token[:HOLDER_DIGITS]
+
+
+def _leases_of(url: str) -> list[Lease]:
+    """The leases by which this process holds the output that `url` belongs to: one, or none."""
+    return [
+        lease
+        for held_url, lease in tuple(_HELD.items())
+        if url == held_url or url.startswith((f"{held_url}/", held_url + OURS))
+    ]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.data.stores.local_paths import check_output
 from bigkpca.data.stores.urls import is_url
-from bigkpca.errors import IncompleteError
+from bigkpca.errors import IncompleteError, SpecError
 
 _EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
 
@@ -73,6 +73,9 @@ class LocalDisk:
             partial.unlink(missing_ok=True)
             raise
         _sync_entry(_folder_of(path))
+
+    def replace(self, path: str, content: bytes) -> None:
+        self.write(path, content)
 
     def put(self, path: str, content: bytes) -> None:
         self.make_folder(_folder_of(path))
@@ -136,15 +139,20 @@ class LocalDisk:
 
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
-        with lock(path):
-            try:
+        try:
+            with lock(path):
                 yield
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise IncompleteError(
                     f"the disk is full while writing {path}: make room and run the same command again"
                 ) from error
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise SpecError(
+                    f"{error.filename or path}: {error.strerror}: this user must be able to write {path}, and to read "
+                    "what it is made from"
+                ) from error
+            raise
 
     def holder(self, path: str) -> str:
         return ""  # the kernel keeps a lock until its process ends, also while that is suspended

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from bigkpca.data.stores import leases, moves
+from bigkpca.data.stores import clients, leases, moves
 from bigkpca.data.stores.base import StoredFile, check_name
 from bigkpca.data.stores.clients import client, told
 from bigkpca.data.stores.object_zarr import zarr_place
 from bigkpca.data.stores.urls import address, inside, is_url
-from bigkpca.errors import SpecError
+from bigkpca.errors import LockedError, SpecError
 
 if TYPE_CHECKING:
     from bigkpca.data.stores.clients import Client
@@ -106,6 +106,29 @@ class ObjectStore:
         leases.look(address(path).url)
         with told(path):
             self._client.put(address(path).key, content)
+
+    def replace(self, path: str, content: bytes) -> None:
+        url = address(path).url
+        before = self._version(path)
+        leases.check(url)  # after the version was read: so it is not that of a later writer
+        try:
+            clients.put(url, content, before or "create")
+        except (clients.Conflict, FileNotFoundError) as error:
+            # The library repeats requests, so that it may have been this one that changed it.
+            if self._version(path) is None or self.open(path).read() != content:
+                raise LockedError(
+                    f"another run has taken over while this one was suspended, and wrote {url}: nothing of it was "
+                    "replaced; run the same command again"
+                ) from error
+
+    def _version(self, path: str) -> tuple[str | None, str | None] | None:
+        """The version of an object, for conditional writes; None where there is none."""
+        try:
+            with told(path):
+                found = self._client.head(address(path).key)
+        except FileNotFoundError:
+            return None
+        return found["e_tag"], found["version"]
 
     def put(self, path: str, content: bytes) -> None:
         self.write(path, content)

@@ -28,9 +28,11 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     peak = fixed + threads * one
     if residual:
         expansion = 2 * 8 * D * (model.components + 1)
-        preparing = _EXPANSION_SQUARES * 8 * D * D if model.moments and has_landmarks(model.features) else 0
-        # The features of a tile are computed twice, for scores and for residuals; of the latter in float64 as well.
-        tile = tile_rows(d, D, itemsize) * (2 * D * (itemsize + 8) + 8 * (d + 3 * model.components)) + 2 * held
+        known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
+        solved = model.moments is not None and has_landmarks(model.features) and not known
+        preparing = _EXPANSION_SQUARES * 8 * D * D if solved else 0
+        # The features of a tile in float64, twice, and for its rows what is computed of these.
+        tile = tile_rows(d, D, itemsize) * (2 * D * 8 + 8 * (d + 3 * model.components))
         peak = fixed + expansion + max(preparing, threads * (one + tile))
     return Plan(
         rows=n,

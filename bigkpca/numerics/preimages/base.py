@@ -134,6 +134,10 @@ class Decoder(ABC):
         """Rows (m, d) of the data that the decoder keeps, shifted and scaled; None where it keeps none."""
         return None
 
+    def expansion(self, solution: Solution) -> Any:
+        """The Expansion of the model, where the decoder holds it; else None."""
+        return None
+
 
 def reconstructing(decoder: Decoder, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
     """Wrap `decoding` for starts and pre-images in the units of the data; pre-images have the dtype of block work."""

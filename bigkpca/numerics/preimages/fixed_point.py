@@ -150,8 +150,7 @@ class FixedPointDecoder(Decoder):
 
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         goal = objective(features, most_rows)
-        G = solution.components if self.map is None else self.map
-        given = Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
+        given = self._expansion(solution)
         start_of = LinearDecoder(self.mean_score, self.mean_row, self.weights)
         candidates = candidates_of(features)
         # With one factor for all rows, features do not depend on what lies off the axes; only the linear map does.
@@ -170,6 +169,14 @@ class FixedPointDecoder(Decoder):
             return _beside(found, self.mean_row, far)
 
         return decode
+
+    def expansion(self, solution: Solution) -> Expansion | None:
+        return self._expansion(solution) if self.mean_term else None
+
+    def _expansion(self, solution: Solution) -> Expansion:
+        """The expansion that is used, in the thesis's form without the mean."""
+        G = solution.components if self.map is None else self.map
+        return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
 
     def _as_in_the_thesis(self, goal: Objective, Z: Array, gamma: Array) -> Preimages:
         """Steps to image / weight without guards; a row that becomes NaN or infinite is the mean, and far."""

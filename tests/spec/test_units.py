@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bigkpca.errors import SpecError
-from bigkpca.execution.units import parse_bytes, parse_seconds
+from bigkpca.spec.units import lacks_unit, parse_bytes, parse_seconds
 
 
 @pytest.mark.parametrize(("text", "amount"), [("2 GB", 2 * 10**9), ("1MiB", 2**20), (5, 5)])
@@ -28,3 +28,20 @@ def test_an_amount_that_is_none() -> None:
 )
 def test_times_are_read_as_people_type_them(text: str | float, seconds: float) -> None:
     assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "GB", "1e400 GB", "inf"])
+def test_amounts_without_a_number_or_beyond_all_numbers(text: str) -> None:
+    with pytest.raises(SpecError, match="is not an amount of memory"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["", "s", "1e400 s", "inf", 10**400])
+def test_times_without_a_number_or_beyond_all_numbers(text: str | float) -> None:
+    with pytest.raises(SpecError, match="is not a time"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize(("text", "lacks"), [("2", True), (" 1.5 ", True), ("2 GB", False), ("2e9", False)])
+def test_a_number_alone_lacks_a_unit(text: str, lacks: bool) -> None:
+    assert lacks_unit(text) is lacks

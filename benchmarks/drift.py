@@ -1,0 +1,165 @@
+"""The drift of rows like those of the fit, which should be 0, and of others: by data, rows fitted, and landmarks."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import zoom
+
+from benchmarks.common import SHARED, arguments, covertype, mnist, table, usps, usps_labels
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.numerics.model import Model
+from bigkpca.spec import FitSpec
+
+NIGHTS, NEW_ROWS, FEW = 30, 2000, 100
+FRESH = 10_000  # rows that nights are drawn from, at most
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)  # of noisy rows in a night
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)  # of noise, in standard deviations of a pixel or column
+METHODS: dict[str, dict[str, Any]] = {
+    "kmeans": {"landmarks": "kmeans"},
+    "uniform": {"landmarks": "uniform"},
+    "rff": {"method": "rff"},
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows with their classes, rows of the same width from elsewhere, and the standard deviation of pixels."""
+
+    rows: Array
+    classes: Array
+    others: Array | None
+    deviation: Array
+    standardize: bool = False
+
+
+def digits_of_mnist() -> tuple[Array, Array]:
+    """All 70000 digits and their classes."""
+    found = []
+    for kind, start in (("images-idx3", 16), ("labels-idx1", 8)):
+        with gzip.open(SHARED / "mnist" / f"t10k-{kind}-ubyte.gz") as file:
+            found.append(np.frombuffer(file.read(), np.uint8, offset=start))
+    with gzip.open(SHARED / "mnist" / "train-labels-idx1-ubyte.gz") as file:
+        labels = np.frombuffer(file.read(), np.uint8, offset=8)
+    return np.concatenate([mnist(), found[0].reshape(-1, 784)]), np.concatenate([labels, found[1]])
+
+
+def resized(X: Array, side: int) -> Array:
+    """Square images (n, s²) as images of another side, (n, side²)."""
+    s = int(np.sqrt(X.shape[1]))
+    return zoom(X.reshape(-1, s, s).astype(np.float32), (1, side / s, side / s), order=1).reshape(len(X), side**2)
+
+
+def all_data() -> Iterator[tuple[str, Data]]:
+    (of_mnist, labels), of_usps = digits_of_mnist(), usps()
+    images = of_mnist.astype(np.float32)
+    yield "MNIST", Data(images, labels, (resized(of_usps[:NEW_ROWS], 28) + 1) * 127.5, np.std(images[:1000]))
+    small = resized(of_mnist[:NEW_ROWS], 16) / 127.5 - 1
+    yield "USPS", Data(of_usps, usps_labels(), small, np.std(of_usps))
+    plots = covertype().astype(np.float32)
+    types = np.load(SHARED / "covertype" / "covtype_93k.npz")["y"]
+    yield "covertype", Data(plots, types, None, plots.std(axis=0), standardize=True)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores (m, r) and residuals (m,) of rows."""
+
+    scores: Array
+    residuals: Array
+
+    def __getitem__(self, some: Any) -> Scored:
+        return Scored(self.scores[some], self.residuals[some])
+
+    def and_of(self, other: Scored) -> Scored:
+        return Scored(np.concatenate([self.scores, other.scores]), np.concatenate([self.residuals, other.residuals]))
+
+
+def scored(model: Model, X: Array) -> Scored:
+    tiles = (X[start : start + 500] for start in range(0, len(X), 500))
+    pairs = list(model.scores_and_residuals(tiles, min(len(X), 500), model.expansion()))
+    return Scored(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
+
+
+def figure(model: Model, rows: Scored) -> float:
+    assert model.reference is not None
+    return model.reference.drift(model.reference.count(rows.scores, rows.residuals)).figure
+
+
+def one_seed(data: Data, n: int, options: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Figures of nights of rows like those of the fit, and of nights of others."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(data.rows))
+    spec = FitSpec.checked(seed=seed, standardize=data.standardize, **options)
+    model = fit_rows(open_rows(data.rows[np.sort(order[:n])]), spec, Engine(threads=2), Silent())
+    own = scored(model, data.rows[order[n:][:FRESH]])
+
+    def nights(rows: int) -> list[float]:
+        m = len(own.scores)
+        return [figure(model, own[rng.choice(m, rows, replace=rows > m)]) for _ in range(NIGHTS)]
+
+    def of(X: Array) -> float:
+        return figure(model, scored(model, X))
+
+    some, last = data.rows[order[n:][:NEW_ROWS]], order[n:][data.classes[order[n:]] == data.classes.max()]
+    noise = rng.standard_normal(some.shape, np.float32) * data.deviation
+    noisy = scored(model, some + noise)
+    numbers = {p: int(p * NEW_ROWS) for p in SHARES}
+    mixed = {p: figure(model, noisy[:m].and_of(own[m:NEW_ROWS])) for p, m in numbers.items()}
+    return {
+        "same": nights(NEW_ROWS),
+        "few": nights(FEW),
+        "noisy": figure(model, noisy),
+        "scaled": of(1.5 * some),
+        "shuffled": of(some[:, rng.permutation(some.shape[1])]),
+        "one class": of(data.rows[last[:NEW_ROWS]]),
+        "others": np.nan if data.others is None else of(data.others),
+        "level": next((level for level in LEVELS if of(some + level * noise) > 0.2), np.inf),
+        "seen": next((p for p, found in mixed.items() if found > 0), np.inf),
+        "alarm": next((p for p, found in mixed.items() if found > 0.2), np.inf),
+    }
+
+
+def line(found: list[dict[str, Any]]) -> list[Any]:
+    """The cells of one setting: the worst of all seeds."""
+    same, few = (np.concatenate([each[key] for each in found]) for key in ("same", "few"))
+    others = [min(each[key] for each in found) for key in ("noisy", "scaled", "shuffled", "one class", "others")]
+    least = [max(each[key] for each in found) for key in ("level", "seen", "alarm")]
+    cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in (*others, *least)]
+    return [f"{same.max():.3f}", f"{np.mean(same == 0):.1%}", f"{few.max():.3f}", *cells]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=60_000, repeats=20)
+    lines = []
+    for name, data in all_data():
+        for n in (n for n in (500, 2000, 20_000, 60_000) if n <= min(given.rows, len(data.rows) - NEW_ROWS)):
+            seeds = given.repeats if n <= 2000 else -(-given.repeats // 4)
+            for r in (10, 50):
+                for method, options in METHODS.items():
+                    sized = options if method == "rff" else {**options, "size": min(n // 2, given.size)}
+                    found = [one_seed(data, n, {**sized, "components": r}, seed) for seed in range(seeds)]
+                    lines.append([name, n, r, method, seeds, *line(found)])
+                    print(*lines[-1], sep="\t", flush=True)
+    table(
+        f"Drift of nights of {NEW_ROWS} rows, and of {FEW}, {NIGHTS} nights for each seed; fitted on n <= {given.rows} "
+        "rows. Largest figures of rows like those of the fit; smallest of others; least noise and least share of noisy "
+        "rows that raise it",
+        [
+            *("data", "n", "r", "features", "seeds", "same", "of them 0", f"same, {FEW} rows"),
+            *("noisy", "scaled", "shuffled", "one class", "other data", "noise > 0.2", "share > 0", "share > 0.2"),
+        ],
+        lines,
+    )
+
+
+if __name__ == "__main__":
+    main()

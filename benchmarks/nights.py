@@ -1,0 +1,51 @@
+"""A night of a scheduled job over images: new rows in bounded memory, and how long a night without any takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of, table
+
+_COMMAND = "import sys; from bigkpca.cli import main; main(sys.argv[1:], standalone_mode=False)"
+_JOB = """
+[input]
+path = "{rows}"
+[model]
+path = "nights-model.zarr"
+size = {size}
+sigma = {sigma}
+[output]
+path = "nights-features.zarr"
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = arguments(__doc__ or "", argv, rows=1_060_000, night=1_000_000)
+    rows, folder = repeated_dataset(given.folder.resolve(), given.rows), given.folder.resolve()
+    for path in ("nights-model.zarr", "nights-features.zarr"):
+        shutil.rmtree(folder / path, ignore_errors=True)
+    job = folder / "nights.toml"
+    job.write_text(_JOB.format(rows=rows, size=given.size, sigma=MEDIAN_DISTANCE))
+    first = given.rows - given.night
+    nights = [
+        (f"first, {first} rows and the fit", ["--rows", f":{first}"]),
+        (f"{given.night} new rows", []),
+    ]
+    found = []
+    for name, asked in nights:
+        printed, peak = child(_COMMAND, "run", str(job), "--json", "-q", *asked)
+        record = json.loads(printed)
+        found.append([name, record["seconds"]["total"], peak, record["drift"]["figure"]])
+    command = ["run", str(job), "--json", "-q"]
+    idle = statistics.median(seconds_of(lambda: child(_COMMAND, *command)) for _ in range(given.repeats))
+    found.append(
+        [f"no new rows, the whole command (median of {given.repeats})", idle, child(_COMMAND, *command)[1], ""]
+    )
+    table(f"Nights of a job, {given.size} landmarks", ["night", "seconds", "peak MB", "drift"], found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Scheduled runs of a job, their history, and the way back to an earlier version."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from bigkpca.cli.exit_codes import JSON_LINES, verbose_option
+from bigkpca.cli.options import PATH, certificates, common, json_option
+from bigkpca.cli.output import show
+from bigkpca.cli.progress import JsonReport, Report
+from bigkpca.errors import SpecError
+
+
+@click.command(short_help="Run a scheduled job once.")
+@click.argument("job", type=PATH, required=False)
+@click.option("--plan", is_flag=True, help="Show what a run would do, and do nothing.")
+@click.option("--rows", metavar="A:B", help="Extract the rows A to B, without B, again, into a new version.")
+@click.option("--since", metavar="DATE", help="Extract again what runs extracted on this day (UTC) or later.")
+@click.option("--full", is_flag=True, help="Extract all rows again, into a new version.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of job files.")
+@json_option
+@certificates
+@common
+def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
+    """Run the JOB file once: extract features of the rows that arrived since the last run.
+
+    The first run fits the model. The same command goes on where a run was stopped.
+    """
+    from bigkpca.spec.job import job_schema
+
+    if schema:
+        click.echo(json.dumps(job_schema(), indent=1))
+        return
+    if job is None:
+        raise SpecError("name a job file: bigkpca run JOB.toml; bigkpca run --schema prints what it may hold")
+    _run(job, plan, as_json, quiet, asked)
+
+
+def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any]) -> None:
+    import os
+
+    from bigkpca.spec.job import read_job
+    from bigkpca.workflows.scheduled.run import run
+
+    job = read_job(path, os.environ)
+    if plan:
+        from bigkpca.workflows.scheduled.plan import plan_run
+
+        planned = plan_run(job, **asked)
+        show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
+        return
+    click.get_current_context().meta[JSON_LINES] = job.run.log == "json"
+    report = JsonReport(quiet) if job.run.log == "json" else Report(quiet)
+    for record in run(job, **asked, progress=report):
+        if as_json:
+            click.echo(json.dumps(record))
+        else:
+            show(_told(record), False)
+
+
+def _range(first: int, stop: int) -> str:
+    return f"{stop - first:,} ({first} to {stop - 1})" if stop > first else "none"
+
+
+def _told(record: dict[str, Any]) -> dict[str, Any]:
+    """What a run prints of its record."""
+    first, stop = record["rows"]
+    drift = record["drift"]
+    return {
+        "run": record["run"],
+        "status": record["status"],
+        "new_rows": _range(first, stop),
+        "rows": record["total_rows"],
+        "version": record["version"],
+        "model": record["model"]["path"],
+        "drift": "not measured" if drift is None else f"{drift['figure']:.3f} (threshold {drift['threshold']:g})",
+        "seconds": record["seconds"]["total"],
+    }
+
+
+@click.command(short_help="List the runs of a job.")
+@click.argument("out", type=PATH)
+@json_option
+@common
+def history(out: str, as_json: bool, quiet: bool) -> None:
+    """List the runs of the job that writes OUT."""
+    from bigkpca.workflows.scheduled.history import history
+
+    found = history(out, progress=Report(quiet))
+    if as_json:
+        for record in found:
+            click.echo(json.dumps(record))
+        return
+    click.echo(_LINE.format(*_HEADER) if found else "no run has ended yet")
+    for record in found:
+        click.echo(_LINE.format(*_row(record)).rstrip())
+
+
+_HEADER = [
+    "run",
+    "finished (UTC)",
+    "status",
+    "exit",
+    "new rows",
+    "rows",
+    "version",
+    "seconds",
+    "drift",
+    "outside",
+    "message",
+]
+_MOST_CHARACTERS = 100  # of a message in the table
+_LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>7}  {:>8}  {:>6}  {:>7}  {}"
+
+
+def _row(record: dict[str, Any]) -> tuple[str, ...]:
+    rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
+    return (
+        str(record["run"]),
+        str(record.get("finished"))[:19].replace("T", " "),
+        str(record.get("status")),
+        str(record.get("exit_code")),
+        f"{rows[1] - rows[0]:,}",
+        _number(record.get("total_rows")),
+        _number(record.get("version")),
+        f"{record.get('seconds', {}).get('total', 0):.1f}",
+        f"{drift['figure']:.3f}" if drift else "",
+        _number(drift.get("outside")),
+        _shortened((record.get("message") or "").partition("\n")[0]),
+    )
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _MOST_CHARACTERS else message[: _MOST_CHARACTERS - 3].rstrip() + "..."
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+@click.command(short_help="Go back to an earlier version of features.")
+@click.argument("out", type=PATH)
+@click.option("--to", type=click.IntRange(1), metavar="N", help="The version; by default the one before.")
+@json_option
+@verbose_option
+def rollback(out: str, to: int | None, as_json: bool) -> None:
+    """Make an earlier version of the features in OUT the current one; nothing is removed."""
+    from bigkpca.workflows.scheduled.history import rollback
+
+    record = rollback(out, to)
+    show(record if as_json else {key: record[key] for key in ("run", "status", "message", "total_rows")}, as_json)

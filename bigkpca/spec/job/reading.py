@@ -1,0 +1,102 @@
+"""Read a job file into a value, or raise one error that names all its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bigkpca.data.stores import AnyPath
+from bigkpca.errors import SpecError
+from bigkpca.spec.addresses import is_scheduler
+from bigkpca.spec.fields import FitSpec
+from bigkpca.spec.job.check import Check, check_keys
+from bigkpca.spec.job.model import check_model
+from bigkpca.spec.job.paths import check_paths
+from bigkpca.spec.job.problems import error_of
+from bigkpca.spec.job.tables import JobInput, JobModel, JobOutput, JobRun, JobTop
+from bigkpca.spec.job.text import JobText
+from bigkpca.spec.units import lacks_unit, parse_bytes, parse_seconds
+
+_SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
+_MEMORY, _TIMEOUT = ("run", "memory"), ("run", "timeout")
+
+
+class Job(JobTop):
+    """What a job file says: paths are full, and environment variables are filled in."""
+
+    input: JobInput
+    model: JobModel
+    output: JobOutput
+    run: JobRun
+
+
+def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
+    """Read a job file, and check all of it.
+
+    Parameters
+    ----------
+    path : str or path
+        The job file. Relative paths in it start at its folder.
+    environment : mapping
+        Environment variables, which fill `${NAME}` in texts.
+
+    Returns
+    -------
+    Job
+        Its value.
+
+    Raises
+    ------
+    SpecError
+        Where the file cannot be read, or is wrong: one error names all that is wrong, each with line, key and value.
+        Values from the environment are not shown.
+
+    Examples
+    --------
+    >>> import pathlib
+    >>> text = '[input]\\npath="${LAKE}/x.zarr"\\n[model]\\npath="/m.zarr"\\n[output]\\npath="/out"'
+    >>> _ = pathlib.Path("nightly.toml").write_text(text)
+    >>> job = read_job("nightly.toml", {"LAKE": "s3://lake"})
+    >>> job.input.path, job.run.on_drift, job.model.spec.components
+    ('s3://lake/x.zarr', 'warn', 50)
+    """
+    file = JobText.read(path)
+    check = check_keys(file.values, environment)
+    check_paths(check, file)
+    fields = check_model(check)
+    _check_run(check)
+    if check.problems:
+        raise error_of(file.path, file.lines, check.problems)
+    return Job(
+        input=JobInput(**check.table("input")),
+        model=JobModel(path=check.values["model", "path"], spec=FitSpec(**fields), given=frozenset(fields)),
+        output=JobOutput(**check.table("output")),
+        run=JobRun(**check.table("run")),
+        **({"seed": fields["seed"]} if "seed" in fields else {}),
+    )
+
+
+def _check_run(check: Check) -> None:
+    """Check the texts of the table [run], and that it names one place to work."""
+    values = check.values
+    if _SCHEDULER in values and not is_scheduler(values[_SCHEDULER]):
+        check.wrong("give the address of a Dask scheduler, such as tcp://10.0.0.1:8786", _SCHEDULER)
+    if _SCHEDULER in check.given and _WORKERS in check.given:
+        check.wrong("give the address of a scheduler or a number of local processes, not both", _SCHEDULER, _WORKERS)
+    if _MEMORY in values and not _is_amount(values[_MEMORY]):
+        check.wrong('give an amount of memory with its unit, such as "2 GB" or "500 MB"', _MEMORY)
+    if _TIMEOUT in values and not _is_time(values[_TIMEOUT]):
+        check.wrong('give a time such as "90 s" or "10 min", or a number of seconds', _TIMEOUT)
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return not lacks_unit(text) and parse_bytes(text) > 0
+    except SpecError:
+        return False
+
+
+def _is_time(text: str | float) -> bool:
+    try:
+        return parse_seconds(text) > 0
+    except SpecError:
+        return False

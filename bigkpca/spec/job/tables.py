@@ -1,0 +1,145 @@
+"""The tables of a job file: each key with its type, default and description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic.fields import FieldInfo
+
+from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics.registry import Registry
+from bigkpca.spec.fields import FitSpec
+
+_Text = Annotated[str, Field(min_length=1)]
+MOST = 2**31  # of a count: what is larger is a mistake, and no array can have it
+_Count = Annotated[int, Field(ge=1, le=MOST)]
+_Positive = Annotated[float, Field(gt=0)]
+
+
+class Table(BaseModel):
+    """A table of a job file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class JobTop(Table):
+    """Keys that stand before the first table."""
+
+    seed: int = Field(0, ge=0, description=FitSpec.model_fields["seed"].description)
+
+
+class JobInput(Table):
+    """The rows, to which others may append between runs and during them."""
+
+    path: _Text = Field(description="path or URL of the rows", examples=["rows.zarr"])
+    array: _Text | None = Field(None, description="array to read if the input is a Zarr group", examples=["x"])
+
+
+class JobOutput(Table):
+    """The features: one folder that holds all versions of them, and the records of the runs."""
+
+    path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
+    block_rows: _Count | None = Field(None, description="rows of one block, which one task writes")
+
+
+class JobRun(Table):
+    """Where a run works and what it may use, what it does about drift, and how it is watched."""
+
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["scheduler", "workers"]}})
+
+    scheduler: _Text | None = Field(
+        None,
+        description="address of a Dask scheduler; without it and workers, the run uses threads of its own process",
+        examples=["tls://scheduler:8786"],
+    )
+    workers: _Count | None = Field(None, description="number of local processes, instead of a scheduler")
+    memory: _Text | None = Field(
+        None, description="amount of memory: the run is refused if a process would need more", examples=["2 GB"]
+    )
+    timeout: _Text | _Positive = Field(
+        "10 min",
+        description="the run ends if no block of rows is finished for this time; a number is in seconds",
+        examples=["10 min"],
+    )
+    on_drift: Literal["warn", "fail", "refit"] = Field(
+        "warn",
+        description="what a run does about drift: warn, fail with exit code 3, or refit: a new model, and a new "
+        "version of the features",
+    )
+    drift_threshold: float = Field(0.2, gt=0, le=1, description="figure of drift above which there is drift")
+    metrics: _Text | None = Field(
+        None, description="local file that each run replaces by metrics for Prometheus", examples=["bigkpca.prom"]
+    )
+    log: Literal["plain", "json"] = Field(
+        "plain", description="notes and progress on stderr as plain lines, or as one JSON object a line"
+    )
+
+
+class JobModel(Table):
+    """The model: where it is, what to fit where there is none, and the fields of that which the file sets itself."""
+
+    path: str
+    spec: FitSpec
+    given: frozenset[str]
+
+
+def _named(registry: Registry[Any], *others: str, without: str = "", pattern: str | None = None) -> Any:
+    """A name of a registry; the fit checks it, since it reads other spellings, too."""
+    names = {"type": "string", "enum": [name for name in (*others, *registry.names) if name != without]}
+    schema: dict[str, Any] = names if pattern is None else {"anyOf": [names, {"type": "string", "pattern": pattern}]}
+    return Annotated[str, WithJsonSchema(schema)]
+
+
+def _written(field: FieldInfo) -> Any:
+    """The type of a field of FitSpec in a file: TOML lacks None, so a key is left out where that is the default."""
+    parts = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
+    return reduce(or_, [Annotated[part, Field(), *field.metadata] for part in parts if part is not NoneType])
+
+
+_KERNELS = [name for name in kernels.KERNELS if name != kernels.Precomputed.name]
+
+# What FitSpec takes in Python only, or checks by code.
+_IN_FILES: Mapping[str, Any] = {
+    "components": _Count | Annotated[float, Field(gt=0, lt=1)] | Literal["auto", "none"],
+    "kernel": _named(kernels.KERNELS, without=kernels.Precomputed.name),
+    "sigma": _Positive | Literal["median"],
+    "gamma": _Positive,
+    "method": _named(methods.METHODS),
+    "size": _Count | Literal["auto"],
+    "landmarks": _named(landmarks.RULES, "auto", pattern=r"\.npy$"),
+    "n_directions": _Count | Literal["auto"],
+    "preimage": _named(preimages.PREIMAGES, pattern="^[^:]+:"),
+}
+_DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}"}
+_EXAMPLES = {"landmarks": ["landmarks.npy"], "preimage": ["ridge:size=500"]}
+_ELSEWHERE = {"seed", "block_rows"}  # in other tables of the file
+
+_FIELDS: dict[str, Any] = {
+    name: (
+        _IN_FILES.get(name) or _written(field),
+        Field(field.default, description=_DESCRIBED.get(name, field.description), examples=_EXAMPLES.get(name)),
+    )
+    for name, field in FitSpec.model_fields.items()
+    if name not in _ELSEWHERE
+}
+_PATH = Field(description="path or URL of the model; a refit writes others beside it", examples=["model.zarr"])
+
+ModelTable = create_model(
+    "ModelTable",
+    __base__=Table,
+    __doc__="The model: fitted where there is none, used as it is afterwards. All options of `bigkpca fit`.",
+    path=(_Text, _PATH),
+    **_FIELDS,
+)
+
+TABLES: Mapping[str, type[Table]] = {
+    "input": JobInput,
+    "model": ModelTable,
+    "output": JobOutput,
+    "run": JobRun,
+}

@@ -1,0 +1,80 @@
+"""Write the output of a scheduled job: the folder itself, which version is current, which rows a run has pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bigkpca.data.json_files import read_json, replace_json, write_json
+from bigkpca.data.stores import store_of
+from bigkpca.data.versions import JOB, VERSIONS, read_versions
+from bigkpca.data.zarr import ATTRIBUTE
+from bigkpca.errors import SpecError
+from bigkpca.storage import groups
+
+_PINNED = "pinned.json"
+
+
+def prepare(out: str) -> None:
+    """Make the folder of the versions, unless it is there. Raises SpecError where anything else is."""
+    store = store_of(out)
+    if not store.exists(out) or (store.is_folder(out) and all(map(_is_partial, store.names(out)))):
+        store.make_folder(out)
+        own = {"format": JOB, "format_version": groups.FORMAT_VERSION}
+        # Zarr would write it in two steps.
+        write_json(f"{out}/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {ATTRIBUTE: own}})
+        return
+    about = groups.describe(out)
+    if about is None:
+        raise SpecError(f"{out} exists and was not made by bigkpca: choose another path for the output of the job")
+    if about["format"] != JOB:
+        raise SpecError(
+            f"{out} is a bigkpca {groups.named(about['format'])}, which runs of a job never replace: choose another "
+            "path for the output of the job"
+        )
+    groups.open_group(out, JOB)  # raises SpecError for other format versions
+
+
+def _is_partial(name: str) -> bool:
+    """Whether it is what a write left that was cut off."""
+    return name.endswith(".partial")
+
+
+def empty_versions() -> dict[str, Any]:
+    """The manifest before there is a version."""
+    return {"format_version": groups.FORMAT_VERSION, "current": 0, "versions": []}
+
+
+def write_versions(out: str, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest of the versions, at once."""
+    replace_json(f"{out}/{VERSIONS}", manifest)
+
+
+def set_current(out: str, number: int) -> dict[str, Any]:
+    """Make another version the current one. Returns the manifest. Raises SpecError where there is no such version."""
+    manifest = read_versions(out)
+    known = [each["number"] for each in manifest["versions"]] if manifest else []
+    if manifest is None or number not in known:
+        raise SpecError(f"{out} has no version {number}, but {', '.join(map(str, known)) or 'none'}")
+    manifest["current"] = number
+    write_versions(out, manifest)
+    return manifest
+
+
+def read_pinned(out: str) -> dict[str, Any]:
+    """What a run pinned that did not end; empty where none did, or the file does not parse."""
+    try:
+        found: Any = read_json(f"{out}/{_PINNED}")
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_pinned(out: str, pinned: Mapping[str, Any]) -> None:
+    """Pin what a run is about to do, so that the run after a stop does the same."""
+    replace_json(f"{out}/{_PINNED}", pinned)
+
+
+def remove_pinned(out: str) -> None:
+    """Forget what was pinned: the run has ended."""
+    store_of(out).remove_file(f"{out}/{_PINNED}")

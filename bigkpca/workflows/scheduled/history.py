@@ -1,0 +1,117 @@
+"""What earlier runs of a job did, and the way back to an earlier version."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.data.versions import JOB, read_versions, version_path
+from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.execution.progress import Progress, Silent
+from bigkpca.storage import groups, growing, job_output, output_paths, run_records
+from bigkpca.workflows.scheduled import records
+
+
+def history(out: AnyPath, *, progress: Progress = Silent()) -> list[dict[str, Any]]:
+    """The records of all runs of a job, in the order in which they ended.
+
+    Parameters
+    ----------
+    out : path
+        The output of the job.
+    progress : Progress
+        Is told of lines that do not parse, which are left out.
+
+    Returns
+    -------
+    list of dict
+        `docs/scheduled.md` lists what a record holds.
+
+    Raises
+    ------
+    SpecError
+        There is no output of a job.
+
+    Notes
+    -----
+    Reads no rows and no features.
+    """
+    path = expanded(out)
+    groups.open_group(path, JOB)
+    found, damaged = run_records.read_records(path)
+    if damaged:
+        lines = ", ".join(map(str, damaged[:10]))
+        progress.note(f"{path}/{run_records.RECORDS}: lines that do not parse are left out: {lines}")
+    return found
+
+
+def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
+    """Make an earlier version of the features the current one; nothing is removed.
+
+    The next run adds to that version, with its model, all rows that it does not have.
+
+    Parameters
+    ----------
+    out : path
+        The output of the job.
+    to : int, optional
+        The number of the version; by default the largest below the current one.
+
+    Returns
+    -------
+    dict
+        The record, as in `runs.jsonl`.
+
+    Raises
+    ------
+    SpecError
+        There is no such version.
+    LockedError
+        A run is at work.
+
+    Notes
+    -----
+    Reads no rows and no features.
+    """
+    path = output_paths.group_path(out)
+    groups.open_group(path, JOB)
+    with store_of(path).writer(path):
+        if (unfinished := finish_rollback(path)) and to in (None, unfinished["version"]):
+            return unfinished
+        versions = read_versions(path) or job_output.empty_versions()
+        current, entries = versions["current"], {each["number"]: each for each in versions["versions"]}
+        wanted = current - 1 if to is None else to
+        if current:
+            with suppress(CorruptionError):  # which may be why another one is wanted
+                growing.go_on(version_path(path, current))  # else what it lacks would be removed by the next run
+        if to is None and current < 2:
+            raise SpecError(f"{path} has no version before the current one")
+        if wanted not in entries:
+            raise SpecError(f"{path} has no version {wanted}: bigkpca info {path} lists them")
+        manifest = growing.read(version_path(path, wanted))
+        model = entries[wanted]["model"]
+        earlier, _ = run_records.read_records(path)
+        record = records.started_record(
+            records.next_number(earlier),
+            finished=records.now(),
+            status=records.ROLLED_BACK,
+            message=f"from version {current} to version {wanted}",
+            total_rows=manifest["rows"],
+            version=wanted,
+            model={"path": model["path"], "digest": model["digest"]},
+        )
+        job_output.write_pinned(path, {"rollback": record})
+        finish_rollback(path)
+    return record
+
+
+def finish_rollback(out: str) -> dict[str, Any] | None:
+    """Do what a rollback began; its record, or None where none was cut off."""
+    record: dict[str, Any] | None = job_output.read_pinned(out).get("rollback")
+    if record is not None:
+        job_output.set_current(out, record["version"])
+        if not any(each["run"] == record["run"] for each in run_records.read_records(out)[0]):
+            run_records.append_record(out, record)
+        job_output.remove_pinned(out)
+    return record

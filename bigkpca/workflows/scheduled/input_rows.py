@@ -1,0 +1,121 @@
+"""The input of a job: rows to which others append, and whether those that were extracted are still the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from bigkpca.data.blocks import Block, split
+from bigkpca.data.opening import open_growing
+from bigkpca.data.reading import digest_of_rows
+from bigkpca.data.rows import Rows
+from bigkpca.data.versions import JOB
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.execution.by_block import by_block
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Progress
+from bigkpca.storage import groups
+from bigkpca.storage.growing import input_digests
+from bigkpca.workflows.scheduled.records import gaps_seen
+
+_MOST_NAMED = 5  # ranges of rows in a message
+_GAP = timedelta(hours=1)
+
+
+def open_input(path: str, array: str | None) -> ZarrRows:
+    """Open the rows of a job. Raises SpecError for what cannot grow chunk by chunk."""
+    about = groups.describe(path) or {}
+    if about.get("format") == JOB or about.get("grows"):
+        raise SpecError(
+            f"{path} is the output of a job, whose last block is computed again whenever rows are added: name the rows "
+            "themselves"
+        )
+    rows = open_growing(path, array)
+    if not isinstance(rows, ZarrRows):
+        raise SpecError(
+            f"{path} is not a Zarr array or dataset: a job reads what others append rows to; make a dataset of it with "
+            "bigkpca ingest, and add rows with bigkpca ingest --append"
+        )
+    return rows
+
+
+def rows_to_extract(
+    rows: ZarrRows, done: int, earlier: Sequence[Mapping[str, Any]], published: Mapping[str, Any] | None
+) -> int:
+    """The number of rows of which `done` are extracted and the others stored; `earlier` are records of runs, and
+    `published` is the manifest of the current version.
+
+    Whoever appends may store later chunks first, so rows end at the first gap; unless an earlier run saw the same gap
+    an hour ago, or longer: then nothing but the fill value was written there, which Zarr does not store.
+    """
+    found = max(done, rows.stored_rows(done, gaps_seen(earlier, _GAP)))
+    if published is not None and _awaits_tail(rows, published):
+        found = min(found, published["rows"])
+    if not found:
+        raise DataError(f"{rows.where} has room for {rows.shape[0]:,} rows, and the first of them are not stored yet")
+    return found
+
+
+def _awaits_tail(rows: ZarrRows, manifest: Mapping[str, Any]) -> bool:
+    """Whether the chunk that holds the last extracted row is not written since, in some columns: somebody made room for
+    more rows, and did not write them yet."""
+    before, now = manifest["run"]["input"]["tail"], rows.tail_stamps(manifest["rows"])
+    return not rows.whole and any(each == other for each, other in zip(before, now, strict=False))
+
+
+def tail_of(rows: ZarrRows, count: int, published: Mapping[str, Any] | None) -> list[str]:
+    """The stamps of the chunks in which the first `count` rows end: as they were when a run first took these rows, for
+    they may have been written since in some columns."""
+    if published is not None and published["rows"] == count:
+        known: list[str] = published["run"]["input"]["tail"]
+        return known
+    return rows.tail_stamps(count)
+
+
+def check_not_shrunk(rows: ZarrRows, manifest: Mapping[str, Any]) -> None:
+    """Raise CorruptionError where there are fewer rows than were extracted, or of another type."""
+    if rows.shape[0] < manifest["rows"]:
+        raise CorruptionError(
+            f"{rows.where} has {rows.shape[0]:,} rows, and features of {manifest['rows']:,} were extracted: rows were "
+            "removed. Restore them, or extract all features again with bigkpca run JOB.toml --full"
+        )
+    if rows.dtype.str != manifest["input"]["dtype"]:
+        raise CorruptionError(
+            f"{rows.where} holds {rows.dtype.str}, and features were extracted from {manifest['input']['dtype']}: it "
+            "was replaced. Restore it, or extract all features again with bigkpca run JOB.toml --full"
+        )
+
+
+def suspect_blocks(rows: ZarrRows, manifest: Mapping[str, Any]) -> list[Block]:
+    """The blocks whose stored chunks were written since their features were extracted. Reads no rows."""
+    blocks, known = split(manifest["rows"], manifest["block_rows"]), input_digests(manifest)
+    stamps = rows.stamps(blocks)
+    if stamps is None:
+        return list(blocks)
+    return [block for block, stamp, (_, before) in zip(blocks, stamps, known, strict=True) if stamp != before]
+
+
+def check_unchanged_blocks(
+    rows: ZarrRows, manifest: Mapping[str, Any], blocks: Sequence[Block], engine: Engine, progress: Progress
+) -> None:
+    """Raise CorruptionError where rows of these blocks are no longer those that features were extracted from.
+
+    One pass over these blocks.
+    """
+    found = by_block("comparing rows", _digest, rows, [], blocks, engine, progress)
+    known = input_digests(manifest)
+    other = [block for block, sha256 in zip(blocks, found, strict=True) if sha256 != known[block.number][0]]
+    if other:
+        ranges = ", ".join(f"{block.start}:{block.stop}" for block in other[:_MOST_NAMED])
+        more = f" and {len(other) - _MOST_NAMED} more blocks" if len(other) > _MOST_NAMED else ""
+        raise CorruptionError(
+            f"{rows.where} changed since features were extracted from it, in the rows {ranges}{more}. Restore them, "
+            "or, if the change is meant, extract them again with bigkpca run JOB.toml "
+            f"--rows {other[0].start}:{other[-1].stop}"
+        )
+
+
+def _digest(rows: Rows, block: Block) -> str:
+    return digest_of_rows(rows, block.start, block.stop)

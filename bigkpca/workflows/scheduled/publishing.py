@@ -1,0 +1,268 @@
+"""Extract and publish: rows added to the current version, or a new version."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from bigkpca.data.blocks import Block, output_block_rows, split
+from bigkpca.data.json_files import MOST_JSON_BYTES
+from bigkpca.data.versions import version_path
+from bigkpca.data.zarr import ZarrRows
+from bigkpca.errors import DriftError, SpecError
+from bigkpca.execution.planning import Plan, plan_transform
+from bigkpca.numerics.model import Model
+from bigkpca.storage import block_arrays, destination, groups, growing, job_output
+from bigkpca.storage.models import model_digest
+from bigkpca.workflows.scheduled import models, records
+from bigkpca.workflows.scheduled.drift_check import drift_of
+from bigkpca.workflows.scheduled.extraction import Extraction, extract
+from bigkpca.workflows.scheduled.given import Given, Published
+from bigkpca.workflows.scheduled.intervals import Interval
+
+_MEMORY = "ask for smaller blocks with output.block_rows, or fit a model with fewer landmarks"
+_MOST_BLOCKS = MOST_JSON_BYTES // 700  # a manifest has up to 600 bytes for each
+_MANY_ROWS = 2**40  # so that blocks have the size that they would have in a large output
+_Known = tuple[dict[str, str], list[str]]  # of a block: digests of its scores; digest and stamp of its input
+
+
+class _RefitDue(Exception):
+    """New rows drifted, and the job says that a new model is fitted then."""
+
+
+def append(given: Given, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
+    """Add the features of new rows to the current version; or make a new one, where these drifted and the job says so.
+
+    The last block is computed again where it was not full: the bits of a score depend on the rows beside it.
+    """
+    about = _about(current.path)
+    pinned = {**about, "input": rows.fingerprint()}
+    place = destination.destination_of_rows(current.path, pinned)
+    wanted = growing.changed_blocks(current.rows, interval.stop, about["block_rows"])
+    _check_count(split(interval.stop, about["block_rows"]))
+    try:
+        new = _extracted(given, Extraction(rows, model, pinned, place, given.out, wanted, interval))
+    except _RefitDue:
+        _refit(given, rows, interval)
+        place.clear()
+        return
+    known = [*_known_before(current, rows)[: wanted[0].number], *new]
+    finish_record(given, records.DONE, current.entry, [interval.first, interval.stop], interval.stop, known)
+    _write_manifest(given, place.work, about, split(interval.stop, about["block_rows"]), known)
+    growing.publish(current.path, place.work, current.manifest)
+    place.clear()
+
+
+def make_version(given: Given, current: Published | None, rows: ZarrRows, interval: Interval) -> None:
+    """Make a version of the features of all rows: the first; or one by the same model, with some rows again."""
+    if current is None:
+        with _timed(given, "fit"):
+            model = models.first_model(given.job, rows, given.options)
+        entry, before = _entry(given, model, 1, "first run"), None
+    else:
+        model = models.model_of_version(given.job, current.entry)
+        what = "all rows" if given.asked.full else f"rows {interval.first}:{interval.stop}"
+        entry = _entry(given, model, current.entry["model"]["number"], f"{what} extracted again")
+        before = None if given.asked.full else current
+    try:
+        _write_version(given, entry, model, rows, interval, before)
+    except _RefitDue:
+        _refit(given, rows, interval)
+
+
+def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
+    """Fit a new model on all rows, and make a version with it; the interval is that of the rows which drifted."""
+    pinned = job_output.read_pinned(given.out)
+    number = models.next_number(given.job, given.versions["versions"], pinned.get("model"))
+    job_output.write_pinned(given.out, {**pinned, "model": number})  # so that the run after a stop takes that model up
+    with _timed(given, "fit"):
+        options = replace(given.options, overwrite=number == pinned.get("model"))
+        model = models.fitted_again(given.job, number, rows, options, interval)
+    entry = _entry(given, model, number, f"fitted again: drift {given.record['drift']['figure']:.3f}")
+    _write_version(given, entry, model, rows, interval, None, refitted=True)
+
+
+def _entry(given: Given, model: Model, number: int, reason: str) -> dict[str, Any]:
+    """What the manifest of the versions says about a new one."""
+    path = models.model_path(given.job, number)
+    described = {"number": number, "path": path, "digest": model_digest(model)}
+    return {"number": given.next_version, "model": described, "reason": reason}
+
+
+def _write_version(
+    given: Given,
+    entry: Mapping[str, Any],
+    model: Model,
+    rows: ZarrRows,
+    interval: Interval,
+    before: Published | None,
+    *,
+    refitted: bool = False,
+) -> None:
+    """Write a version and make it current: of all rows, or of those of the interval where there is one before, which
+    has the others. Raises _RefitDue where rows drifted, unless the model is fitted for that reason."""
+    path = version_path(given.out, entry["number"])
+    about = {
+        "format": "features",
+        "model": entry["model"]["digest"],
+        "input": rows.fingerprint(),
+        "block_rows": before.manifest["block_rows"] if before else block_rows_of(given, model, rows),
+        "residual": False,
+        "grows": True,
+        "extracted": {"rows": [interval.first, interval.stop], "others": before.entry["number"] if before else None},
+    }
+    place = destination.open_destination(path, about, overwrite=True)  # what is there was never published
+    if not place.done:
+        blocks = split(rows.shape[0], about["block_rows"])
+        _check_count(blocks)
+        kept = _whole_before(given, before, rows, interval) if before else {}
+        wanted = [block for block in blocks if block not in kept]
+        new = _extracted(
+            given, Extraction(rows, model, about, place, given.out, wanted, interval), compared=not refitted
+        )
+        found = dict(zip(wanted, new, strict=True))
+        if before:
+            for block in kept:
+                block_arrays.replace_block(place.work, before.path, block, ["scores"])
+        known = [found[block] if block in found else kept[block] for block in blocks]
+        extracted = [interval.first, interval.stop] if before else [0, rows.shape[0]]
+        finish_record(given, records.DONE, entry, [interval.first, interval.stop], rows.shape[0], known, extracted)
+        _write_manifest(given, place.work, about, blocks, known)
+        place.put_in_place()
+    given.record.update(growing.read(path)["run"])
+    # So that a run that is cut off from here on is known to have published, also where it adopted an earlier one's.
+    job_output.write_pinned(given.out, {**job_output.read_pinned(given.out), "run": given.record["run"]})
+    versions = {**given.versions, "current": entry["number"], "versions": [*given.versions["versions"], dict(entry)]}
+    job_output.write_versions(given.out, versions)
+
+
+def _whole_before(given: Given, before: Published, rows: ZarrRows, interval: Interval) -> dict[Block, _Known]:
+    """The blocks outside the interval that the version before has undamaged, with what its manifest says of them."""
+    blocks, known = split(before.rows, before.manifest["block_rows"]), _known_before(before, rows)
+    outside = [block for block in blocks if not interval.meets(block)]
+    kept = {b: known[b.number] for b in outside if block_arrays.block_digests(before.path, b) == known[b.number][0]}
+    if len(kept) < len(outside):
+        given.options.progress.note(
+            f"{len(outside) - len(kept)} damaged blocks of {before.path} are extracted again too"
+        )
+    return kept
+
+
+def block_rows_of(given: Given, model: Model, rows: ZarrRows) -> int:
+    """Rows of a block: as given, or those that `transform` takes for large output; whole chunks of the input."""
+    row_bytes = model.components * model.features.dtype.itemsize
+    grain = rows.array.chunks[0]  # also where there are fewer rows as yet
+    return output_block_rows(_MANY_ROWS, grain, row_bytes, given.job.output.block_rows)
+
+
+def _check_count(blocks: Sequence[Block]) -> None:
+    """Raise SpecError where a manifest would be larger than what is read of one."""
+    if len(blocks) > _MOST_BLOCKS:
+        raise SpecError(
+            f"{len(blocks):,} blocks are more than {_MOST_BLOCKS:,}: set a larger output.block_rows, and make a "
+            "version with it by bigkpca run JOB.toml --full"
+        )
+
+
+def _about(path: str) -> dict[str, Any]:
+    """What the attribute of a version says, as it was created."""
+    about = dict(groups.describe(path) or {})
+    about.pop("format_version", None)
+    return about
+
+
+def _known_before(current: Published, rows: ZarrRows) -> list[_Known]:
+    """What is known of each block of a version, whose input was found unchanged: with the stamps that this has now."""
+    blocks = split(current.rows, current.manifest["block_rows"])
+    each = zip(current.manifest["blocks"], growing.input_digests(current.manifest), _stamps(rows, blocks), strict=True)
+    return [({"scores": block["sha256"]}, [sha256, stamp]) for block, (sha256, _), stamp in each]
+
+
+def _stamps(rows: ZarrRows, blocks: Sequence[Block]) -> list[str]:
+    return rows.stamps(blocks) or [""] * len(blocks)
+
+
+def _extracted(given: Given, job: Extraction, *, compared: bool = True) -> list[_Known]:
+    """Extract features and, where asked to, measure drift."""
+    with _timed(given, "extract"), given.options.engine() as engine:
+
+        def plan(threads: int) -> Plan:
+            return plan_transform(
+                job.rows, job.model, job.record["block_rows"], threads, residual=job.model.reference is not None
+            )
+
+        plan(engine.threads).check(given.options.memory_limit, _MEMORY)
+        engine.check_memory(lambda threads: plan(threads).peak_bytes)
+        found = extract(job, given.job.seed, engine, given.options.progress)
+    count = sum(len(block) for block in job.wanted)
+    given.record["bytes"] = {
+        "read": count * job.rows.dtype.itemsize * job.rows.shape[1],
+        "written": count * job.model.components * job.model.features.dtype.itemsize,
+    }
+    if compared:
+        _compare(given, drift_of(job.model, found, given.job.run.drift_threshold))
+    pairs = zip(found, _stamps(job.rows, job.wanted), strict=True)
+    return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
+
+
+@contextmanager
+def _timed(given: Given, what: str) -> Iterator[None]:
+    """Add the seconds of what is within to those of this work in the record."""
+    started = time.monotonic()
+    yield
+    given.record["seconds"][what] = round(given.record["seconds"][what] + time.monotonic() - started, 3)
+
+
+def _compare(given: Given, drift: dict[str, Any] | None) -> None:
+    """Keep the drift of the new rows in the record; above the threshold do what the job says."""
+    given.record["drift"] = drift
+    if drift is None:
+        given.options.progress.note("drift is not measured: the model has no reference rows; a new fit has them")
+    if drift is None or drift["figure"] <= drift["threshold"]:
+        return
+    told = f"drift {drift['figure']:.3f} is above {drift['threshold']:g}: new rows are unlike those of the fit"
+    if given.job.run.on_drift == "fail":
+        raise DriftError(
+            f"{told}; nothing was published. Look at these rows; then set on_drift to warn, or refit, and run again"
+        )
+    given.warn(told)
+    if given.job.run.on_drift == "refit":
+        raise _RefitDue
+
+
+def finish_record(
+    given: Given,
+    status: str,
+    entry: Mapping[str, Any],
+    rows: list[int],
+    total_rows: int,
+    known: Sequence[_Known] = (),
+    extracted: list[int] | None = None,
+) -> None:
+    """Complete the record of a run, all but its duration; rows are new, or asked for, and with others `extracted`."""
+    digests = "".join(digests["scores"] for digests, _ in known)
+    given.record.update(
+        {
+            "status": status,
+            "finished": records.now(),
+            "rows": rows,
+            "extracted": extracted or rows,
+            "total_rows": total_rows,
+            "version": entry["number"],
+            "model": {"path": entry["model"]["path"], "digest": entry["model"]["digest"]},
+            "seconds": {**given.record["seconds"], "total": sum(given.record["seconds"].values())},
+            "features_digest": hashlib.sha256(digests.encode()).hexdigest() if known else None,
+        }
+    )
+
+
+def _write_manifest(
+    given: Given, path: str, about: Mapping[str, Any], blocks: Sequence[Block], known: Sequence[_Known]
+) -> None:
+    """Write the manifest of all blocks of a version, which says by which run it was made."""
+    more = {"input_blocks": [of_input for _, of_input in known], "run": given.record}
+    block_arrays.publish(path, {**about, **more}, blocks, [digests for digests, _ in known])

@@ -1,0 +1,124 @@
+"""The record of a run, and the metrics for Prometheus that follow from all records."""
+
+from __future__ import annotations
+
+import errno
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from typing import Any
+
+from bigkpca.data.stores import store_of
+from bigkpca.errors import SpecError
+
+_PACKAGES = ("bigkpca", "numpy", "zarr", "dask")
+DONE, NOTHING_NEW, FAILED, ROLLED_BACK = "done", "nothing new", "failed", "rolled back"
+_SUCCESSES = (DONE, NOTHING_NEW)
+
+
+def now() -> str:
+    """The time, UTC, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def started_record(run: int, **values: Any) -> dict[str, Any]:
+    """The record of a run that begins."""
+    return {
+        "run": run,
+        "started": now(),
+        "finished": None,
+        "status": None,
+        "exit_code": 0,
+        "message": None,
+        "rows": None,
+        "extracted": None,
+        "total_rows": None,
+        "version": None,
+        "model": None,
+        "input": None,
+        "bytes": {"read": 0, "written": 0},
+        "seconds": {"fit": 0.0, "extract": 0.0, "total": 0.0},
+        "packages": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+        "features_digest": None,
+        "drift": None,
+        **values,
+    }
+
+
+def next_number(records: Sequence[Mapping[str, Any]]) -> int:
+    """The number of the next run."""
+    return 1 + max((record["run"] for record in records), default=0)
+
+
+def gaps_seen(records: Sequence[Mapping[str, Any]], age: timedelta) -> list[Any]:
+    """The gaps in the input that runs saw which began so long ago."""
+    before = (datetime.now(UTC) - age).isoformat(timespec="seconds")
+    old = [record for record in records if str(record.get("started")) <= before]
+    return [gap for record in old for gap in (record.get("input") or {}).get("gaps", [])]
+
+
+def clock_warning(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """A warning where the clock is behind the end of an earlier run."""
+    last = max((record["finished"] for record in records if isinstance(record.get("finished"), str)), default="")
+    if last > now():
+        return f"the clock of this machine says {now()}, and an earlier run ended at {last}: check the clock"
+    return None
+
+
+def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
+    """Metrics of the last run, and of all, in Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+
+    class Collected(Collector):
+        def collect(self) -> Iterator[Metric]:
+            for name, help_text, value in _metrics(records):
+                if value is not None:
+                    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                    family = kind(f"bigkpca_{name}", help_text, labels=["output"])
+                    family.add_metric([out], value)
+                    yield family
+
+    registry = CollectorRegistry()
+    registry.register(Collected())
+    return generate_latest(registry)
+
+
+def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float | None]]:
+    last: Mapping[str, Any] = records[-1] if records else {}
+    successes = [record for record in records if record.get("status") in _SUCCESSES]
+    standing = [record for record in records if record.get("status") in (*_SUCCESSES, ROLLED_BACK)]
+    published: Mapping[str, Any] = standing[-1] if standing else {}
+    drift: Mapping[str, Any] = next((record["drift"] for record in reversed(records) if record.get("drift")), {})
+    new = last["rows"][1] - last["rows"][0] if last.get("rows") and last.get("status") == DONE else 0
+    return [
+        ("last_success_timestamp_seconds", "End of the last successful run", _seconds(successes)),
+        ("last_run_timestamp_seconds", "End of the last run", _seconds(records)),
+        ("last_run_exit_code", "Exit code of the last run", last.get("exit_code")),
+        ("last_run_new_rows", "Rows that the last run extracted", new),
+        ("last_run_seconds", "Duration of the last run", last.get("seconds", {}).get("total")),
+        ("rows", "Rows whose features are published", published.get("total_rows")),
+        ("features_version", "Current version of the features", published.get("version")),
+        ("drift", "Drift of the last new rows, from 0 to 1", drift.get("figure")),
+        ("drift_threshold", "Drift above which a run warns, fails or fits again", drift.get("threshold")),
+        ("rows_outside", "Compared rows beyond all rows of the fit, last new rows", drift.get("outside")),
+        ("failed_runs_total", "Runs that failed", sum(record.get("status") == FAILED for record in records)),
+    ]
+
+
+def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
+    return datetime.fromisoformat(records[-1]["finished"]).timestamp() if records else None
+
+
+def write_metrics(path: str, out: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write the textfile, at once. Raises SpecError where that is not possible."""
+    try:
+        store_of(path).write(path, metrics_text(out, records))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise SpecError(
+            f"metrics cannot be written to {path} ({error.strerror}): make its folder, or change run.metrics in the job"
+        ) from error

@@ -1,0 +1,98 @@
+"""What `kubectl kustomize` renders, and the pods that come of it."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.helpers.files import ROOT
+from tests.helpers.s3 import program
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+
+
+@cache
+def rendered() -> tuple[dict[str, Any], ...]:
+    """All documents; skips the test without kubectl."""
+    command = [program("kubectl"), "kustomize", str(FOLDER)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return tuple(yaml.safe_load_all(done.stdout))
+
+
+def templates() -> list[dict[str, Any]]:
+    """The Secrets that a user makes."""
+    return list(yaml.safe_load_all((FOLDER / "secrets.template.yaml").read_text()))
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [document for document in rendered() if document["kind"] == kind]
+
+
+def only(kind: str) -> dict[str, Any]:
+    """The one document of a kind."""
+    (found,) = of_kind(kind)
+    return found
+
+
+class Pod(NamedTuple):
+    """A pod that comes of the documents; each has one container."""
+
+    labels: dict[str, str]
+    spec: dict[str, Any]
+
+    @property
+    def container(self) -> dict[str, Any]:
+        (found,) = self.spec["containers"]
+        return dict(found)
+
+
+def pods() -> dict[str, Pod]:
+    """Scheduler and worker with the labels that the operator gives them, and the job."""
+    cluster, job = only("DaskCluster"), only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+    labels = {"dask.org/cluster-name": cluster["metadata"]["name"]}
+    found = {
+        name: Pod({**labels, "dask.org/component": name}, cluster["spec"][name]["spec"])
+        for name in ("scheduler", "worker")
+    }
+    return {**found, "nightly": Pod(job["metadata"]["labels"], job["spec"])}
+
+
+def option(container: dict[str, Any], name: str) -> str:
+    """What follows an option in the command of a container."""
+    return str(container["args"][container["args"].index(name) + 1])
+
+
+_UNITS = {"m": 1e-3, "Mi": 2**20, "Gi": 2**30}
+
+
+def amount(text: str) -> float:
+    """A quantity of Kubernetes as a number."""
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    return float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
+
+
+def matches(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a selector of `matchLabels` takes these."""
+    assert set(selector) <= {"matchLabels"}
+    return selector.get("matchLabels", {}).items() <= labels.items()
+
+
+def admits(policy: dict[str, Any], way: str, namespace: str, labels: dict[str, str], port: int) -> bool:
+    """Whether a NetworkPolicy lets its pods speak with such a pod at a port; way is `from` or `to`."""
+    rules = policy["spec"].get({"from": "ingress", "to": "egress"}[way], [])
+    home = policy["metadata"]["namespace"]
+
+    def takes(peer: dict[str, Any]) -> bool:
+        if "namespaceSelector" in peer:
+            assert set(peer) == {"namespaceSelector"}
+            return matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
+        return namespace == home and matches(peer["podSelector"], labels)
+
+    return any(
+        port in [each["port"] for each in rule["ports"]] and (way not in rule or any(map(takes, rule[way])))
+        for rule in rules
+    )

@@ -1,0 +1,106 @@
+"""The image and the services of deploy/docker at work: the steps of the Dockerfile and the commands of compose.yaml are
+followed on this machine, over TLS, by a user without a name."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.deploy.test_docker import FOLDER, STEPS, prepare, services
+from tests.helpers.compose import Services
+from tests.helpers.dask_processes import wait_until
+from tests.helpers.images import Image, build
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+TMP = "/tmp"  # in a container, which may write nothing else
+HEALTH = next(rest for word, rest in STEPS if word == "HEALTHCHECK")
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Image]:
+    with tempfile.TemporaryDirectory(prefix="bigkpca-image-") as folder:
+        (default,) = [rest for word, rest in STEPS if word == "ARG"]
+        minor = ".".join(default.partition("=")[2].split(".")[:2])
+        yield build(FOLDER / "Dockerfile", Path(folder), minor)
+
+
+def run(image: Image, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command in a container of its own, without certificates."""
+    line, all_env = image.command(command), image.environment(env)
+    return subprocess.run(line, env=all_env, cwd=image.folder, capture_output=True, text=True, timeout=200, check=False)
+
+
+LIST = "import importlib.metadata as m; print(*(f'{each.name}=={each.version}' for each in m.distributions()))"
+
+
+def test_the_image_holds_what_is_pinned_and_no_more(image: Image) -> None:
+    found = run(image, "python", "-c", LIST).stdout.lower().replace("_", "-").split()
+    pinned = (FOLDER / "requirements.txt").read_text().lower().replace("_", "-").splitlines()
+    assert {each for each in found if not each.startswith("bigkpca==")} == {*pinned[2:]}
+    files = [path for path in Path(image.at("/opt/bigkpca")).rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) < 350e6
+
+
+def test_commands_run_without_certificates_and_write_to_tmp_alone(image: Image) -> None:
+    """As `docker run` would: on threads, and on processes of their own, which have a certificate of their own."""
+    np.save(Path(image.at(f"{TMP}/x.npy")), np.random.default_rng(0).normal(size=(9000, 9)).astype("f4"))
+    before = listed(image)
+    for more in ([], ["--workers", "2"]):
+        fit = ["bigkpca", "fit", f"{TMP}/x.npy", f"{TMP}/m{len(more)}.zarr", "--size", "50", "--components", "5"]
+        done = run(image, *fit, *more)
+        assert done.returncode == 0, done.stderr
+    refused = run(image, "bigkpca", "fit", f"{TMP}/x.npy", f"{TMP}/n.zarr", "--scheduler", "tcp://127.0.0.1:9")
+    assert "has no TLS" in refused.stderr
+    assert listed(image) == before
+
+
+def listed(image: Image) -> dict[str, int]:
+    """Files that a read-only container could not change."""
+    folders = [Path(image.at(folder)) for folder in ("/opt/bigkpca", "/etc/dask")]
+    return {str(path): path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def running(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """S3 server, scheduler and a worker, healthy."""
+    with Services(services(), image, prepare(tmp_path_factory.mktemp("deploy")) / "secrets") as found:
+        found.start("s3")
+        found.start("scheduler")
+        wait_until(lambda: found.healthy("scheduler", HEALTH))
+        found.start("worker")
+        wait_until(lambda: found.healthy("worker", HEALTH))
+        np.save(Path(image.at(f"{TMP}/x.npy")), np.random.default_rng(0).normal(size=(20_000, 30)).astype("f4"))
+        wait_until(
+            lambda: found.run("nightly", "bigkpca", "ingest", f"{TMP}/x.npy", "s3://lake/rows.zarr").returncode == 0
+        )
+        yield found
+
+
+def test_the_services_fit_and_transform_on_their_own_object_store(running: Services) -> None:
+    cluster = ["--scheduler", "tls://scheduler:8786"]
+    for line in (
+        ["fit", "s3://lake/rows.zarr", "s3://lake/tried-model.zarr", "--size", "100", "--components", "5", *cluster],
+        ["transform", "s3://lake/tried-model.zarr", "s3://lake/rows.zarr", "s3://lake/tried-scores.zarr", *cluster],
+        ["verify", "s3://lake/tried-scores.zarr"],
+    ):
+        done = running.run("nightly", "bigkpca", *line)
+        assert done.returncode == 0, done.stderr
+    assert running.healthy("worker", HEALTH)
+
+
+def test_the_nightly_job_runs_and_has_nothing_to_do_the_second_time(running: Services, image: Image) -> None:
+    for _ in range(2):
+        done = running.run("nightly")
+        assert done.returncode == 0, done.stderr
+    assert "bigkpca_last_success_timestamp_seconds" in Path(image.at("/metrics/bigkpca.prom")).read_text()
+
+
+def test_services_that_died_are_not_healthy(running: Services) -> None:
+    running.kill()
+    assert not running.healthy("scheduler", HEALTH)
+    assert not running.healthy("worker", HEALTH)

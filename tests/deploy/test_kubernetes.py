@@ -1,0 +1,254 @@
+"""deploy/kubernetes: valid for Kubernetes and for the Dask operator, and what its parts say of each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import dask.config
+import pytest
+import yaml
+from dask.utils import parse_bytes, parse_timedelta
+
+from bigkpca.spec.job import read_job
+from tests.deploy.manifests import (
+    FOLDER,
+    Pod,
+    admits,
+    amount,
+    matches,
+    of_kind,
+    only,
+    option,
+    pods,
+    rendered,
+    templates,
+)
+from tests.helpers.custom_resources import schema_of
+from tests.helpers.files import ROOT
+
+SERVICE = "tls://bigkpca-scheduler:8786"
+JOB = tomllib.loads((FOLDER / "nightly.toml").read_text())
+IMAGE_SETTINGS = yaml.safe_load((ROOT / "deploy" / "docker" / "dask.yaml").read_text())["distributed"]
+each_pod = pytest.mark.parametrize("name", ["scheduler", "worker", "nightly"])
+
+
+def check(documents: list[dict[str, Any]], version: str) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for document in documents:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize("version", ["1.33", "1.37"])
+def test_what_is_rendered_is_valid_for_kubernetes(version: str) -> None:
+    ours = [document for document in rendered() if "dask.org" not in document["apiVersion"]]
+    made = [{"kind": "Pod", "metadata": {"labels": pod.labels}, "spec": pod.spec} for pod in pods().values()]
+    made += [{"kind": "Service", "spec": only("DaskCluster")["spec"]["scheduler"]["service"]}]
+    check([*ours, *({"apiVersion": "v1"} | each for each in made), *templates()], version)
+
+
+@pytest.mark.parametrize("kind", ["DaskCluster", "DaskAutoscaler"])
+def test_the_resources_of_the_operator_are_valid_and_no_field_is_dropped(kind: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(only(kind), schema_of(kind))
+
+
+def test_a_field_or_a_type_that_the_operator_does_not_know_is_an_error() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for change in ({"minimum": "two"}, {"least": 2}):
+        document = {"spec": {**only("DaskAutoscaler")["spec"], **change}}
+        with pytest.raises(jsonschema.ValidationError, match=r"'two' is not|'least' was unexpected"):
+            jsonschema.validate(document, schema_of("DaskAutoscaler"))
+
+
+def test_a_night_never_runs_twice_at_once_and_ends_before_the_next() -> None:
+    night = only("CronJob")["spec"]
+    job = night["jobTemplate"]["spec"]
+    assert night["concurrencyPolicy"] == "Forbid"
+    assert job["template"]["spec"]["restartPolicy"] == "Never"  # else exit codes have no policy
+    assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
+
+
+def fate(code: int, disrupted: bool = False) -> str:
+    """What the Job does with a pod that ended so: the action of the first rule that fits."""
+    for rule in only("CronJob")["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]:
+        codes = rule.get("onExitCodes", {"operator": "In", "values": []})
+        assert codes["operator"] == "In"
+        if code in codes["values"] or (disrupted and "onPodConditions" in rule):
+            return str(rule["action"])
+    return "Count"
+
+
+def test_exit_codes_decide_what_is_tried_again() -> None:
+    assert {code: fate(code) for code in (5, 6, 137, 143)} == dict.fromkeys((5, 6, 137, 143), "Count")
+    assert [code for code in range(256) if fate(code) == "FailJob"] == [1, 2, 3, 4, 7]
+    assert fate(6, disrupted=True) == "Ignore"
+    assert only("CronJob")["spec"]["jobTemplate"]["spec"]["backoffLimit"] >= 3
+
+
+def test_the_time_to_stop_is_longer_than_sigterm_needs() -> None:
+    assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
+
+
+def test_job_and_workers_name_the_service_of_the_scheduler() -> None:
+    cluster = only("DaskCluster")
+    service = cluster["spec"]["scheduler"]["service"]
+    ports = {port["name"]: port["port"] for port in service["ports"]}
+    address = f"tls://{cluster['metadata']['name']}-scheduler:{ports['tcp-comm']}"  # the operator's name for it
+    assert JOB["run"]["scheduler"] == pods()["worker"].container["args"][2] == address == SERVICE
+    assert matches({"matchLabels": service["selector"]}, pods()["scheduler"].labels)
+    assert option(pods()["scheduler"].container, "--port") == "8786"
+    assert f"certificates.sh tls {cluster['metadata']['name']}-scheduler" in (FOLDER / "README.md").read_text()
+
+
+def named(node: Any, kind: str) -> set[str]:
+    """The ConfigMaps, or Secrets, that a pod names."""
+    words = {"ConfigMap": ("configMapRef", "configMap"), "Secret": ("secretRef", "secret")}[kind]
+    if isinstance(node, list):
+        return {name for each in node for name in named(each, kind)}
+    if not isinstance(node, dict):
+        return set()
+    own = {value.get("name", value.get("secretName")) for key, value in node.items() if key in words}
+    return own | {name for value in node.values() for name in named(value, kind)}
+
+
+@each_pod
+def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme(name: str) -> None:
+    spec, readme = pods()[name].spec, (FOLDER / "README.md").read_text()
+    assert named(spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
+    assert spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
+    for secret in named(spec, "Secret"):
+        (template,) = [each for each in templates() if each["metadata"]["name"] == secret]
+        assert f"create secret generic {secret} " in readme
+        assert [key for key in template["stringData"] if key not in readme] == []
+
+
+def test_no_secret_is_in_the_repository() -> None:
+    assert of_kind("Secret") == []  # to apply it again would undo what a user made
+    assert {value for each in templates() for value in each["stringData"].values()} == {""}
+    assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
+
+
+@each_pod
+def test_the_certificates_are_where_dask_looks_for_them(name: str) -> None:
+    tls = IMAGE_SETTINGS["comm"]["tls"]
+    files = {tls["ca-file"], *(path for role in ("scheduler", "worker", "client") for path in tls[role].values())}
+    mounts = {mount["name"]: mount["mountPath"] for mount in pods()[name].container["volumeMounts"]}
+    (template,) = [each for each in templates() if each["metadata"]["name"] == "bigkpca-tls"]
+    assert {f"{mounts['tls']}/{key}" for key in template["stringData"]} == files
+
+
+@pytest.mark.parametrize("name", ["worker", "nightly"])
+def test_memory_of_the_job_fits_the_containers_and_their_flags(name: str) -> None:
+    container = pods()[name].container
+    limit, planned = amount(container["resources"]["limits"]["memory"]), parse_bytes(JOB["run"]["memory"])
+    assert 1.25 * planned <= limit  # one process in each
+    if name == "worker":
+        assert planned < parse_bytes(option(container, "--memory-limit")) < 0.9 * limit
+        assert int(option(container, "--nthreads")) == amount(container["resources"]["limits"]["cpu"])
+
+
+@each_pod
+def test_every_container_has_requests_and_limits(name: str) -> None:
+    resources = pods()[name].container["resources"]
+    for of in ("cpu", "memory", "ephemeral-storage"):
+        assert 0 < amount(resources["requests"][of]) <= amount(resources["limits"][of])
+
+
+@each_pod
+def test_images_are_pinned_to_this_version(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert pods()[name].container["image"] == f"registry.example.org/bigkpca:{project['version']}"
+
+
+@each_pod
+def test_pods_have_no_rights(name: str) -> None:
+    pod = pods()[name]
+    assert pod.spec["securityContext"]["runAsNonRoot"] is True
+    assert pod.spec["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
+    assert pod.spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod.spec["automountServiceAccountToken"] is False
+    assert pod.container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"name": "tmp", "mountPath": "/tmp"} in pod.container["volumeMounts"]
+    assert only("Namespace")["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.mark.parametrize("name", ["scheduler", "worker"])
+def test_probes_ask_a_port_that_is_there_and_wait_for_a_worker_that_hangs(name: str) -> None:
+    container = pods()[name].container
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/health", "port": "http-dashboard"}
+    assert option(container, "--dashboard-address") == f":{ports['http-dashboard']}"
+    assert option(container, "--worker-port" if name == "worker" else "--port") == str(ports["tcp-comm"])
+    alive = container["livenessProbe"]
+    patience = parse_timedelta(IMAGE_SETTINGS["scheduler"]["worker-ttl"])
+    assert alive["periodSeconds"] * alive["failureThreshold"] >= patience
+
+
+def test_only_the_job_and_workers_reach_the_scheduler() -> None:
+    home = only("Namespace")["metadata"]["name"]
+    there = {name: (home, pod.labels) for name, pod in pods().items()} | {"stranger": (home, {"app": "other"})}
+    outside = {"operator": ("dask-operator", {}), "elsewhere": ("default", {"dask.org/component": "worker"})}
+    policies = of_kind("NetworkPolicy")
+
+    def lets(one: str, way: str, other: str, port: int) -> bool:
+        namespace, labels = {**there, **outside}[one]
+        own = [p for p in policies if namespace == home and matches(p["spec"]["podSelector"], labels)]
+        if namespace == home:
+            assert any({"Ingress", "Egress"} == set(policy["spec"]["policyTypes"]) for policy in own)
+        return namespace != home or any(admits(p, way, *{**there, **outside}[other], port) for p in own)
+
+    tried = [(source, to, port) for source in {**there, **outside} for to in there for port in (22, 8786, 8787, 8788)]
+    taken = {(source, to, port) for source, to, port in tried if lets(to, "from", source, port)}
+    assert taken == {
+        ("worker", "scheduler", 8786),
+        ("nightly", "scheduler", 8786),
+        ("operator", "scheduler", 8787),
+        ("scheduler", "worker", 8788),
+        ("worker", "worker", 8788),
+    }
+    assert {way for way in tried if lets(way[0], "to", *way[1:]) and way[0] in there} == {
+        way for way in taken if way[0] in there
+    }
+    assert [name for name in there if lets(name, "to", "elsewhere", 443)] == ["worker", "nightly"]
+
+
+def test_the_autoscaler_can_ask_the_scheduler() -> None:
+    cluster, scaler = only("DaskCluster"), only("DaskAutoscaler")["spec"]
+    env = {each["name"]: each["value"] for each in pods()["scheduler"].container["env"]}
+    settings = dask.config.collect_env(env)["distributed"]
+    assert settings["scheduler"]["http"]["routes"] == ["distributed.http.health", "distributed.http.scheduler.api"]
+    assert parse_timedelta(settings["adaptive"]["target_duration"]) == 0.1
+    assert scaler["cluster"] == cluster["metadata"]["name"]
+    assert scaler["minimum"] == cluster["spec"]["worker"]["replicas"] == 0 < scaler["maximum"]
+    # The operator removes the workers that the scheduler names.
+    assert option(pods()["worker"].container, "--name") == "$(DASK_WORKER_NAME)"
+
+
+def variables(pod: Pod) -> set[str]:
+    """The environment variables that a pod's ConfigMaps and Secrets set."""
+    maps = {each["metadata"]["name"]: each["data"] for each in of_kind("ConfigMap")}
+    keys = {each["metadata"]["name"]: each["stringData"] for each in templates()}
+    named = [reference["name"] for each in pod.container["envFrom"] for reference in each.values()]
+    return {key for name in named for key in (maps | keys)[name]}
+
+
+def test_the_job_file_is_mounted_and_its_variables_are_set() -> None:
+    nightly = pods()["nightly"]
+    text = (FOLDER / "nightly.toml").read_text()
+    (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
+    mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
+    assert job["data"]["nightly.toml"] == text
+    assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
+    assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
+    assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
+
+
+def test_the_job_file_is_a_job() -> None:
+    read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})

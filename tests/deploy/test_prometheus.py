@@ -1,0 +1,203 @@
+"""deploy/prometheus: rules and their tests by promtool, the dashboard, and real metrics over TLS to a real alert."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from tests.helpers.dask_processes import wait_until
+from tests.helpers.files import ROOT
+from tests.helpers.s3 import free_ports
+
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+METRICS = {
+    "bigkpca_last_success_timestamp_seconds",
+    "bigkpca_last_run_timestamp_seconds",
+    "bigkpca_last_run_exit_code",
+    "bigkpca_last_run_new_rows",
+    "bigkpca_last_run_seconds",
+    "bigkpca_rows",
+    "bigkpca_features_version",
+    "bigkpca_drift",
+    "bigkpca_drift_threshold",
+    "bigkpca_rows_outside",
+    "bigkpca_failed_runs_total",
+}
+
+needs_promtool = pytest.mark.skipif(
+    not shutil.which("promtool"), reason="promtool is not installed: apt-get install prometheus"
+)
+
+
+def promtool(*arguments: object) -> str:
+    """What promtool prints, which finds nothing wrong."""
+    command = ["promtool", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def metrics_of(text: str) -> set[str]:
+    return set(re.findall(r"\bbigkpca_\w+", text))
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    (group,) = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def panels() -> list[dict[str, Any]]:
+    return json.loads((PROMETHEUS / "dashboard.json").read_text())["panels"]
+
+
+def expressions() -> list[str]:
+    """Every query of the dashboard."""
+    return [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate for `localhost`, which is its own authority, and its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
+    subprocess.run([*made, *files], capture_output=True, check=True)
+    shutil.copy(folder / "cert.pem", folder / "ca.pem")
+    return folder
+
+
+def installed(folder: Path, certificate: Path, changes: dict[str, str]) -> Path:
+    """The files in a folder, with this certificate and these words changed."""
+    for file in PROMETHEUS.glob("*.yml"):
+        text = file.read_text().replace("/etc/prometheus/tls", str(certificate))
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        (folder / file.name).write_text(text)
+    return folder
+
+
+@needs_promtool
+def test_promtool_accepts_the_rules_and_each_alert_fires_when_it_should() -> None:
+    assert f"{len(alerts())} rules found" in promtool("check", "rules", "--lint-fatal", PROMETHEUS / "alerts.yml")
+    promtool("test", "rules", PROMETHEUS / "alerts_test.yml")
+
+
+def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:
+    tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
+    cases = [(case["alertname"], bool(case.get("exp_alerts"))) for test in tests for case in test["alert_rule_test"]]
+    assert set(cases) == {(name, fires) for name in alerts() for fires in (True, False)}
+
+
+@needs_promtool
+def test_promtool_accepts_the_configurations(tmp_path: Path, certificate: Path) -> None:
+    installed(tmp_path, certificate, {})
+    promtool("check", "config", tmp_path / "prometheus.yml")
+    promtool("check", "web-config", tmp_path / "node-exporter.yml")
+
+
+def test_rules_and_dashboard_name_only_metrics_that_are_written() -> None:
+    assert metrics_of((PROMETHEUS / "alerts.yml").read_text()) <= METRICS
+    assert metrics_of((PROMETHEUS / "alerts_test.yml").read_text()) <= METRICS
+    assert metrics_of((PROMETHEUS / "dashboard.json").read_text()) == METRICS
+
+
+@needs_promtool
+def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"panel:{number}", "expr": query.replace("$output", ".*")}
+        for number, query in enumerate(expressions())
+    ]
+    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "queries.yml")
+
+
+def test_the_dashboard_can_be_imported() -> None:
+    board = json.loads((PROMETHEUS / "dashboard.json").read_text())
+    assert {"uid", "title", "schemaVersion", "templating", "time"} <= set(board)
+    assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "output"}
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+    assert len({panel["title"] for panel in panels()}) == len(panels())
+    for panel in panels():
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+    assert all('{output=~"$output"}' in query for query in expressions())
+
+
+def test_the_panels_of_the_dashboard_lie_beside_each_other() -> None:
+    places = [panel["gridPos"] for panel in panels()]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    for one, other in combinations(places, 2):
+        apart = (one[at] + one[size] <= other[at] for at, size in (("x", "w"), ("y", "h")))
+        behind = (other[at] + other[size] <= one[at] for at, size in (("x", "w"), ("y", "h")))
+        assert any(apart) or any(behind)
+
+
+def test_the_dashboard_turns_red_when_the_alert_is_raised() -> None:
+    (panel,) = (panel for panel in panels() if panel["title"] == "Time since the last success")
+    assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1]["value"] == 26 * 3600
+    assert alerts()["BigkpcaNoSuccess"]["expr"].endswith("> 26 * 3600")
+
+
+@contextmanager
+def running(*command: object) -> Iterator[None]:
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (shutil.which("prometheus") and shutil.which("prometheus-node-exporter")),
+    reason="needs a real Prometheus: apt-get install prometheus prometheus-node-exporter",
+)
+def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(
+    tmp_path: Path, certificate: Path
+) -> None:
+    values = dict.fromkeys(METRICS, 0.0) | {"bigkpca_drift": 0.3, "bigkpca_drift_threshold": 0.2}
+    values["bigkpca_last_success_timestamp_seconds"] = time.time()
+    lines = [f'{name}{{output="f.zarr"}} {value}\n' for name, value in values.items()]
+    (tmp_path / "bigkpca.prom").write_text("".join(lines))
+    ports = free_ports(2)
+    changes = {"features.example.org:9100": f"localhost:{ports[0]}", "1m": "1s", "scrape_timeout: 10s": ""}
+    installed(tmp_path, certificate, changes)
+    api = f"http://127.0.0.1:{ports[1]}/api/v1"
+
+    def asked(what: str) -> Any:
+        try:
+            with urlopen(f"{api}/{what}", timeout=5) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return {}
+
+    exporter = [f"--web.listen-address=127.0.0.1:{ports[0]}", f"--web.config.file={tmp_path}/node-exporter.yml"]
+    server = [f"--web.listen-address=127.0.0.1:{ports[1]}", f"--storage.tsdb.path={tmp_path}/tsdb"]
+    with (
+        running("prometheus-node-exporter", *exporter, f"--collector.textfile.directory={tmp_path}"),
+        running("prometheus", *server, f"--config.file={tmp_path}/prometheus.yml"),
+    ):
+        wait_until(lambda: "BigkpcaDrift" in json.dumps(asked("alerts")), 60)
+        stored = asked("label/__name__/values")
+        assert set(stored) >= METRICS
+        firing = {alert["labels"]["alertname"] for alert in asked("alerts")["alerts"] if alert["state"] == "firing"}
+        assert firing == {"BigkpcaDrift"}
+        trusting = ssl.create_default_context(cafile=str(certificate / "ca.pem"))
+        with pytest.raises(OSError, match="alert"):  # a client without a certificate of its own
+            urlopen(f"https://localhost:{ports[0]}/metrics", timeout=5, context=trusting)

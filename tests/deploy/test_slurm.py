@@ -1,0 +1,256 @@
+"""deploy/slurm: the script with stand-ins for Slurm's commands, its cluster without Slurm, and a real Slurm of one node
+on which the job is cancelled, stopped before its time limit, and goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+import yaml
+import zarr
+
+import bigkpca
+from bigkpca.execution import clusters
+from bigkpca.ingesting.streaming import ingest
+from tests.helpers.dask_processes import wait_until
+from tests.helpers.disks import tree_bytes
+from tests.helpers.files import ROOT
+from tests.helpers.slurm import Slurm
+
+SLURM = ROOT / "deploy" / "slurm"
+ADDRESS = "tls://127.0.0.1:1"
+# Stand-ins for commands; each writes what it was asked for into calls.txt.
+COMMANDS = {
+    "python": "exit 0",
+    "srun": f"""echo '{{"address": "{ADDRESS}"}}' > "$PWD/.cluster-7/scheduler.json"; exec sleep 5""",
+    "scontrol": "exit 0",
+}
+
+
+def submit_options() -> dict[str, str]:
+    """The options of sbatch in the script."""
+    found = re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", (SLURM / "nightly.sbatch").read_text(), re.MULTILINE)
+    return dict(found)
+
+
+def prepared(folder: Path, **commands: str) -> dict[str, str]:
+    """A folder as a user has it, with these commands in its environment; the variables of a job."""
+    shutil.copytree(SLURM, folder, dirs_exist_ok=True)
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, body in commands.items():
+        (programs / name).write_text(f'#!/bin/bash\necho "{name} $*" >> "{folder}/calls.txt"\n{body}\n')
+        (programs / name).chmod(0o755)
+    return {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1", "SLURM_MEM_PER_CPU": "1500"}
+
+
+def start(folder: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+    command = ["bash", "nightly.sbatch"]
+    return subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def queued_again(folder: Path) -> bool:
+    calls = (folder / "calls.txt").read_text().splitlines()
+    found = [call for call in calls if call.startswith("scontrol")]
+    assert found in ([], ["scontrol requeue 7", "scontrol update JobId=7 StartTime=now+5minutes"])
+    return bool(found)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 6, 7, 137, 143])
+def test_a_job_is_queued_again_after_5_and_6_and_if_it_was_killed(code: int, tmp_path: Path) -> None:
+    env = prepared(tmp_path, **COMMANDS, bigkpca=f'[ "$BIGKPCA_SCHEDULER" = {ADDRESS} ] && exit {code}')
+    with start(tmp_path, env) as job:
+        _, errors = job.communicate(timeout=60)
+    assert (job.returncode, errors) == (code, "")
+    assert queued_again(tmp_path) == (code in (5, 6, 137, 143))
+    assert "bigkpca run nightly.toml" in (tmp_path / "calls.txt").read_text()
+    assert not list(tmp_path.glob(".cluster-*"))
+
+
+def test_a_job_is_queued_again_ten_times_at_most(tmp_path: Path) -> None:
+    env = prepared(tmp_path, **COMMANDS, bigkpca="exit 6")
+    with start(tmp_path, env | {"SLURM_RESTART_COUNT": "10"}) as job:
+        job.communicate(timeout=60)
+    assert job.returncode == 6
+    assert not queued_again(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_the_signal_before_the_limit_queues_it_again_and_a_cancelled_job_stays_so(
+    number: signal.Signals, again: bool, tmp_path: Path
+) -> None:
+    body = 'trap "exit 6" TERM\ntouch running; for _ in {1..300}; do sleep 0.1; done'
+    env = prepared(tmp_path, **COMMANDS, bigkpca=body)
+    with start(tmp_path, env) as job:
+        wait_until((tmp_path / "running").exists)
+        job.send_signal(number)
+        if number == signal.SIGTERM:  # reaches all processes of a job
+            children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            for child in children:
+                os.kill(int(child), signal.SIGTERM)
+        job.communicate(timeout=60)
+    assert job.returncode == 6
+    assert queued_again(tmp_path) == again
+
+
+def test_the_options_bound_time_and_memory_and_let_slurm_queue_it_again() -> None:
+    options = submit_options()
+    assert options["time"]
+    assert options["signal"].startswith("B:USR1@")
+    assert int(options["signal"].partition("@")[2]) >= 120  # Slurm may be a minute early, the command takes seconds
+    assert {"requeue", "output"} <= set(options)
+    assert options["open-mode"] == "append"
+    assert options["dependency"] == "singleton"
+    memory = tomllib.loads((SLURM / "nightly.toml").read_text())["run"]["memory"]
+    assert dask.utils.parse_bytes(options["mem-per-cpu"] + "iB") > dask.utils.parse_bytes(memory)
+
+
+def test_dask_is_configured_as_clusters_that_bigkpca_starts() -> None:
+    configured = yaml.safe_load((SLURM / "dask.yaml").read_text())
+    assert {key: dask.config.get(key, config=configured) for key in clusters._SETTINGS} == clusters._SETTINGS
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(5000, 20)).astype("f4")
+    np.save(tmp_path / "x.npy", X)
+    options = {"components": 3, "size": 50, "seed": 1}
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", **options)
+    # The script itself, with a `srun` that starts three tasks.
+    srun = """shift 2
+export SLURM_NTASKS=3 BIGKPCA_INTERFACE=lo
+for SLURM_PROCID in 0 1 2; do export SLURM_PROCID; "$@" & done
+trap 'kill $(jobs -p)' TERM; wait"""
+    fit = " ".join(f"--{name} {value}" for name, value in options.items())
+    cli = f'exec "{sys.executable}" -m bigkpca.cli fit x.npy m.zarr {fit} --scheduler "$BIGKPCA_SCHEDULER"'
+    env = prepared(tmp_path, python=f'exec "{sys.executable}" "$@"', srun=srun, scontrol="exit 0", bigkpca=cli)
+    with start(tmp_path, env | {"PYTHONPATH": str(ROOT)}) as job:
+        _, errors = job.communicate(timeout=120)
+    assert job.returncode == 0, errors
+    assert "running on tls://127.0.0.1:" in errors
+    assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    with Slurm(tmp_path_factory.mktemp("slurm")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A night of rows, and what it gives on threads."""
+    folder = tmp_path_factory.mktemp("rows")
+    np.save(folder / "rows.npy", np.random.default_rng(0).normal(size=(200_000, 40)).astype("f4"))
+    ingest([folder / "rows.npy"], folder / "rows.zarr")
+    bigkpca.fit(folder / "rows.zarr", folder / "model.zarr", **MODEL)
+    bigkpca.transform(folder / "model.zarr", folder / "rows.zarr", folder / "features.zarr", block_rows=BLOCK_ROWS)
+    return folder
+
+
+MODEL = {"components": 10, "size": 800, "sigma": 8, "landmarks": "uniform"}
+BLOCK_ROWS = 8192
+TASKS = ("--ntasks=3", "--mem-per-cpu=1500M", "--time=10")
+
+
+def submit(slurm: Slurm, folder: Path, rows: Path) -> int:
+    """The folder of deploy/slurm as a user has it, with few tasks on this node, as a job."""
+    run = f'exec "{sys.executable}" -m bigkpca.cli "$@"'
+    env = prepared(folder, python=f'exec "{sys.executable}" "$@"', bigkpca=run) | slurm.env
+    job = (folder / "nightly.toml").read_text().replace("rows.zarr", str(rows / "rows.zarr"))
+    job = job.replace('path = "features.zarr"', f'path = "features.zarr"\nblock_rows = {BLOCK_ROWS}')
+    model = "\n".join(f"{key} = {value!r}" for key, value in MODEL.items())
+    (folder / "nightly.toml").write_text(job.replace("components = 50", model))
+    mine = {"PYTHONPATH": str(ROOT), "BIGKPCA_INTERFACE": "lo"}
+    return slurm.submit(folder, *TASKS, "nightly.sbatch", env=env | mine)
+
+
+def block_files(folder: Path) -> set[int]:
+    """The inodes of the blocks of features: a block that is computed again has another."""
+    return {file.stat().st_ino for file in folder.glob("features.zarr*/**/c/*/*")}
+
+
+def wait_for_blocks(folder: Path) -> None:
+    """Wait until some blocks of the features are there, and not all."""
+    wait_until(lambda: len(block_files(folder)) >= 2, 100)
+    assert not (folder / "features.zarr" / "1").exists()
+
+
+def start_soon(slurm: Slurm, job: int) -> None:
+    """Do not wait as long as Slurm or the script want it; but in the second of its end no job can start."""
+    time.sleep(2)
+    slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+
+def same_as_undisturbed(folder: Path, rows: Path) -> bool:
+    """Whether model and scores have the bytes of a fit and a transform, but for what these say of their input."""
+
+    def differing(found: Path, wanted: Path) -> set[str]:
+        one, other = tree_bytes(found), tree_bytes(wanted)
+        return {name for name in {**one, **other} if one.get(name) != other.get(name)}
+
+    scores = differing(folder / "features.zarr" / "1" / "scores", rows / "features.zarr" / "scores")
+    return scores == {"manifest.json"} and differing(folder / "model.zarr", rows / "model.zarr") == {"zarr.json"}
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(
+    slurm: Slurm, rows: Path, tmp_path: Path
+) -> None:
+    job = submit(slurm, tmp_path, rows)
+    wait_for_blocks(tmp_path)
+    slurm.run("scancel", str(job))
+    slurm.wait(job, "CANCELLED")
+    time.sleep(5)
+    assert slurm.job(job)["JobState"] == "CANCELLED"  # by itself it does not come back
+    assert not (tmp_path / "features.zarr" / "1").exists()
+    done = block_files(tmp_path)
+    slurm.run("scontrol", "requeue", str(job))
+    start_soon(slurm, job)
+    ended = slurm.wait(job, "COMPLETED", "FAILED")
+    log = (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "1"), log
+    assert "stopped; nothing half-done was published" in log
+    assert done < block_files(tmp_path)  # it went on where it was
+    assert same_as_undisturbed(tmp_path, rows)
+    assert not list(tmp_path.glob(".cluster-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_same_bytes(
+    slurm: Slurm, rows: Path, tmp_path: Path
+) -> None:
+    job = submit(slurm, tmp_path, rows)
+    wait_for_blocks(tmp_path)
+    slurm.run("scancel", "--batch", "--signal=USR1", str(job))  # as --signal does
+    waiting = slurm.wait(job, "PENDING")
+    wait_until(lambda: slurm.job(job)["Reason"] == "BeginTime")
+    assert waiting["Restarts"] == "1"
+    assert "exit code 6: queued again" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
+    start_soon(slurm, job)
+    ended = slurm.wait(job, "COMPLETED", "FAILED")
+    assert ended["JobState"] == "COMPLETED", (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
+    assert same_as_undisturbed(tmp_path, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_job_with_bad_data_fails_at_once(slurm: Slurm, tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "rows.zarr", shape=(100, 4), dtype="f4", chunks=(50, 4))[:] = np.nan
+    job = submit(slurm, tmp_path, tmp_path)
+    ended = slurm.wait(job, "COMPLETED", "FAILED")
+    assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("FAILED", "3:0", "0")

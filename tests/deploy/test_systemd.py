@@ -1,0 +1,150 @@
+"""deploy/systemd: the units as systemd-analyze sees them, a fit under their filter of system calls, the crontab."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from ctypes.util import find_library
+from datetime import datetime, time, timedelta
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+from croniter import croniter
+
+import bigkpca
+from bigkpca.errors import SpecError
+from bigkpca.execution.clusters import check_address
+from tests.deploy.under_filter import settings
+from tests.helpers.disks import tree_bytes
+from tests.helpers.files import ROOT
+
+SYSTEMD = ROOT / "deploy" / "systemd"
+SERVICE = SYSTEMD / "bigkpca-nightly.service"
+TIMER = SYSTEMD / "bigkpca-nightly.timer"
+MOST_EXPOSED = {"": 0.6, "network.conf": 1.1}  # as README.md says
+RETRY, GIVE_UP = {"5", "6"}, {"1", "2", "3", "4", "7"}
+
+needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+
+
+def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, check=False)
+
+
+def installed(folder: Path, *drop_ins: str) -> list[Path]:
+    """Both units in a folder, with these drop-ins and a program that is there."""
+    (folder / "bigkpca-nightly.service.d").mkdir()
+    for name in drop_ins:
+        shutil.copy(SYSTEMD / name, folder / "bigkpca-nightly.service.d")
+    text = SERVICE.read_text()
+    (folder / SERVICE.name).write_text(text.replace("/opt/bigkpca/.venv/bin/bigkpca", sys.executable))
+    shutil.copy(TIMER, folder)
+    return [folder / SERVICE.name, folder / TIMER.name]
+
+
+@needs_systemd
+@pytest.mark.parametrize("drop_ins", [(), ("network.conf",), ("network.conf", "tls.conf")])
+def test_systemd_accepts_the_units(drop_ins: tuple[str, ...], tmp_path: Path) -> None:
+    done = analyze("verify", "--man=no", *installed(tmp_path, *drop_ins))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")  # unknown keys are only remarks
+
+
+@needs_systemd
+@pytest.mark.parametrize("drop_in", list(MOST_EXPOSED))
+def test_the_service_is_no_more_exposed_than_the_readme_says(drop_in: str, tmp_path: Path) -> None:
+    if "--offline" not in analyze("--help").stdout:
+        pytest.skip("systemd-analyze security --offline needs systemd 250")
+    service, _ = installed(tmp_path, *filter(None, [drop_in]))
+    found = analyze("security", "--offline=yes", service)
+    level = float(re.search(r"exposure level for \S+: ([\d.]+)", found.stdout)[1])
+    assert level <= MOST_EXPOSED[drop_in], found.stdout
+    assert str(MOST_EXPOSED[drop_in]) in (SYSTEMD / "README.md").read_text()
+
+
+@needs_systemd
+def test_the_timer_elapses_every_night_at_two() -> None:
+    (when,) = re.findall(r"OnCalendar=(.*)", TIMER.read_text())
+    nights = re.findall(r"(?:elapse|#\d): \w+ (\S+) (\S+) UTC", analyze("calendar", "--iterations=3", when).stdout)
+    first, second, third = (datetime.fromisoformat(" ".join(night)) for night in nights)
+    assert first.time() == time(2)
+    assert second - first == third - second == timedelta(days=1)
+    assert "Persistent=true" in TIMER.read_text()
+
+
+def test_the_service_starts_again_when_that_helps() -> None:
+    service = settings(SERVICE)
+    assert service["Restart"] == ["on-failure"]  # oneshot services may not name the codes that start them again
+    assert set(service["RestartPreventExitStatus"][0].split()) == GIVE_UP
+    assert not RETRY & GIVE_UP
+    assert "SuccessExitStatus" not in service
+
+
+def test_the_memory_of_the_service_is_above_that_of_the_job() -> None:
+    job = tomllib.loads((SYSTEMD / "nightly.toml").read_text())
+    limit = settings(SERVICE)["MemoryMax"][0]
+    assert dask.utils.parse_bytes(limit + "iB") >= 1.25 * dask.utils.parse_bytes(job["run"]["memory"])
+
+
+def test_the_service_may_write_what_the_job_writes() -> None:
+    job, service = tomllib.loads((SYSTEMD / "nightly.toml").read_text()), settings(SERVICE)
+    may_write = ["/var/lib/" + service["StateDirectory"][0], service["ReadWritePaths"][0].removeprefix("-")]
+    for path in (job["model"]["path"], job["output"]["path"], job["run"]["metrics"]):
+        assert str(Path(path).parent) in may_write
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@needs_systemd
+@pytest.mark.skipif(not find_library("seccomp"), reason="libseccomp is not installed")
+def test_a_fit_on_two_processes_makes_no_call_that_the_service_refuses(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(5000, 20)).astype("f4"))
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", components=3, size=50)
+    under = [sys.executable, ROOT / "tests" / "deploy" / "under_filter.py", SERVICE, sys.executable]
+    refused = [*under, "-c", "import os; os.chown('.', 0, 0)"]
+    assert "Operation not permitted" in subprocess.run(refused, capture_output=True, text=True, check=False).stderr
+    fit = [*under, "-m", "bigkpca.cli", "fit", "x.npy", "m.zarr", "--components=3", "--size=50", "--workers=2"]
+    done = subprocess.run(fit, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
+
+
+def test_with_tls_conf_an_address_without_tls_is_refused() -> None:
+    variables = [line.partition("=") for line in settings(SYSTEMD / "tls.conf")["Environment"]]
+    credentials = {line.partition(":")[0] for line in settings(SYSTEMD / "tls.conf")["LoadCredential"]}
+    assert {value.removeprefix("%d/") for _, _, value in variables if value.startswith("%d/")} == credentials
+    configured = dask.config.collect_env({name: value for name, _, value in variables})
+    with dask.config.set(configured), pytest.raises(SpecError, match=r"has no TLS, which .* ask for: give tls://"):
+        check_address("tcp://10.0.0.1:8786")
+    for key in ("ca-file", "client.cert", "client.key"):
+        assert dask.config.get(f"distributed.comm.tls.{key}", config=configured).startswith("%d/")
+
+
+def crontab_lines() -> tuple[dict[str, str], list[list[str]]]:
+    """The variables of the crontab, and its jobs: five fields and a command each."""
+    lines = [line for line in (SYSTEMD / "crontab").read_text().splitlines() if line and not line.startswith("#")]
+    variables = dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
+    return variables, [line.split(maxsplit=5) for line in lines if not re.match(r"\w+=", line)]
+
+
+def test_the_crontab_runs_the_job_hourly_from_two_to_five() -> None:
+    variables, ((*when, command),) = crontab_lines()
+    assert {"MAILTO", "PATH", "SHELL"} <= set(variables)
+    assert variables["PATH"].split(":")[0] + "/bigkpca run" in settings(SERVICE)["ExecStart"][0]
+    assert command.endswith("bigkpca run -q /etc/bigkpca/nightly.toml >/dev/null")
+    assert "%" not in command  # which cron turns into a new line
+    times = croniter(" ".join(when), datetime(2026, 1, 1))
+    found = [times.get_next(datetime) for _ in range(5)]
+    assert found == [datetime(2026, 1, 1, hour) for hour in (2, 3, 4, 5)] + [datetime(2026, 1, 2, 2)]
+
+
+@pytest.mark.skipif(not shutil.which("crontab"), reason="cron is not installed: apt-get install cron")
+def test_cron_accepts_the_crontab() -> None:
+    done = subprocess.run(["crontab", "-n", SYSTEMD / "crontab"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

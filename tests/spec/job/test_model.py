@@ -1,0 +1,113 @@
+"""The table [model] of a job file: fields of FitSpec that are wrong, alone and together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.jobs import problems_of_model
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            "components = 0",
+            "line 5: model.components = 0: give a whole number of at least 1, a number above 0 and below 1",
+        ),
+        ("components = 1.5", "line 5: model.components = 1.5: give a whole number"),
+        ('components = "0.9"', 'line 5: model.components = "0.9": give a whole number of at least 1, a number above'),
+        ("sigma = -1", 'line 5: model.sigma = -1: give a number above 0 or "median"'),
+        ("gamma = inf", "line 5: model.gamma = inf: give a number above 0"),
+        ('size = "many"', 'line 5: model.size = "many": give a whole number of at least 1 or "auto"'),
+        ("tol = 1.0", "line 5: model.tol = 1.0: give a number above 0 and below 1"),
+        ('center = "true"', 'line 5: model.center = "true": give true or false, without quotes'),
+        ("center = 1", "line 5: model.center = 1: give true or false"),
+        ('dtype = "float46"', 'line 5: model.dtype = "float46": did you mean "float64"? give "float32" or "float64"'),
+        ("seed = 1", "line 5: model.seed = 1: unknown key of [model]: it belongs before the first table"),
+        ("block_rows = 1", "line 5: model.block_rows = 1: unknown key of [model]: it belongs in [output]"),
+        (
+            'kernel = "gausian"',
+            'line 5: model.kernel = "gausian": did you mean "gaussian"? give "gaussian", "laplacian", "matern", '
+            '"rational-quadratic", "linear", "polynomial", "sigmoid", "cosine", "rbf" or "poly"',
+        ),
+        ('method = "nystron"', 'line 5: model.method = "nystron": did you mean "nystrom"? give "nystroem", "columns"'),
+        ('landmarks = "kmaens"', 'line 5: model.landmarks = "kmaens": did you mean "kmeans"? give "auto", "kmeans"'),
+        ("landmarks = [[1.0]]", 'line 5: model.landmarks = [...]: give "auto", "kmeans", "uniform"'),
+        ('landmarks = "none.npy"', 'line 5: model.landmarks = "none.npy": landmarks cannot be read from /'),
+        ('preimage = "rigde"', 'line 5: model.preimage = "rigde": did you mean "ridge"? give "fixed-point"'),
+        (
+            'preimage = "ridge:siz=5"',
+            "line 5: model.preimage = \"ridge:siz=5\": unknown option of preimage 'ridge' 'siz'",
+        ),
+        ('preimage = "ridge:size=x"', "line 5: model.preimage = \"ridge:size=x\": size cannot be 'x'"),
+        (
+            'preimage = "denoising"',
+            "line 5: model.preimage = \"denoising\": pre-images by 'denoising' need the standard",
+        ),
+        (
+            "sigma = 2\n\ngamma = 1",
+            "lines 5 and 7: model.sigma = 2 and model.gamma = 1: both sigma and gamma are given: give one, gamma",
+        ),
+        (
+            "n_directions = 3",
+            "line 5: model.n_directions = 3: n_directions=3 belongs to method='rff-pca', not to 'nystroem'",
+        ),
+        ("degree = 2", "line 5: model.degree = 2: degree is for the polynomial kernel, not for gaussian: leave it out"),
+        (
+            "residual_tol = 0.1",
+            "line 5: model.residual_tol = 0.1: residual_tol belongs to method exact and to refine: add one",
+        ),
+        (
+            'kernel = "precomputed"',
+            'line 5: model.kernel = "precomputed": a job extracts features of rows, and a matrix of kernels has none',
+        ),
+        ('kernel = "Precomputed"\nmethod = "exact"', 'line 5: model.kernel = "Precomputed": a job extracts features'),
+    ],
+)
+def test_a_problem_of_the_model(tmp_path: Path, options: str, problem: str) -> None:
+    (found,) = problems_of_model(tmp_path, options)
+    assert found.startswith(problem)
+
+
+def test_quotes_are_named_only_where_they_are_too_many(tmp_path: Path) -> None:
+    (found,) = problems_of_model(tmp_path, 'solver = "dens"')
+    assert found == 'line 5: model.solver = "dens": did you mean "dense"? give "auto", "dense" or "randomized"'
+    (found,) = problems_of_model(tmp_path, 'solver = "4"')
+    assert found == 'line 5: model.solver = "4": give "auto", "dense" or "randomized"'
+    (found,) = problems_of_model(tmp_path, 'kernel = "gausian"')
+    assert found.endswith('"rbf" or "poly"')
+    (found,) = problems_of_model(tmp_path, 'size = "4"')
+    assert found == 'line 5: model.size = "4": give a whole number of at least 1 or "auto", without quotes'
+
+
+def test_what_does_not_go_together_is_told_beside_what_is_wrong_by_itself(tmp_path: Path) -> None:
+    found = problems_of_model(
+        tmp_path, 'dtype = "f4"\nsigma = 2\ngamma = 1\nsolver = "randomized"\nmethod = "nystroem"\nsize = 0'
+    )
+    assert [problem.partition(":")[0] for problem in found] == ["line 5", "lines 6 and 7", "lines 8 and 9", "line 10"]
+
+
+def test_nothing_is_said_of_what_depends_on_a_value_that_is_wrong(tmp_path: Path) -> None:
+    (found,) = problems_of_model(tmp_path, 'method = "rff-pac"\nn_directions = 3\nsolver = "randomized"')
+    assert found.startswith('line 5: model.method = "rff-pac": did you mean "rff-pca"?')
+    (found,) = problems_of_model(tmp_path, 'kernel = "${KERNEL}"\ndegree = 3\ncoef0 = 2')
+    assert found == 'line 5: model.kernel = "${KERNEL}": the environment variable KERNEL is not set'
+
+
+def test_landmarks_that_are_no_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "nan.npy", np.full((2, 2), np.nan))
+    np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
+    (tmp_path / "text.npy").write_text("no array")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    for name, reason in [
+        ("nan", "row 0, column 0 is NaN"),
+        ("cube", "of shape"),
+        ("text", "be read"),
+        ("empty", "be read"),
+    ]:
+        (found,) = problems_of_model(tmp_path, f'landmarks = "{name}.npy"')
+        assert found.startswith(f'line 5: model.landmarks = "{name}.npy": ')
+        assert reason in found

@@ -1,0 +1,138 @@
+"""Job files that are wrong: every problem is told at once, with line, key, value and what it may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bigkpca.errors import SpecError
+from bigkpca.spec.job import read_job
+from tests.helpers.jobs import LEAST, problems_of, written
+
+RUN = LEAST + "[run]\n"
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """# nightly
+seed = -1
+workers = 4
+[input]
+pth = "rows.zarr"
+[modle]
+path = "model.zarr"
+[output]
+path = "${OUT}/features.zarr"   # unset
+block_rows = 0
+[run]
+drift_treshold = 0.2
+on_drift = "wran"
+drift_threshold = 1.5
+workers = "4"
+timeout = "soon"
+""",
+    )
+    with pytest.raises(SpecError) as raised:
+        read_job(path, {})
+    assert raised.value.exit_code == 2
+    assert str(raised.value).replace(str(path), "nightly.toml") == (
+        'nightly.toml: the table [model] is missing: add [model] and below it, e.g., path = "model.zarr"\n'
+        "nightly.toml, line 2: seed = -1: give a whole number of at least 0\n"
+        "nightly.toml, line 3: workers = 4: unknown key: it belongs in [run]\n"
+        'nightly.toml, line 4: [input] lacks path: add, e.g., path = "rows.zarr"\n'
+        'nightly.toml, line 5: input.pth = "rows.zarr": unknown key of [input]: did you mean path? known are path, '
+        "array\n"
+        "nightly.toml, line 6: unknown table [modle]: did you mean [model]? known are [input], [model], "
+        "[output], [run]\n"
+        'nightly.toml, line 9: output.path = "${OUT}/features.zarr": the environment variable OUT is not set\n'
+        "nightly.toml, line 10: output.block_rows = 0: give a whole number of at least 1\n"
+        "nightly.toml, line 12: run.drift_treshold = 0.2: unknown key of [run]: did you mean drift_threshold? known "
+        "are scheduler, workers, memory, timeout, on_drift, drift_threshold, metrics, log\n"
+        'nightly.toml, line 13: run.on_drift = "wran": did you mean "warn"? give "warn", "fail" or "refit"\n'
+        "nightly.toml, line 14: run.drift_threshold = 1.5: give a number above 0 and at most 1\n"
+        'nightly.toml, line 15: run.workers = "4": give a whole number of at least 1, without quotes\n'
+        'nightly.toml, line 16: run.timeout = "soon": give a time such as "90 s" or "10 min", or a number of seconds'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            LEAST + "[rnu]",
+            "line 7: unknown table [rnu]: did you mean [run]? known are [input], [model], [output], [run]",
+        ),
+        ("other = 1\n" + LEAST, "line 1: other = 1: unknown key: known are seed, [input], [model], [output], [run]"),
+        (LEAST + "seed = 1", "line 7: output.seed = 1: unknown key of [output]: it belongs before the first table"),
+        (LEAST + "block_row = 1", "line 7: output.block_row = 1: unknown key of [output]: did you mean block_rows?"),
+        (RUN + "path = 1", "line 8: run.path = 1: unknown key of [run]: it belongs in [input], [model] or [output]"),
+        (RUN + "'' = 1", 'line 8: run."" = 1: unknown key of [run]: known are'),
+        (RUN + '"a b" = []', 'line 8: run."a b" = [...]: unknown key of [run]: known are'),
+        (RUN + "[run.log]\nform = 1", 'line 8: [run.log]: give "plain" or "json"'),
+        (RUN + "log.form = 1", 'line 8: [run.log]: give "plain" or "json"'),
+        (RUN + "[run.more]", "line 8: [run.more]: unknown key of [run]"),
+        ("run = 3\n" + LEAST, "line 1: run = 3: this is a table: write [run], and its keys below"),
+        (LEAST.replace("[input]\npath", "input"), 'line 1: input = "rows.zarr": this is a table: write [input], and'),
+        (LEAST + "[[run]]\nworkers = 1", "line 7: run = [...]: this is a table: write [run], and its keys below"),
+        (LEAST + "[[runs]]\nworkers = 1", "line 7: unknown table [runs]: did you mean [run]?"),
+        (RUN + "workers = true", "line 8: run.workers = true: give a whole number of at least 1"),
+        (RUN + "workers = -2", "line 8: run.workers = -2: give a whole number of at least 1"),
+        (RUN + "workers = 2.5", "line 8: run.workers = 2.5: give a whole number of at least 1"),
+        (RUN + 'workers = ""', 'line 8: run.workers = "": give a whole number of at least 1'),
+        (RUN + "workers = 1979-05-27", "line 8: run.workers = 1979-05-27: give a whole number of at least 1"),
+        (RUN + "drift_threshold = 0.0", "line 8: run.drift_threshold = 0.0: give a number above 0 and at most 1"),
+        (RUN + "drift_threshold = nan", "line 8: run.drift_threshold = nan: give a number above 0 and at most 1"),
+        (RUN + 'log = "JSON"', 'line 8: run.log = "JSON": did you mean "json"? give "plain" or "json"'),
+        (RUN + "memory = 2", 'line 8: run.memory = 2: give text such as "2 GB"'),
+        (RUN + 'memory = "2"', 'line 8: run.memory = "2": give an amount of memory with its unit, such as "2 GB"'),
+        (RUN + 'memory = "lots"', 'line 8: run.memory = "lots": give an amount of memory with its unit'),
+        (RUN + 'memory = "-2 GB"', 'line 8: run.memory = "-2 GB": give an amount of memory with its unit'),
+        (RUN + 'memory = "1e999 GB"', 'line 8: run.memory = "1e999 GB": give an amount of memory'),
+        (RUN + "timeout = 0", 'line 8: run.timeout = 0: give text such as "10 min" or a number above 0'),
+        (RUN + 'timeout = "0 s"', 'line 8: run.timeout = "0 s": give a time such as'),
+        (RUN + "timeout = inf", 'line 8: run.timeout = inf: give text such as "10 min" or a number above 0'),
+        (RUN + 'timeout = ""', 'line 8: run.timeout = "": give text such as'),
+        (RUN + 'scheduler = "nowhere"', 'line 8: run.scheduler = "nowhere": give the address of a Dask scheduler'),
+        (RUN + 'metrics = "s3://a/m.prom"', 'line 8: run.metrics = "s3://a/m.prom": metrics are a file for the node'),
+        (
+            RUN + 'workers = 2\nscheduler = "tcp://a:1"',
+            'lines 8 and 9: run.scheduler = "tcp://a:1" and run.workers = 2: give the address of a scheduler or a '
+            "number of local processes, not both",
+        ),
+    ],
+)
+def test_a_problem(tmp_path: Path, text: str, problem: str) -> None:
+    (found,) = problems_of(tmp_path, text)
+    assert found.startswith(problem)
+
+
+def test_each_variable_that_is_not_set_is_told_once(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, RUN + 'log = "${A}-${B}-${A}-${C}"\nlgo = "${D}"', C="") == [
+        'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable A is not set',
+        'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable B is not set',
+        'line 9: run.lgo = "${D}": the environment variable D is not set',
+        'line 9: run.lgo = "${D}": unknown key of [run]: did you mean log? known are scheduler, workers, memory, '
+        "timeout, on_drift, drift_threshold, metrics, log",
+    ]
+
+
+def test_a_file_of_something_else_gets_a_hundred_lines(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, RUN + "".join(f"k{number} = 1\n" for number in range(1000)))
+    assert len(found) == 101
+    assert found[0].startswith("line 8: run.k0 = 1: unknown key of [run]: ")
+    assert found[-1] == "and 900 more"
+
+
+def test_long_values_are_cut_and_control_characters_escaped(tmp_path: Path) -> None:
+    (found,) = problems_of(tmp_path, RUN + 'log = "\\u001b[1m' + "x" * 10_000 + '"')
+    assert found == f'line 8: run.log = "\\u001b[1m{"x" * 76}...": give "plain" or "json"'
+    (found,) = problems_of(tmp_path, RUN + 'log = "a\u2028b\u009bc\u00e9"')
+    assert found.startswith('line 8: run.log = "a\\u2028b\\u009bcé": give')
+    (found,) = problems_of(tmp_path, LEAST.replace("features.zarr", "nightly.toml/\\u001b\\n"))
+    assert found.startswith('line 6: output.path = "nightly.toml/\\u001b\\n": ')
+    assert "\\u001b\\u000a cannot be written" in found
+    assert max(map(len, problems_of(tmp_path, RUN + "x" * 10_000 + " = 1"))) < 400
+    assert max(map(len, problems_of(tmp_path, RUN + "log = " + "9" * 4000))) < 400
+    assert max(map(len, problems_of(tmp_path, LEAST + "[" + "x" * 10_000 + "]"))) < 400

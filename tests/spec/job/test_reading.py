@@ -1,0 +1,204 @@
+"""Job files that are right: their values, full paths, and environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bigkpca.numerics.landmarks import Rows
+from bigkpca.spec import FitSpec
+from bigkpca.spec.job import Job, JobRun, read_job
+from bigkpca.spec.units import parse_seconds
+from tests.helpers.jobs import LEAST, job_of, jobs, problems_of, toml_of, written
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("jobs")
+
+
+def test_the_least_job_file_has_defaults(tmp_path: Path) -> None:
+    job = job_of(tmp_path, LEAST)
+    assert job.seed == 0
+    assert job.input.path == str(tmp_path / "rows.zarr")
+    assert job.input.array is None
+    assert (job.model.path, job.model.spec, job.model.given) == (str(tmp_path / "model.zarr"), FitSpec(), frozenset())
+    assert (job.output.path, job.output.block_rows) == (str(tmp_path / "features.zarr"), None)
+    assert job.run == JobRun(timeout="10 min", on_drift="warn", drift_threshold=0.2, log="plain")
+    assert (job.run.scheduler, job.run.workers, job.run.memory, job.run.metrics) == (None, None, None, None)
+
+
+def test_a_job_is_frozen_and_has_no_other_fields(tmp_path: Path) -> None:
+    job = job_of(tmp_path, LEAST)
+    with pytest.raises(ValidationError, match="frozen"):
+        job.seed = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        job.run.log = "json"  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="extra"):
+        Job(**dict(job), other=1)
+
+
+def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path: Path) -> None:
+    text = LEAST.replace("[model]", 'seed = 7\n[model]\ncomponents = "none"\nkernel = "RBF"\nsize = 100\nsigma = 3')
+    job = job_of(tmp_path, text.replace("[input]", "[input]", 1).replace("seed = 7\n", "", 1))
+    assert job.model.given == {"components", "kernel", "size", "sigma"}
+    assert job.model.spec == FitSpec(components=None, kernel="gaussian", size=100, sigma=3.0)
+    job = job_of(tmp_path, "seed = 7\n" + LEAST)
+    assert (job.seed, job.model.spec, job.model.given) == (7, FitSpec(seed=7), {"seed"})
+
+
+def test_what_the_file_gives_compares_with_a_fitted_model(tmp_path: Path) -> None:
+    job = job_of(tmp_path, LEAST.replace("[model]", "[model]\ncomponents = 50"))
+    fitted = FitSpec(components=50, size=123)
+    assert [name for name in job.model.given if getattr(fitted, name) != getattr(job.model.spec, name)] == []
+
+
+def _names(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a FitSpec that these values mean."""
+    fields = {key: value for key, value in values["model"].items() if key != "path"}
+    if fields.get("components") == "none":
+        fields["components"] = None
+    return fields | ({"seed": values["seed"]} if "seed" in values else {})
+
+
+def _meant(key: str, value: Any) -> Any:
+    return parse_seconds(value) if key == "timeout" else value
+
+
+def check_equal(job: Job, values: dict[str, Any]) -> None:
+    """That a job is what the values of its file say."""
+    assert job.seed == values.get("seed", 0)
+    for name in ("input", "output", "run"):
+        found = getattr(job, name)
+        assert {key: _meant(key, getattr(found, key)) for key in found.model_fields_set} == {
+            key: _meant(key, value) for key, value in values[name].items()
+        }
+    assert job.model.path == values["model"]["path"]
+    assert job.model.spec == FitSpec(**_names(values))
+    assert job.model.given == set(_names(values))
+
+
+@settings(max_examples=300, deadline=None)
+@given(values=jobs())
+def test_jobs_that_are_written_are_read_back(folder: Path, values: dict[str, Any]) -> None:
+    check_equal(job_of(folder, toml_of(values)), values)
+
+
+@settings(max_examples=200, deadline=None)
+@given(values=jobs(), data=st.data())
+def test_any_value_may_come_from_the_environment(folder: Path, values: dict[str, Any], data: st.DataObject) -> None:
+    environment: dict[str, str] = {}
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: moved(each) for key, each in value.items()}
+        if not data.draw(st.booleans()):
+            return value
+        name = f"V_{len(environment)}"
+        environment[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        return f"${{{name}}}"
+
+    text = toml_of(moved(values))
+    check_equal(job_of(folder, text, **environment), values)
+
+
+@pytest.mark.parametrize(
+    ("given_path", "full"),
+    [
+        ("rows.zarr", "HERE/rows.zarr"),
+        ("a/b.zarr", "HERE/a/b.zarr"),
+        ("../rows.zarr", "ABOVE/rows.zarr"),
+        ("./rows.zarr/", "HERE/rows.zarr"),
+        ("/lake/rows.zarr", "/lake/rows.zarr"),
+        ("~/rows.zarr", "HOME/rows.zarr"),
+        ("s3://lake/rows.zarr", "s3://lake/rows.zarr"),
+        ("gs://lake/rows.zarr/", "gs://lake/rows.zarr"),
+        ("$HOME/rows", "HERE/$HOME/rows"),
+        ("${LAKE}/rows.zarr", "s3://lake/rows.zarr"),
+        ("${DIR}/rows.zarr", "HERE/data/rows.zarr"),
+        ("${TILDE}/rows.zarr", "HOME/rows.zarr"),
+        ("rows-${A}${B}.zarr", "HERE/rows-one2.zarr"),
+        ("$${A}", "HERE/$one"),
+        ("${TWICE}", "HERE/${A}"),
+        ("${}${1}${A-b}$A", "HERE/${}${1}${A-b}$A"),
+    ],
+)
+def test_paths_are_full_and_hold_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_path: str, full: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("A", "not this one")
+    here = tmp_path / "jobs"
+    here.mkdir()
+    text = LEAST.replace("rows.zarr", given_path)
+    job = job_of(here, text, LAKE="s3://lake", DIR="data", TILDE="~", A="one", B="2", TWICE="${A}")
+    places = {"HERE": str(here), "ABOVE": str(tmp_path), "HOME": "/home/somebody"}
+    first, *rest = full.split("/", 1)
+    assert job.input.path == "/".join([places.get(first, first), *rest])
+
+
+def test_relative_paths_start_at_the_job_file_from_any_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    written(tmp_path / "jobs", LEAST + '[run]\nmetrics = "m.prom"\n')
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "jobs" / "rows.zarr").symlink_to("../elsewhere")
+    job = read_job("jobs/nightly.toml", {})
+    assert job.output.path == str(tmp_path / "jobs" / "features.zarr")
+    assert job.run.metrics == str(tmp_path / "jobs" / "m.prom")
+    assert read_job(Path("jobs/nightly.toml"), {}) == job
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert read_job("../jobs/nightly.toml", {}) == job
+
+
+def test_a_job_file_that_is_a_link_means_the_folder_of_the_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    written(tmp_path / "real", LEAST)
+    (tmp_path / "link.toml").symlink_to("real/nightly.toml")
+    assert read_job(tmp_path / "link.toml", {}).input.path == str(tmp_path / "rows.zarr")
+
+
+def test_keys_are_not_expanded(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, LEAST + '[run]\n"${KEY}" = 3\n', KEY="workers")
+    assert problem.startswith('line 8: run."${KEY}" = 3: unknown key of [run]')
+
+
+@pytest.mark.parametrize("text", ["4", " 4\n", "4.0"])
+def test_numbers_from_the_environment_are_read_as_people_set_them(tmp_path: Path, text: str) -> None:
+    job = job_of(tmp_path, LEAST + '[run]\nworkers = "${WORKERS}"\n', WORKERS=text)
+    assert (job.run.workers, type(job.run.workers)) == (4, int)
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False)])
+def test_truth_values_from_the_environment(tmp_path: Path, text: str, value: bool) -> None:
+    text_of_job = LEAST.replace("[model]", '[model]\ncenter = "${CENTER}"')
+    assert job_of(tmp_path, text_of_job, CENTER=text).model.spec.center is value
+
+
+def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path: Path) -> None:
+    rows = np.arange(6.0).reshape(3, 2)
+    np.save(tmp_path / "landmarks.npy", rows)
+    job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nlandmarks = "${NAME}.npy"'), NAME="landmarks")
+    assert job.model.spec.landmarks == Rows(rows)
+    assert job.model.given == {"landmarks"}
+
+
+def test_files_of_other_editors_are_read(tmp_path: Path) -> None:
+    job = job_of(tmp_path, LEAST)
+    assert job_of(tmp_path, b"\xef\xbb\xbf" + LEAST.replace("\n", "\r\n").encode()) == job
+
+
+def test_whole_numbers_may_be_written_as_others(tmp_path: Path) -> None:
+    text = LEAST.replace("[model]", "[model]\ncomponents = 5.0\nsigma = 2\ncoef0 = 1") + "[run]\nworkers = 2.0"
+    text = text.replace("coef0 = 1", 'kernel = "gaussian"')
+    job = job_of(tmp_path, text)
+    assert (job.model.spec.components, job.model.spec.sigma, job.run.workers) == (5, 2.0, 2)
+    assert [type(value) for value in (job.model.spec.components, job.model.spec.sigma)] == [int, float]
