@@ -153,14 +153,14 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A night of rows, and what it gives on threads."""
     folder = tmp_path_factory.mktemp("rows")
-    np.save(folder / "rows.npy", np.random.default_rng(0).normal(size=(200_000, 40)).astype("f4"))
+    np.save(folder / "rows.npy", np.random.default_rng(0).normal(size=(400_000, 40)).astype("f4"))
     ingest([folder / "rows.npy"], folder / "rows.zarr")
     bigkpca.fit(folder / "rows.zarr", folder / "model.zarr", **MODEL)
     bigkpca.transform(folder / "model.zarr", folder / "rows.zarr", folder / "features.zarr", block_rows=BLOCK_ROWS)
     return folder
 
 
-MODEL = {"components": 10, "size": 800, "sigma": 8, "landmarks": "uniform"}
+MODEL = {"components": 10, "size": 1500, "sigma": 8, "landmarks": "uniform"}
 BLOCK_ROWS = 8192
 TASKS = ("--ntasks=3", "--mem-per-cpu=1500M", "--time=10")
 
