@@ -13,7 +13,6 @@ not at all.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return version("bigkpca")
+        return import_module("importlib.metadata").version("bigkpca")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'bigkpca' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]

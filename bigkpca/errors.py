@@ -26,12 +26,14 @@ import difflib
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # NumPy takes most of the time of `bigkpca --help`
+    import numpy as np
 
-Array = NDArray[Any]
+    Array = np.ndarray[Any, Any]
+else:
+    Array = Any
 
 
 class BigKPCAError(Exception):
@@ -218,6 +220,8 @@ def check_numeric(dtype: np.dtype[Any], where: str) -> None:
 
 def check_overflow(values: Array, where: str) -> None:
     """Raise DataError where kernel values (of finite rows) exceed the range of their dtype."""
+    import numpy as np
+
     if not np.isfinite(values).all():
         raise DataError(
             f"{where}: kernel values overflow: some row is far larger than the rest; remove it, scale the columns, or "
@@ -251,6 +255,8 @@ def check_finite(
     The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
     where the sum is not finite.
     """
+    import numpy as np
+
     if X.dtype.kind != "f" or X.size == 0:
         return
     with warnings.catch_warnings():

@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import click
 
-from bigkpca.cli.compare import compare
-from bigkpca.cli.datasets import info, ingest
-from bigkpca.cli.demo import demo
-from bigkpca.cli.evaluate import evaluate
 from bigkpca.cli.exit_codes import Commands
-from bigkpca.cli.fit import fit, plan
-from bigkpca.cli.report import report
-from bigkpca.cli.run import history, rollback, run
-from bigkpca.cli.sigma import sigma
-from bigkpca.cli.transform import denoise, reconstruct, transform
-from bigkpca.cli.verify import verify
+
+# In the order in which they are used: the module of each command, which is imported when it runs, and its line of help.
+_COMMANDS = {
+    "ingest": ("bigkpca.cli.datasets", "Make a dataset from files."),
+    "info": ("bigkpca.cli.datasets", "Describe what is at a path."),
+    "sigma": ("bigkpca.cli.sigma", "Find a length sigma for the kernel."),
+    "plan": ("bigkpca.cli.fit", "Estimate the cost of a fit."),
+    "fit": ("bigkpca.cli.fit", "Fit kernel PCA and save the model."),
+    "evaluate": ("bigkpca.cli.evaluate", "Estimate how wrong a model is."),
+    "transform": ("bigkpca.cli.transform", "Write the scores of rows."),
+    "reconstruct": ("bigkpca.cli.transform", "Write pre-images of scores."),
+    "denoise": ("bigkpca.cli.transform", "Remove noise from rows."),
+    "verify": ("bigkpca.cli.verify", "Check what is stored."),
+    "run": ("bigkpca.cli.run", "Run a scheduled job once."),
+    "history": ("bigkpca.cli.run", "List the runs of a job."),
+    "rollback": ("bigkpca.cli.run", "Go back to an earlier version of features."),
+    "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
+    "report": ("bigkpca.cli.report", "Draw the report of a model."),
+    "demo": ("bigkpca.cli.demo", "Run everything on small real data."),
+}
 
 
-@click.group("bigkpca", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("bigkpca", cls=Commands, modules=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="bigkpca")
 def main() -> None:
     """Kernel PCA for data that do not fit in memory.
 
     First steps: bigkpca demo, or ingest, fit, transform and report, each with --help.
     """
-
-
-_COMMANDS = (
-    ingest,
-    info,
-    sigma,
-    plan,
-    fit,
-    evaluate,
-    transform,
-    reconstruct,
-    denoise,
-    verify,
-    run,
-    history,
-    rollback,
-    compare,
-    report,
-    demo,
-)
-for _command in _COMMANDS:
-    main.add_command(_command)

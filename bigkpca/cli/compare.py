@@ -29,7 +29,7 @@ _COLUMNS = {
 }
 
 
-@click.command(short_help="Compare all methods on your data.")
+@click.command()
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
 @click.option("--methods", metavar="M,M,...", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.  [default: all]")

@@ -12,7 +12,7 @@ from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Make a dataset from files.")
+@click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
 @click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
@@ -35,7 +35,7 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
 
 
-@click.command(short_help="Describe what is at a path.")
+@click.command()
 @click.argument("path", type=PATH)
 @click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
 @json_option

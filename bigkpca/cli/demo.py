@@ -9,7 +9,7 @@ from bigkpca.cli.output import show_spectrum
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Run everything on small real data.")
+@click.command()
 @click.argument("folder", default="bigkpca-demo", metavar="[DIR]", type=PATH)
 @common
 def demo(folder: str, quiet: bool) -> None:

@@ -12,7 +12,7 @@ from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Estimate how wrong a model is.")
+@click.command()
 @click.argument("model", type=PATH)
 @click.argument("data", type=PATH)
 @click.option("--sample", type=click.IntRange(2), metavar="N", help="Rows with exact kernels.  [default: 500, or all]")

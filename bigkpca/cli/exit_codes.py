@@ -8,12 +8,13 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
 from bigkpca.cli.freed_memory import return_freed_memory
-from bigkpca.cli.progress import print_json, stderr
 from bigkpca.errors import BigKPCAError, IncompleteError
 
 _VERBOSE = "bigkpca.verbose"
@@ -21,9 +22,31 @@ JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr i
 
 
 class Commands(click.Group):
-    """A group of commands that turns errors into lines on stderr and exit codes."""
+    """A group of commands that are imported when they run, and whose errors become lines on stderr and exit codes.
+
+    `modules` holds the module and the line of help of each command, in the order in which they are used.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self._modules, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self._modules:
+            return super().get_command(ctx, name)
+        found: click.Command = getattr(import_module(self._modules[name][0]), name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        from bigkpca.cli.progress import stderr
+
         return_freed_memory()
         signal.signal(signal.SIGTERM, _interrupt)
         warnings.showwarning = lambda message, *_: stderr.print(f"bigkpca: warning: {message}", markup=False)
@@ -33,10 +56,6 @@ class Commands(click.Group):
             _leave(ctx, IncompleteError("stopped; nothing half-done was published: run the same command again"))
         except BigKPCAError as error:
             _leave(ctx, error)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they are used."""
-        return list(self.commands)
 
 
 def _interrupt(*_: object) -> None:
@@ -59,6 +78,8 @@ verbose_option = click.option(
 
 
 def _leave(ctx: click.Context, error: BigKPCAError) -> None:
+    from bigkpca.cli.progress import print_json, stderr
+
     if ctx.meta.get(_VERBOSE):
         traceback.print_exc()
     if ctx.meta.get(JSON_LINES):

@@ -13,7 +13,7 @@ from bigkpca.cli.progress import Report
 from bigkpca.spec import FitSpec, resolve
 
 
-@click.command(short_help="Estimate the cost of a fit.")
+@click.command()
 @click.argument("data", type=PATH)
 @fit_options
 @json_option
@@ -31,7 +31,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
 
 
-@click.command(short_help="Fit kernel PCA and save the model.")
+@click.command()
 @click.argument("data", type=PATH)
 @click.argument("model", type=PATH)
 @fit_options

@@ -12,7 +12,7 @@ from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
 
 
-@click.command(short_help="Draw the report of a model.")
+@click.command()
 @click.argument("model", type=PATH)
 @click.argument("out", metavar="OUT.html", type=PATH)
 @click.option(

@@ -14,7 +14,7 @@ from bigkpca.cli.progress import JsonReport, Report
 from bigkpca.errors import SpecError
 
 
-@click.command(short_help="Run a scheduled job once.")
+@click.command()
 @click.argument("job", type=PATH, required=False)
 @click.option("--plan", is_flag=True, help="Show what a run would do, and do nothing.")
 @click.option("--rows", metavar="A:B", help="Extract the rows A to B, without B, again, into a new version.")
@@ -81,7 +81,7 @@ def _told(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@click.command(short_help="List the runs of a job.")
+@click.command()
 @click.argument("out", type=PATH)
 @json_option
 @common
@@ -141,7 +141,7 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-@click.command(short_help="Go back to an earlier version of features.")
+@click.command()
 @click.argument("out", type=PATH)
 @click.option("--to", type=click.IntRange(1), metavar="N", help="The version; by default the one before.")
 @json_option

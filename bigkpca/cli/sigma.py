@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 
 
-@click.command(short_help="Find a length sigma for the kernel.")
+@click.command()
 @click.argument("data", type=PATH)
 @click.option("--kernel", metavar="NAME", default="gaussian", show_default=True, help="Kernel to find the length of.")
 @click.option("--seed", metavar="N", default="0", show_default=True, help="Seed of the sample.")

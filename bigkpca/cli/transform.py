@@ -12,7 +12,7 @@ from bigkpca.cli.output import show
 from bigkpca.cli.progress import Report
 
 
-def _writes_rows(short_help: str, given: str, *own: Callable[[Command], Command]) -> Callable[[Command], click.Command]:
+def _writes_rows(given: str, *own: Callable[[Command], Command]) -> Callable[[Command], click.Command]:
     """A command MODEL GIVEN OUT that writes block by block; `own` are its own options."""
 
     def decorate(command: Command) -> click.Command:
@@ -27,7 +27,7 @@ def _writes_rows(short_help: str, given: str, *own: Callable[[Command], Command]
         )
         for option in options:
             command = option(command)
-        return click.command(short_help=short_help)(command)
+        return click.command()(command)
 
     return decorate
 
@@ -37,7 +37,7 @@ _residual_option = click.option(
 )
 
 
-@_writes_rows("Write the scores of rows.", "data", _residual_option)
+@_writes_rows("data", _residual_option)
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.workflows import transform
@@ -46,7 +46,7 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
 
 
-@_writes_rows("Write pre-images of scores.", "scores")
+@_writes_rows("scores")
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the pre-images of SCORES of MODEL to OUT: rows with about these scores."""
     from bigkpca.workflows import transform
@@ -54,7 +54,7 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=Report(quiet), **options))
 
 
-@_writes_rows("Remove noise from rows.", "data")
+@_writes_rows("data")
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
     from bigkpca.workflows import transform

@@ -12,7 +12,7 @@ from bigkpca.cli.output import show
 from bigkpca.cli.progress import Report
 
 
-@click.command(short_help="Check what is stored.")
+@click.command()
 @click.argument("path", type=PATH)
 @json_option
 @running

@@ -15,7 +15,7 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import is_lazy, open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution import containers, projection
+from bigkpca.execution import containers, few_rows, projection
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
@@ -31,11 +31,14 @@ class RowOutput:
 
     lazy: containers.View
     now: Callable[[Rows, Model, Engine, Progress], Array]
+    few: Callable[[ArrayRows, Model], Array] | None = None  # without an engine
 
     def of(self, rows: Rows, model: Model) -> Any:
         """A NumPy array for rows in memory, else a lazy Dask array."""
         if not isinstance(rows, ArrayRows):
             return self.lazy(model, rows)
+        if self.few is not None and few_rows.are_few(rows, model):
+            return self.few(rows, model)
         with RunOptions().engine() as engine:
             return self.now(rows, model, engine, Silent())
 
@@ -52,7 +55,7 @@ def _denoised(rows: Rows, model: Model, engine: Engine, progress: Progress) -> A
     return projection.reconstruct_rows(rows, model, projection.block_denoised, engine, progress).rows
 
 
-SCORES = RowOutput(arrays.scores, projection.score_rows)
+SCORES = RowOutput(arrays.scores, projection.score_rows, few_rows.few_scores)
 PREIMAGES = RowOutput(arrays.preimages, _preimages)
 DENOISED = RowOutput(arrays.denoised, _denoised)
 RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)

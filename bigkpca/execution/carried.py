@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from distributed.protocol import pickle
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.numerics.aligned import all_aligned
@@ -22,6 +21,8 @@ class Carried:
         self.value: Any = value if isinstance(value, ArrayRows) else all_aligned(value)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from distributed.protocol import pickle
+
         buffers: list[Any] = []
         # Before protocol 5, messages hold arrays within, and these are copied out of them anyway.
         keep = buffers.append if protocol >= 5 else None
@@ -30,4 +31,6 @@ class Carried:
 
 def _unpacked(packed: bytes, buffers: list[Any]) -> Carried:
     """What a message held: arrays begin where NumPy puts a copy of them, whatever object they are part of."""
+    from distributed.protocol import pickle
+
     return Carried(pickle.loads(packed, buffers=[np.array(np.frombuffer(buffer, np.uint8)) for buffer in buffers]))

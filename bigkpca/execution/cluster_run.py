@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import dask.config
-from distributed import Client, Future, Worker, get_worker
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.tasks import Group, Shared, Task, run_group
 from bigkpca.execution.watch import Watch
 from bigkpca.execution.workers import known_workers
+
+if TYPE_CHECKING:
+    from distributed import Client, Future, Worker
 
 _ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
 _COUNT_SECONDS = 5.0  # between two counts of workers
@@ -125,6 +127,8 @@ def _itself(value: Carried) -> Carried:
 
 
 def _run_there(group: Group, topic: str, *values: Carried) -> Carried:
+    from distributed import get_worker
+
     def task_with(task: Task) -> Task:
         arguments = [values[given.number] if isinstance(given, _Sent) else given for given in task.arguments]
         return replace(task, arguments=tuple(arguments))

@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import dask.config
-from distributed import Client, LocalCluster, Nanny, Security
 
 from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
 from bigkpca.execution.blas import blas_core_types
@@ -21,6 +20,9 @@ from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.watch import within
 from bigkpca.execution.workers import check_versions, on_workers, wait_for_workers
 from bigkpca.spec.addresses import is_scheduler
+
+if TYPE_CHECKING:
+    from distributed import Client, Nanny
 
 _CONNECT_SECONDS = 60.0
 _CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
@@ -56,12 +58,16 @@ class _WithoutMain:
 _without_main = _WithoutMain()
 
 
-class _Nanny(Nanny):
-    """Starts its worker, and starts it again when it died, without the user's script."""
+def _nanny() -> type[Nanny]:
+    """The class of what starts a worker, and starts it again when it died, without the user's script."""
+    from distributed import Nanny
 
-    async def instantiate(self) -> Any:
-        with _without_main:
-            return await super().instantiate()
+    class WithoutMain(Nanny):
+        async def instantiate(self) -> Any:
+            with _without_main:
+                return await super().instantiate()
+
+    return WithoutMain
 
 
 # A run that streams blocks needs other settings than Dask's. They hold for clusters started here, where a user's own
@@ -83,6 +89,8 @@ _SETTINGS = {
 
 def _settings() -> dict[str, Any]:
     """Our settings, without those that a user has changed."""
+    import distributed  # noqa: F401  # whose defaults join those of Dask
+
     defaults = dask.config.merge(*dask.config.defaults)
     kept = [key for key in _SETTINGS if dask.config.get(key) == dask.config.get(key, config=defaults)]
     return {key: _SETTINGS[key] for key in kept}
@@ -119,6 +127,8 @@ def open_engine(
 @contextmanager
 def _connected(address: str, timeout: float) -> Iterator[Client]:
     """A client of the scheduler at an address, which is there."""
+    from distributed import Client
+
     check_address(address)
     late = f"the scheduler at {address} does not answer: start one there, or correct the address"
     try:
@@ -136,11 +146,13 @@ def _connected(address: str, timeout: float) -> Iterator[Client]:
 def _local_cluster(workers: int) -> Iterator[Client]:
     """A client of so many processes of one thread on this machine, which nothing else can reach: they listen on
     loopback, and with the library `cryptography` they speak TLS."""
+    from distributed import Client, LocalCluster
+
     cluster = LocalCluster(
         n_workers=workers,
         threads_per_worker=1,
         dashboard_address="127.0.0.1:0",
-        worker_class=_Nanny,
+        worker_class=_nanny(),
         host="127.0.0.1",
         security=bool(find_spec("cryptography")),
     )
@@ -162,6 +174,8 @@ def _closed(close: Callable[[], Any]) -> None:
 
 def check_address(address: str) -> None:
     """Raise SpecError unless this can be the address of a scheduler, with certificates where it needs them."""
+    from distributed import Security
+
     scheme, _, host = address.rpartition("://")
     if not is_scheduler(address):
         raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
@@ -203,6 +217,10 @@ def _warn_if_unlike(types: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def _current_client() -> Client | None:
+    if "distributed" not in sys.modules:  # nobody made one
+        return None
+    from distributed import Client
+
     try:
         return Client.current()
     except ValueError:

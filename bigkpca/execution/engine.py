@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dask.base import tokenize
 from dask.system import CPU_COUNT
-from distributed import Client
 
 from bigkpca.errors import IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
@@ -28,6 +28,9 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
 from bigkpca.execution.watch import Watch, within
 from bigkpca.execution.workers import check_paths, known_workers, on_workers
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def content_digest(*values: Any) -> str:
@@ -155,7 +158,17 @@ class Engine:
         """`map` on threads of this process that last as long as the context, for the driver's own small work in many
         steps; BLAS stays at one thread."""
         with single_threaded_blas, ThreadPoolExecutor(self.threads) as pool:
-            yield lambda function, items: list(pool.map(function, items))
+
+            def in_order(function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+                settings = np.geterr()  # which each thread has of its own
+
+                def as_here(item: int) -> Any:
+                    with np.errstate(**settings):
+                        return function(item)
+
+                return list(pool.map(as_here, items))
+
+            yield in_order
 
     def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
         """`map` on the threads of this process, for the driver's own small work; BLAS stays at one thread."""

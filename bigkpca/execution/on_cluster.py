@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask.delayed import Delayed
-from distributed import Client, Future, KilledWorker, wait
-from distributed.client import FutureCancelledError, FuturesCancelledError
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.cluster_run import ClusterRun, large_graphs, running, submitted, window
 from bigkpca.execution.tasks import Group, tree_sum
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error, within
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
 _ANSWER_SECONDS = 10.0  # that the scheduler gets for an answer
 _RESULT_SECONDS = 30.0  # that a result may take on its way
@@ -109,6 +110,9 @@ def _results(
 
 def _ended(run: ClusterRun) -> list[Future[Any]]:
     """Futures that ended, after a second at most. Raises IncompleteError if nothing ends for too long."""
+    from distributed import wait
+    from distributed.client import FuturesCancelledError
+
     # Futures that were cancelled are among those that ended.
     with suppress(TimeoutError, FuturesCancelledError), run.client.as_current():
         wait(list(run.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
@@ -126,6 +130,9 @@ def _ended(run: ClusterRun) -> list[Future[Any]]:
 def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | None]:
     """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
     death of workers. Raises what the task raised."""
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError, FuturesCancelledError
+
     if future.status == "cancelled":
         raise _gone(run)
     seconds = min(_RESULT_SECONDS, run.watch.seconds)

@@ -11,7 +11,6 @@ from typing import Any
 from dask.base import compute
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
-from distributed import get_worker
 
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.tasks import Shared, Task, added, run_function
@@ -52,6 +51,8 @@ def nodes_of(tasks: Sequence[Task], topic: str = "") -> list[Delayed]:
 def _run(function: Carried, topic: str, number: int, *arguments: Any) -> Carried:
     found = run_function(function.value, arguments)
     if topic:
+        from distributed import get_worker
+
         get_worker().log_event(topic, [number])
     return found
 

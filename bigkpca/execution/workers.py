@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from os import getpid
 from time import monotonic, sleep
-from typing import Any
-
-from distributed import Client
+from typing import TYPE_CHECKING, Any
 
 from bigkpca.data.stores import store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.watch import within
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 _ANSWER_SECONDS = 60.0
 # Tasks are pickled here and unpickled there, and results depend on these.

@@ -28,6 +28,7 @@ from bigkpca.fitting.warnings import (
     warn_of,
 )
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 _COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
@@ -77,16 +78,17 @@ def fit_rows(
     growth.
     """
     found = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
-    model = with_decoder(found.model, rows, found.sample, spec, engine, progress)
+    model = with_decoder(found.model, rows, found.sample, spec, engine, progress, found.basis)
     return with_reference(model, found.reference, rows.shape[0], spec.seed, engine)
 
 
 class _Found(NamedTuple):
-    """A model without its pre-image and reference, and the rows that these are made from, where they are not kept."""
+    """A model without its pre-image and reference, and what these are made from, where it is not kept."""
 
     model: Model
     sample: Array | None = None  # (m, d), if the pre-image needs it
     reference: Array | None = None  # (q, d)
+    basis: Basis | None = None  # of the span of the landmarks
 
 
 def _fit_without_decoder(
@@ -132,7 +134,7 @@ def _fit_without_decoder(
     choices = (*chosen.choices, *found.choices)
     provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
     model = Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
-    return _Found(model, chosen.sample, None if spec.exact else chosen.reference)
+    return _Found(model, chosen.sample, None if spec.exact else chosen.reference, found.basis)
 
 
 def _in_double_precision(

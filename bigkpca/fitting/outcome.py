@@ -22,6 +22,7 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
+from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec, ResolvedFit
 
 
@@ -34,11 +35,12 @@ class FitOutcome:
     moments: Moments | None
     digest: str  # SHA-256 of the rows
     choices: tuple[Choice, ...]
+    basis: Basis | None = None  # of the span of the landmarks
 
 
 def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
     """Run the passes of a fit and solve its eigenproblem."""
-    features, moments, spec = chosen.features, None, fit.spec
+    features, moments, spec, basis = chosen.features, None, fit.spec, None
     choices: tuple[Choice, ...] = ()
     if not spec.exact and fit.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
@@ -51,10 +53,10 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
             moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
         checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
         with engine.small_work() as in_order:
-            solution, certified, choices = solve(moments, features, fit, checks, in_order)
+            solution, certified, choices, basis = solve(moments, features, fit, checks, in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return FitOutcome(solution, certified, moments, digest, choices)
+    return FitOutcome(solution, certified, moments, digest, choices, basis)
 
 
 def _solve_by_sketch(

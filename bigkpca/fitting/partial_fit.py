@@ -80,7 +80,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     checks = _checks_of_new_rows(model, rows, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
-            found, certified, choices = solve(moments, features, fit, checks, in_order)
+            found, certified, choices, _ = solve(moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found, model.solution, features.gram())
     warn_of(FitOutcome(solution, certified, moments, content, choices), features)
     if spec.method_value.uniform:

@@ -36,6 +36,7 @@ from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import SKETCH, random_stream
+from bigkpca.numerics.span import span_of
 from bigkpca.spec import ResolvedFit
 
 _PROBES = 4  # random vectors p for which K p = K'p is checked
@@ -77,7 +78,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     assert isinstance(few.spec.components, int)  # the spec checks
     tolerance = rank_tolerance(dtype)
     try:
-        span = solvers.span_of(W, moments, tolerance)
+        span = span_of(W, moments, tolerance)
         solution = solvers.nystroem(span, few.spec.components, center=fit.spec.center, tolerance=tolerance)
     except DataError:
         if found.entry_scales is found.diagonal:

@@ -19,16 +19,23 @@ from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Regression, expansion
 from bigkpca.numerics.random_streams import REFERENCES, TRAINING, random_stream
+from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec
 
 
 def with_decoder(
-    model: Model, rows: Rows, sample: Array | None, spec: FitSpec, engine: Engine, progress: Progress
+    model: Model,
+    rows: Rows,
+    sample: Array | None,
+    spec: FitSpec,
+    engine: Engine,
+    progress: Progress,
+    basis: Basis | None = None,
 ) -> Model:
     """The model with its decoder: one pass for ridge and denoising, none for the other pre-images.
 
     `sample` are sampled rows (m, d) in the units of the data, given if `spec.keeps_sample`; refined and exact models
-    sample the rows that they keep.
+    sample the rows that they keep. `basis` is that of the landmarks, if the fit has it at hand.
     """
     if not spec.reconstructs:
         return model
@@ -37,7 +44,7 @@ def with_decoder(
         sample = _kept_rows(model, spec.seed)
     with single_threaded_blas:
         if not preimage.trained:
-            return replace(model, decoder=preimage.decoder(model.fitted, sample))
+            return replace(model, decoder=preimage.decoder(replace(model.fitted, basis=basis), sample))
         training, sums = train_preimage(model, rows, sample, spec, engine, progress)
         return replace(model, decoder=training.decoder(sums))
 

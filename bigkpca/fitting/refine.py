@@ -97,7 +97,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Prog
     if not fit.matrix_free:
         K, digest = precomputed.read_matrix(rows, fit, engine, progress)
         with engine.small_work() as in_order:
-            solution, certified, choices = chosen_components(spec, partial(_solve_held_matrix, fit, K, in_order))
+            solution, certified, choices, _ = chosen_components(spec, partial(_solve_held_matrix, fit, K, in_order))
         return Model(features, solution, None, certified, {"content": digest, "choices": choices_info(choices)})
     with single_threaded_blas:
         start = precomputed_products.start_products(rows, fit, engine, progress)

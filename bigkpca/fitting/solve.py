@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.fitting.choose_features import Choice
-from bigkpca.numerics import rounding, solvers
+from bigkpca.numerics import rounding
 from bigkpca.numerics.certificates import certificate, certify, spectral
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.certificates.certify import Evidence
@@ -23,13 +23,21 @@ from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import SMALLEST, Basis, Span, eigenvector_basis, of_basis, span_of
 from bigkpca.spec import FitSpec, ResolvedFit
 
-Solved = tuple[Solution, Certificate, tuple[Choice, ...]]
-
 _FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
+_LOST = 0.1  # of the bound of tr(E): where Cholesky's directions lose more to rounding, eigenvectors lose less
 _MAX_AUTOMATIC = 50  # components among which the largest gap is searched
+
+
+class Solved(NamedTuple):
+    """A solution, its certificate, what was chosen for it, and the basis of the span of the landmarks, if any."""
+
+    solution: Solution
+    certificate: Certificate
+    choices: tuple[Choice, ...]
+    basis: Basis | None = None
 
 
 @dataclass(frozen=True)
@@ -65,15 +73,22 @@ def solve(
         return _solve_exactly(features, spec, checks, tolerance, in_order)
     assert moments is not None
     method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
-    kept = _significant_directions(moments, features, measured, checks, tolerance)
+    kept = _significant_directions(moments, features, measured, checks, tolerance, in_order)
     span = None if kept is None else kept.span
     evidence = replace(_evidence(moments, features, span, measured, fit, checks, in_order), kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
-        solution = method.solve(moments, features, components, spec.center, tolerance, span)
+        solution = method.solve(moments, features, components, spec.center, tolerance, span, in_order)
         if has_landmarks(features) and span is not None:
             found = certify.of_landmarks(
-                method, features, solution, span, evidence, center=spec.center, tolerance=tolerance
+                method,
+                features,
+                solution,
+                span,
+                evidence,
+                center=spec.center,
+                tolerance=tolerance,
+                in_order=in_order,
             )
         else:
             found = certify.of_random_features(
@@ -81,26 +96,48 @@ def solve(
             )
         return solution, found
 
-    solution, found, choices = chosen_components(spec, with_components)
-    return solution, found, (*choices, *_directions_left_out(kept))
+    found = chosen_components(spec, with_components)
+    choices = (*found.choices, *_directions_left_out(kept))
+    return found._replace(choices=choices, basis=None if span is None else span.basis)
 
 
 def _significant_directions(
-    moments: Moments, features: FeatureMap, measured: Rounding, checks: Checks, tolerance: float
+    moments: Moments, features: FeatureMap, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
 ) -> Significant | None:
-    """The directions in the span of the landmarks that are more than rounding; None for random features."""
-    W = features.gram()
+    """The directions in the span of the landmarks that are more than rounding; None for random features.
+
+    Those of Cholesky's factor, or of the eigenvectors of W: where Cholesky fails, where rounding would leave out more
+    than a tenth of tr(E), and for models that began with these, since bounds of rows fitted before hold for parts of
+    one basis.
+    """
+    W = features.gram(in_order)
     if W is None:
         return None
-    most = min((each.directions for each in checks.before), default=None)
-    return measured.significant(solvers.span_of(W, moments, tolerance), most)
+    before = checks.before
+    if before and not before[0].triangular:
+        span = of_basis(eigenvector_basis(W, tolerance), moments)
+        return measured.significant(span, _fewest(before), in_order)
+    # Rounding is measured in each direction, so that some may lie below the rank tolerance. A model that began with
+    # Cholesky's factor has it on every machine, whose rounding moves eigenvalues by far less than half of this.
+    span = span_of(W, moments, tolerance, in_order, least=SMALLEST / 2 if before else SMALLEST)
+    found = measured.significant(span, _fewest(before), in_order)
+    bound = max(found.span.trace_error, 0.0) + found.trace_rounding
+    if before or not span.basis.triangular or found.dropped.sum() <= _LOST * bound:
+        return found
+    del span, found  # some matrices of the size of W
+    return measured.significant(of_basis(eigenvector_basis(W, tolerance), moments), None, in_order)
+
+
+def _fewest(before: tuple[Stratum, ...]) -> int | None:
+    """The number of directions that all strata of rows fitted before have; None without such rows."""
+    return min((each.directions for each in before), default=None)
 
 
 def _directions_left_out(kept: Significant | None) -> tuple[Choice, ...]:
     """The choice that records how many directions in the span of the landmarks were dropped as rounding."""
     if kept is None or not len(kept.dropped):
         return ()
-    few, many = len(kept.span.signs), len(kept.span.signs) + len(kept.dropped)
+    few, many = len(kept.span.basis.signs), len(kept.span.basis.signs) + len(kept.dropped)
     return (Choice("directions", few, f"of {many} that the landmarks span; the others may be mostly rounding"),)
 
 
@@ -170,7 +207,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     """
     if spec.components != "auto":
         solution, certified = with_components(spec.components)
-        return solution, certified, _share_reached(solution, spec)
+        return Solved(solution, certified, _share_reached(solution, spec))
     solution, certified = with_components(_MAX_AUTOMATIC + 1)
     if certified.trust is None:
         raise SpecError(
@@ -182,7 +219,7 @@ def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solu
     if not sure:
         reason = "not even the first is trustworthy: give a larger size"
     # Solved again, so that asking for this number gives the same bits.
-    return *with_components(r), (Choice("components", r, reason),)
+    return Solved(*with_components(r), (Choice("components", r, reason),))
 
 
 def _share_reached(solution: Solution, spec: FitSpec) -> tuple[Choice, ...]:

@@ -14,7 +14,8 @@ from bigkpca.numerics.eigenpairs import (
     negative_share,
     orthogonal_to_ones,
 )
-from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, rounding_of_eigenvalues, signs
+from bigkpca.numerics.linalg import Map, eigh_descending, rounding_of_eigenvalues, signs
+from bigkpca.numerics.triangular import is_positive
 
 
 def gram(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.linalg import Map, eigh_descending, is_positive, rounding_of_eigenvalues
+from bigkpca.numerics.linalg import Map, eigh_descending, rounding_of_eigenvalues
 from bigkpca.numerics.sketch import OVERSAMPLING, next_block, starting_block
+from bigkpca.numerics.triangular import is_positive
 
 _LEAST_ROWS = 2048  # for fewer rows LAPACK is as fast
 _FEW = 16  # rows for each vector that a restart keeps

@@ -13,7 +13,6 @@ from bigkpca.errors import Array
 Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
 
 ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
-_TILE_ROWS = 512  # of Cholesky
 
 
 def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
@@ -38,37 +37,6 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
         values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
         values, vectors = values[m - min(count or m, m) :], vectors[:, m - min(count or m, m) :]
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
-
-
-def is_positive(A: Array, shift: float, in_order: Map = map, *, overwrite: bool = False) -> bool:
-    """Whether no eigenvalue of the symmetric A (m, m), float64, lies below -shift, i.e. whether Cholesky succeeds.
-
-    Works by tiles, which `in_order` may run in parallel: the same bits for any number of threads.
-    """
-    L = A if overwrite else A.copy()
-    L.flat[:: len(L) + 1] += shift
-    for start in range(0, len(L), _TILE_ROWS):
-        own, later = slice(start, start + _TILE_ROWS), range(start + _TILE_ROWS, len(L), _TILE_ROWS)
-        try:
-            corner = scipy.linalg.cholesky(L[own, own], lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            return False
-
-        def below(first: int, own: slice = own, corner: Array = corner) -> Array:
-            rows = slice(first, first + _TILE_ROWS)
-            solved = scipy.linalg.solve_triangular(corner, L[rows, own].T, lower=True, check_finite=False)
-            L[rows, own] = solved.T
-            return L[rows, own]
-
-        def what_is_left(first: int, own: slice = own, start: int = start) -> Array:
-            rows, columns = slice(first, first + _TILE_ROWS), slice(start + _TILE_ROWS, first + _TILE_ROWS)
-            L[rows, columns] -= L[rows, own] @ L[columns, own].T
-            return L[rows, columns]
-
-        for step in (below, what_is_left):
-            for _ in in_order(step, later):
-                pass
-    return True
 
 
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,9 +114,12 @@ class Model(ShowsSummary):
 
     def project(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
         """Scores (b, r) of each tile X (b, d), in the dtype of block work; one pass."""
-        project = self.solution.projection(self.features.dtype)
-        for V, _ in self.features.tiles(X_tiles, most_rows):
-            yield project(V, overwrite=True)
+        return map(self.projecting(most_rows), X_tiles)
+
+    def projecting(self, most_rows: int) -> Callable[[Array], Array]:
+        """Prepare `project` for tiles of at most `most_rows` rows; the returned function owns its work space."""
+        evaluate, project = self.features.evaluation(most_rows), self.solution.projection(self.features.dtype)
+        return lambda X: project(evaluate(X)[0], overwrite=True)
 
     @property
     def method(self) -> Method:

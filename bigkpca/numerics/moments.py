@@ -10,6 +10,8 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
 
+_PIECE_ROWS = 16
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -33,8 +35,12 @@ class Moments:
             return self if self.count else other
         count = self.count + other.count
         delta = other.mean - self.mean
-        scatter = self.scatter + other.scatter
-        scatter += np.outer(delta * (self.count * other.count / count), delta)
+        weighted = delta * (self.count * other.count / count)
+        scatter = np.empty_like(self.scatter)
+        for start in range(0, len(delta), _PIECE_ROWS):  # which stays in cache from one sum to the next
+            piece = slice(start, start + _PIECE_ROWS)
+            np.add(self.scatter[piece], other.scatter[piece], out=scatter[piece])
+            scatter[piece] += np.outer(weighted[piece], delta)
         mean = self.mean + delta * (other.count / count)
         return Moments(count, mean, scatter, self.trace + other.trace, max(self.largest, other.largest))
 

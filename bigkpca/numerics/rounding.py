@@ -14,13 +14,13 @@ from bigkpca.errors import Array
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.moments import Moments, block_moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 MEASURED_ROWS = 512
 _LANDMARKS = 128  # landmarks that are measured as well, at most
 _ALIKE = 16  # eps: the least error of a sum in the dtype of block work
-_NOISE = 0.5  # of the sums in a direction of W: more rounding than this drops the direction
 _SAFETY = 16  # times the measured error: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
@@ -32,7 +32,7 @@ class Significant:
 
     trace_rounding: the largest error of tr(E) of the span: the sum of the errors of all directions and, in case they
     cancel by chance in the measurement, what independent errors would give. dropped (k,): upper bounds of the squares
-    of all rows in each dropped direction, largest |L| first.
+    of all rows in each dropped direction, in the order in which directions are kept.
     """
 
     span: Span
@@ -70,36 +70,31 @@ class Rounding:
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
 
-    def significant(self, span: Span, most: int | None = None) -> Significant:
-        """The leading directions of W, up to the first whose eigenvalue or share of the sums may be mostly rounding.
+    def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
+        """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
 
-        At most `most` directions: those that were kept for the rows fitted before, whose rounding is not measured
-        again.
+        Directions come in the order of the lengths of their coefficients: for eigenvectors, |L| descending. At most
+        `most` of them: those that were kept for the rows fitted before, whose rounding is not measured again.
         """
-        P, count, of_W = span.P, span.moments.count, self._of_W(span.P) * np.abs(span.squares)
-        moved = count * np.einsum("ij,ij->j", P, self.second @ P)
-        least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of the arithmetic after the pass
+        P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
+        of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
+        others = 2 * self.precision * (P**2).T @ self._beyond(span.moments) + _ALIKE * self.precision * squares
+        every = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")
+        order = every[:most]
+        # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.
+        errors = np.abs(np.cumsum(moved[order])) + np.sqrt(np.cumsum(moved[order] ** 2))
+        errors += np.sqrt(np.cumsum(others[order] ** 2)) + np.cumsum(of_W[order])
+        errors = _SAFETY * (errors + self.trace * abs(span.moments.trace))
+        explained = np.cumsum(span.squares[order])
+        usable = np.cumsum(span.basis.signs[order] > 0) > 0
+        k = 1 + int(np.argmin(np.where(usable, errors - explained, np.inf)))
+        if k == P.shape[1]:
+            return Significant(span, float(errors[-1]), np.empty(0))
         # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
-        # with that number itself show in the trace error, where all directions add up.
-        noise = _SAFETY * (np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W)
-        order = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")  # |L| descending
-        noisy = np.flatnonzero((noise > _NOISE * span.squares)[order])
-        kept = np.sort(order[:most][: noisy[0]] if len(noisy) else order[:most])
-        if not (span.signs[kept] > 0).any():  # none would be left
-            kept = np.sort(order[:most])
-        others = 2 * self.precision * (P**2).T @ self._beyond(span.moments)
-        others += _ALIKE * self.precision * np.abs(span.squares)
-        off = (
-            self.trace * abs(span.moments.trace)
-            + abs(float(moved[kept].sum()))
-            + float(np.linalg.norm(moved[kept]))
-            + float(np.linalg.norm(others[kept]))
-        )
-        trace_rounding = _SAFETY * (off + float(of_W[kept].sum()))
-        if len(kept) == len(order):
-            return Significant(span, trace_rounding, np.empty(0))
-        dropped = (np.abs(span.squares) + noise)[order[len(kept) :]]
-        return Significant(replace(span, P=P[:, kept], signs=span.signs[kept]), trace_rounding, dropped)
+        # with that number itself show in the sum, where all directions add up.
+        least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of the arithmetic after the pass
+        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W
+        return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
 
     def _beyond(self, moments: Moments) -> Array:
         """Σ v_i² (D,) over rows unlike those measured: the excess over twice the measured squares; all in float64."""

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array
+from bigkpca.numerics import lanczos
 from bigkpca.numerics.eigenpairs import Solution, at_least_its_parts, kept_components, negative_share, spectrum
-from bigkpca.numerics.linalg import eigh_descending, numerical_rank, signs
+from bigkpca.numerics.linalg import Map, eigh_descending, numerical_rank, signs
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 
 
-def nystroem(span: Span, components: int | float | None, *, center: bool, tolerance: float) -> Solution:
+def nystroem(
+    span: Span, components: int | float | None, *, center: bool, tolerance: float, in_order: Map = map
+) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
-        W = Q L Q',  keep |L| > tolerance · max |L|,  P = Q |L|^(-1/2),
-        P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
+        P'W P = I,  P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
 
     These are the eigenpairs of H C W⁺ C' H with C = k(X, S), computed without vectors of length n; Λ_j <= λ_j for
     positive semidefinite kernels. The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
 
-    Where W has negative eigenvalues, J = sign(L), Z = H C P and R = (Z'Z)^(1/2) = (P' scatter P)^(1/2),
+    P is the basis of `span`. Where W has negative eigenvalues, P'W P = J of entries ±1, and with Z = H C P and
+    R = (Z'Z)^(1/2) = (P' scatter P)^(1/2),
 
         R J R = B Λ B',  components = P R^(-1) B Λ^(1/2)
 
@@ -33,17 +34,32 @@ def nystroem(span: Span, components: int | float | None, *, center: bool, tolera
     DataError where no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
-    if span.indefinite:
-        values, V = _indefinite_pairs(M, span.signs, tolerance)
+    if span.basis.indefinite:
+        values, V = _indefinite_pairs(M, span.basis.signs, tolerance)
     else:
-        values, V = eigh_descending(M.copy(), components if isinstance(components, int) else None)
+        values, V = _leading_pairs(M, components, in_order)
     variance = at_least_its_parts(span.variance(center), values)
     r = kept_components(values, components, variance, span.moments.trace, tolerance)
     _, mean = about_the_mean(span.moments, center)
-    A = span.P @ V[:, :r]
-    A *= signs((span.W - mean) @ A)
-    negative = negative_share(values) if span.indefinite else 0.0
+    A = span.basis.P @ V[:, :r]
+    A *= signs_at_landmarks(span, mean, A)
+    negative = negative_share(values) if span.basis.indefinite else 0.0
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
+
+
+def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
+    """The signs that make the score of largest absolute value at the landmarks positive, (r,)."""
+    return signs((span.basis.W - mean) @ A)
+
+
+def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> tuple[Array, Array]:
+    """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
+    count = components if isinstance(components, int) else None
+    if count is not None and lanczos.are_few(count, len(M)):
+        found = lanczos.leading(M, count, float(np.diag(M).max()), in_order)
+        if found is not None:
+            return found
+    return eigh_descending(M.copy(), count)
 
 
 def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Array]:
@@ -59,85 +75,13 @@ def _indefinite_pairs(M: Array, J: Array, tolerance: float) -> tuple[Array, Arra
     return values, (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
 
 
-def nystroem_map(W: Array, tolerance: float) -> Array:
-    """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W; otherwise for its positive part."""
-    P, J = _directions(W, tolerance)
-    return P[:, J > 0]
+def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:
+    """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W; otherwise for its positive part.
 
-
-def _directions(W: Array, tolerance: float) -> tuple[Array, Array]:
-    """P = Q |L|^(-1/2) (l, m) and the signs of L (m,), of the eigenvalues above the rank tolerance."""
-    L, Q = eigh_descending(W.copy())
-    kept = np.abs(L) > tolerance * np.abs(L).max(initial=0.0)
-    if not (kept & (L > 0)).any():
-        raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
-    return Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept])
-
-
-@dataclass(frozen=True)
-class Span:
-    """The span of landmarks in feature space, and the moments of the kernels v(x) of all rows with them.
-
-    W (l, l) = P^(+)' J P^(+) with P = Q |L|^(-1/2) (l, m), J = `signs` (m,), of the eigenvalues above the rank
-    tolerance. P'v(x) are coordinates in an orthonormal basis.
+    With a `rank`, of W cut to its `rank` largest eigenvalues.
     """
-
-    W: Array
-    P: Array
-    signs: Array
-    moments: Moments
-
-    @property
-    def indefinite(self) -> bool:
-        """Whether W has negative eigenvalues, beyond rounding."""
-        return bool((self.signs < 0).any())
-
-    @cached_property
-    def coordinates(self) -> Moments:
-        """The moments of the coordinates P'v(x): the one product of three (l, l) matrices, shared by all below."""
-        scatter = self.P.T @ self.moments.scatter @ self.P
-        return replace(self.moments, mean=self.P.T @ self.moments.mean, scatter=(scatter + scatter.T) / 2)
-
-    @property
-    def squares(self) -> Array:
-        """Σ over all rows of the square of each coordinate, (m,)."""
-        found: Array = np.diag(self.coordinates.scatter) + self.moments.count * self.coordinates.mean**2
-        return found
-
-    def solve(self, b: Array) -> Array:
-        """W⁺ b, for b (l,) or (l, c)."""
-        found: Array = self.P @ (self.signs * (self.P.T @ b).T).T
-        return found
-
-    def variance(self, center: bool) -> float:
-        """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) for a positive semidefinite kernel."""
-        if not center:
-            return self.moments.trace
-        return self.moments.trace - self.moments.count * float(self.signs @ self.coordinates.mean**2)
-
-    @property
-    def trace_error(self) -> float:
-        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact up to rounding."""
-        return self.moments.trace - float(self.signs @ self.squares)
-
-    @property
-    def unexplained(self) -> float | None:
-        """tr(K - C W⁺ C') / tr(K); None where W is indefinite or tr(K) is not positive."""
-        if self.indefinite or not self.moments.trace > 0:
-            return None
-        return self.trace_error / self.moments.trace
-
-    def inverse_diagonal(self, tolerance: float) -> Array:
-        """The diagonal (l,) of (Q max(L, tolerance L_max) Q')⁻¹: W⁻¹ with dropped directions at the rank tolerance."""
-        L = 1 / np.einsum("ij,ij->j", self.P, self.P)
-        dropped = 1 - self.P**2 @ L  # squared length of each unit vector in the dropped directions
-        found: Array = np.einsum("ij,ij->i", self.P, self.P) + np.maximum(dropped, 0) / (tolerance * L.max())
-        return found
-
-
-def span_of(W: Array, moments: Moments, tolerance: float) -> Span:
-    """The span of landmarks with Gram matrix W (l, l). Raises DataError where W has no positive eigenvalue."""
-    return Span(W, *_directions(W, tolerance), moments)
+    basis = basis_of(W, tolerance) if rank is None else eigenvector_basis(W, tolerance)
+    return basis.P[:, basis.signs > 0][:, :rank]
 
 
 def about_the_mean(moments: Moments, center: bool) -> tuple[Array, Array]:
@@ -164,14 +108,14 @@ def column_sampling(span: Span, components: int | float | None, *, center: bool,
     Singular values have no signs: where W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
     eigenvalues and are dropped. Raises DataError where no direction varies. Source: `docs/numerics.md`, section 8.
     """
-    n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
+    n, l, W = span.moments.count, len(span.basis.W), span.basis.W  # noqa: E741
     second, mean = about_the_mean(span.moments, center)
     squares, V = eigh_descending(_centred_landmarks(second, center))
     D = np.sqrt(np.maximum(squares, 0))
     # D is computed from D², so its tolerance is the square root of that for eigenvalues.
     kept = np.arange(numerical_rank(squares, tolerance))
     negative = 0.0
-    if span.indefinite and len(kept):
+    if span.basis.indefinite and len(kept):
         positive = np.einsum("ij,ij->j", V[:, kept], _centred_landmarks(W, center) @ V[:, kept]) > 0
         negative = -float(D[kept[~positive]].max(initial=0.0) / D[0])
         kept = kept[positive]
@@ -180,7 +124,7 @@ def column_sampling(span: Span, components: int | float | None, *, center: bool,
     variance = at_least_its_parts(span.variance(center), values)
     r = kept_components(values, components, variance, span.moments.trace, 0.0)
     A = V[:, :r] * (np.sqrt(values[:r]) / D[:r])  # H_l V = V, since V belongs to positive eigenvalues
-    A *= signs((W - mean) @ A)
+    A *= signs_at_landmarks(span, mean, A)
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
@@ -206,16 +150,16 @@ def nystroem_thesis(
     scores √eigenvalues u(x); H_l = I - 11'/l and w = W 1 / l, or I and 0 when not centred. Score columns are not
     orthogonal, and `nystroem` has smaller errors at the same cost. Source: `docs/numerics.md`, section 8.
     """
-    n, l, W = span.moments.count, len(span.W), span.W  # noqa: E741
-    a, B = eigh_descending(_centred_landmarks(W, center), None if span.indefinite else rank)
-    negative = negative_share(a) if span.indefinite else 0.0
+    n, l, W = span.moments.count, len(span.basis.W), span.basis.W  # noqa: E741
+    a, B = eigh_descending(_centred_landmarks(W, center), None if span.basis.indefinite else rank)
+    negative = negative_share(a) if span.basis.indefinite else 0.0
     a = a[:rank][: numerical_rank(a[:rank], tolerance)]
     values = n / l * a
     variance = at_least_its_parts(span.variance(center), values)
     r = kept_components(values, components, variance, span.moments.trace, 0.0)
     A = B[:, :r] * np.sqrt(values[:r] * l / n) / a[:r]
     mean = W.mean(axis=0) if center else np.zeros(l)
-    A *= signs((W - mean) @ A)
+    A *= signs_at_landmarks(span, mean, A)
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from bigkpca.errors import DataError, MemoryLimitError
@@ -83,3 +84,14 @@ def test_workers_with_too_little_memory_are_refused(two_processes: Engine) -> No
 
 def test_threads_have_no_worker_limits() -> None:
     Engine(threads=2).check_memory(lambda threads: 10**15)
+
+
+def test_small_work_has_the_floating_point_settings_of_its_caller() -> None:
+    def squared(exponent: int) -> float:
+        return float(np.float64(10.0**exponent) ** 2)
+
+    with Engine(threads=2).small_work() as in_order:
+        with np.errstate(over="ignore"):
+            assert in_order(squared, [1, 200]) == [100.0, np.inf]
+        with pytest.raises(RuntimeWarning, match="overflow"):
+            in_order(squared, [1, 200])

@@ -35,7 +35,7 @@ def test_adding_rows_is_fitting_all_with_the_same_features(case: str, X: np.ndar
     grown = extend(half, ArrayRows(X[300:]), spec, Engine(threads=1), Silent())
     moments, _ = moments_of(rows, half.features, half.moments.mean, None, Engine(threads=1), Silent())  # type: ignore[union-attr]
     checks = Checks(X, half.moments.mean, X[:0], len(X), X)  # type: ignore[union-attr]
-    whole, _, _ = solve(moments, half.features, resolve(spec, rows), checks)
+    whole, *_ = solve(moments, half.features, resolve(spec, rows), checks)
     np.testing.assert_allclose(grown.solution.eigenvalues, whole.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(grown.solution.total_variance, whole.total_variance, rtol=1e-9)
     expected = scores(Model(half.features, whole, moments), X)

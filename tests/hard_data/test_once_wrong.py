@@ -18,12 +18,15 @@ from bigkpca.errors import (
     UnseenClusterWarning,
 )
 from bigkpca.execution.engine import Engine
+from bigkpca.fitting import solve
 from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates import nystroem_bounds, spectral
 from bigkpca.numerics.certificates.residual_matrix import residual_matrix
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Linear, Sigmoid
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.rounding import Significant
+from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 
 
@@ -228,9 +231,42 @@ def test_added_rows_from_elsewhere_are_not_trusted():
     values, _ = spectrum(gaussian_gram(X, 2.0))
     found = kpca.certificate_
     assert "solid" not in found.trust
-    assert found.strata.shape == (2, 5)
+    assert found.strata.shape == (2, 6)
     assert (values[:5] <= found.eigenvalue_likely_upper).all()
     assert found.spectral_error_likely > values[0] / 2
+
+
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_added_rows_keep_the_basis_of_the_first_ones(sentinel):
+    """Bounds of the first rows hold for parts of their basis: eigenvectors, where rounding would cost more without."""
+    X = normal(1200, 5 if sentinel else 40)
+    X[np.random.default_rng(1).random(1200) < 0.05, 2] += -9999 * sentinel
+    for first, more in ((X[:900], X[900:]), (X[::4], normal(900, X.shape[1]))):
+        kpca = KernelPCA(8, size=300 if len(first) > 300 else 200, random_state=0).fit(first)
+        before = kpca.certificate_.strata
+        found = kpca.partial_fit(more).certificate_
+        assert before[0, 5] == (not sentinel)
+        assert (found.strata[:, 5] == before[0, 5]).all()
+        values, _ = spectrum(gaussian_gram(np.concatenate([first, more]), kpca.sigma_))
+        bounds_hold(kpca, values)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_sign_of_a_rounding_error_does_not_choose_the_basis(seed):
+    """With every row a landmark tr(E) is zero, and of either sign after rounding."""
+
+    class NothingDropped:
+        def significant(self, span, most, in_order):
+            return Significant(span, 1e-9, np.empty(0))
+
+    X = np.random.default_rng(seed).normal(size=(47, 4))
+    features = KernelRows(Gaussian(2.0), np.zeros(4), X)
+    ((V, diagonal),) = features.tiles([X], len(X))
+    moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0))
+    checks = solve.Checks(X, np.zeros(47), X[:0], 47, None)
+    found = solve._significant_directions(moments, features, NothingDropped(), checks, 1e-12, map)
+    assert abs(found.span.trace_error) < 1e-8
+    assert found.span.basis.triangular
 
 
 def test_one_principal_direction_is_not_trusted(digits):
@@ -360,7 +396,7 @@ def test_products_with_the_residual_matrix_are_those_of_the_matrix(m):
     features = KernelRows(Gaussian(1.5), np.zeros(3), X[:40])
     K, C = features.kernel.gram(X[-m:]), features.kernel(X[-m:], X[:40])
     moments = Moments(1, np.zeros(40), np.eye(40), 1.0)
-    span = solvers.span_of(features.gram(), moments, 1e-12)
+    span = span_of(features.gram(), moments, 1e-12)
     E = K - oracles.nystroem_gram(C, features.gram(), 1e-12)
     Q = np.random.default_rng(0).normal(size=(m, 3))
     with Engine(threads=2).small_work() as in_order:

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,22 +99,27 @@ def dask_setup(worker: Any) -> None:
     from bigkpca.data.zarr import ZarrRows
     from bigkpca.numerics.features.base import FeatureMap
 
-    block, tiles, replace = ZarrRows.block, FeatureMap.tiles, os.replace
+    block, evaluation, replace = ZarrRows.block, FeatureMap.evaluation, os.replace
 
     def reading(self: Any, start: int, stop: int, *given: Any) -> Any:
         _at("reading", start, stop)
         return block(self, start, stop, *given)
 
-    def computing(self: Any, *given: Any) -> Iterator[Any]:
-        for tile in tiles(self, *given):
+    def computing(self: Any, *given: Any) -> Callable[[Any], Any]:
+        evaluate = evaluation(self, *given)
+
+        def evaluated(X: Any) -> Any:
+            found = evaluate(X)
             _at("computing", None, None)
-            yield tile
+            return found
+
+        return evaluated
 
     def writing(source: Any, target: Any) -> None:
         if "/c/" in str(target):
             _at("writing", None, None)
         replace(source, target)
 
-    for holder, name, changed in ((ZarrRows, "block", reading), (FeatureMap, "tiles", computing)):
+    for holder, name, changed in ((ZarrRows, "block", reading), (FeatureMap, "evaluation", computing)):
         setattr(holder, name, changed)
     os.replace = writing

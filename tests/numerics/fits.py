@@ -11,6 +11,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import block_moments
+from bigkpca.numerics.span import span_of
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=15, deadline=None)
@@ -25,7 +26,7 @@ def nystroem_fit(kernel, X, landmarks, components, center=True):
     moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
     tolerance = rank_tolerance(features.dtype)
     solution = solvers.nystroem(
-        solvers.span_of(features.gram(), moments, tolerance), components, center=center, tolerance=tolerance
+        span_of(features.gram(), moments, tolerance), components, center=center, tolerance=tolerance
     )
     return solution, (V - solution.mean) @ solution.components
 
@@ -56,7 +57,7 @@ def moments_at(kernel, X, landmarks):
 def columns_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.column_sampling(solvers.span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
+    solution = solvers.column_sampling(span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
     return solution, (C - solution.mean) @ solution.components
 
 
@@ -64,7 +65,7 @@ def thesis_fit(kernel, X, landmarks, components, center=True, rank=None):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
     solution = solvers.nystroem_thesis(
-        solvers.span_of(W, moments, 1e-12), components, rank=rank, center=center, tolerance=1e-12
+        span_of(W, moments, 1e-12), components, rank=rank, center=center, tolerance=1e-12
     )
     return solution, (C - solution.mean) @ solution.components
 

@@ -17,6 +17,7 @@ from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern
 from bigkpca.numerics.landmarks import KMeans
 from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.helpers.files import shared_file
 
@@ -40,7 +41,7 @@ def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, 
     measured = None if moments else rounding.measured(features, kernel(X, S).mean(axis=0), X)
     moments = moments or moments_of(kernel, X, S)
     solution = method.solve(moments, features, r, center, 1e-12)
-    span = solvers.span_of(features.gram(), moments, 1e-12)
+    span = span_of(features.gram(), moments, 1e-12)
     kept = replace(measured.significant(span), span=span) if measured else None
     evidence = Evidence(measured, kept, uniform=uniform)
     return solution, certify.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)

@@ -15,8 +15,8 @@ from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DataError, IndefiniteKernelWarning
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics import gram_solver, lanczos
-from bigkpca.numerics.linalg import is_positive
 from bigkpca.numerics.sketch import starting_block
+from bigkpca.numerics.triangular import is_positive
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
 

@@ -12,6 +12,7 @@ from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierR
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Sigmoid
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.moments import block_moments
+from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 
 KERNEL = Gaussian(1.0)
@@ -167,10 +168,10 @@ def test_each_method_has_its_solver(center):
     moments, _ = moments_and_features(features, X)
     W, keys = features.gram(), {"center": center, "tolerance": 1e-12}
     for method, expected in (
-        (Nystroem(), solvers.nystroem(solvers.span_of(W, moments, 1e-12), 2, **keys)),
-        (Nystroem("thesis"), solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 2, rank=None, **keys)),
-        (Nystroem("thesis", 1), solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 2, rank=1, **keys)),
-        (ColumnSampling(), solvers.column_sampling(solvers.span_of(W, moments, 1e-12), 2, **keys)),
+        (Nystroem(), solvers.nystroem(span_of(W, moments, 1e-12), 2, **keys)),
+        (Nystroem("thesis"), solvers.nystroem_thesis(span_of(W, moments, 1e-12), 2, rank=None, **keys)),
+        (Nystroem("thesis", 1), solvers.nystroem_thesis(span_of(W, moments, 1e-12), 2, rank=1, **keys)),
+        (ColumnSampling(), solvers.column_sampling(span_of(W, moments, 1e-12), 2, **keys)),
     ):
         assert_same_solution(method.solve(moments, features, 2, center, 1e-12), expected)
     moments, _ = moments_and_features(fourier(), X)

@@ -12,6 +12,7 @@ from bigkpca.numerics import gram_solver, solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.numerics.fits import centred_or_not, digits_kernel, few, gram_fit, nystroem_fit, rows, seeds
 
@@ -224,7 +225,7 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     assert values[0] < -10 * values[-1]
     V = kernel(X, X[:60])
     moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
-    span = solvers.span_of(kernel.gram(X[:60]), moments, 1e-12)
+    span = span_of(kernel.gram(X[:60]), moments, 1e-12)
     solution = solvers.column_sampling(span, 3, center=False, tolerance=1e-12)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
     assert_allclose(solution.negative, -1, rtol=1e-9)
@@ -276,7 +277,7 @@ def test_arguments_are_left_alone_where_they_are_not_promised_to_be_overwritten(
     arrays = (W, moments.mean, moments.scatter)
     before = [array.copy() for array in arrays]
     for center in (True, False):
-        solvers.nystroem(solvers.span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
+        solvers.nystroem(span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
     for array, kept in zip(arrays, before, strict=True):
         assert_array_equal(array, kept)
 

@@ -11,6 +11,7 @@ from bigkpca.errors import DataError
 from bigkpca.numerics import eigenpairs, solvers
 from bigkpca.numerics.kernels import Cosine, Gaussian, Polynomial
 from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.numerics.fits import (
     centred_or_not,
@@ -257,8 +258,8 @@ def test_other_solvers_leave_their_arguments_alone_too():
     moments = Moments(40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
-        solvers.column_sampling(solvers.span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
-        solvers.nystroem_thesis(solvers.span_of(W, moments, 1e-12), 3, rank=None, center=center, tolerance=1e-12)
+        solvers.column_sampling(span_of(W, moments, 1e-12), 3, center=center, tolerance=1e-12)
+        solvers.nystroem_thesis(span_of(W, moments, 1e-12), 3, rank=None, center=center, tolerance=1e-12)
         solvers.plain(moments, 3, center=center, tolerance=1e-12)
     solvers.column_sampling_map(moments, 1e-12)
     solvers.nystroem_map(W, 1e-12)

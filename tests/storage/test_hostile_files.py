@@ -253,8 +253,10 @@ def test_loading_executes_nothing_and_opens_nothing_else(models: Models, place: 
         load_model(hostile.put(place, content))  # what is imported when it is first needed
         events, opened = hostile.watched(lambda: load_model(place))
         assert events == []
-        assert opened
-        assert all(file.startswith(f"{tmp_path}/model.zarr/") for file in opened)
+        # Threads of Dask, of other tests, look at the processes that they started.
+        others = {file for file in opened if not file.startswith("/proc/")}
+        assert others
+        assert {file for file in others if not file.startswith(f"{tmp_path}/model.zarr/")} == set()
 
 
 NAMES: list[Any] = ["../secret", "/etc", "a/b", "..", ".", "", "a\0b", 3, None, ["mean"], "mean/../mean"]

@@ -38,7 +38,7 @@ class Certificate(ShowsSummary):
         An upper bound of the largest eigenvalue of E, with the probability `confidence`.
     eigenvalue_likely_upper, explained_variance_ratio_likely_upper : (r,) array
         The bounds of lambda_j and lambda_j / T that follow from it, for all j at once.
-    strata : (k, 5) array
+    strata : (k, 6) array
         The sampled rows behind these bounds, see `spectral.Stratum`.
     missed : (r,) array
         The largest eigenvalue that may be missing, as a share of eigenvalue j: spectral_error_likely, or an estimate of
@@ -69,7 +69,7 @@ class Certificate(ShowsSummary):
     # What arrays from a file must have; all others one number for each component.
     shapes: ClassVar[Mapping[str, tuple[str | int, ...]]] = {
         "learning_curve": ("k", 2),
-        "strata": ("s", 5),
+        "strata": ("s", 6),
         "sample": ("q", "d"),
     }
 

@@ -18,14 +18,20 @@ from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.certificates.nystroem_bounds import Proven, proven
 from bigkpca.numerics.certificates.spectral import Stratum
-from bigkpca.numerics.certificates.stability import agreement_of, learning_curve, residuals_of, stability_of
+from bigkpca.numerics.certificates.stability import (
+    agreement_of,
+    learning_curve,
+    residuals_of,
+    stability_of_features,
+    stability_of_landmarks,
+)
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.linalg import rounding_of_eigenvalues
+from bigkpca.numerics.linalg import Map, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.rounding import Rounding, Significant
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 
 @dataclass(frozen=True)
@@ -68,20 +74,21 @@ def of_landmarks(
     *,
     center: bool,
     tolerance: float,
+    in_order: Map = map,
 ) -> Certificate:
     """The certificate of a method with landmarks, from moments, W and evidence; for bounds see `nystroem_bounds`."""
     moments, values = span.moments, solution.eigenvalues
-    stability = stability_of(Nystroem(), moments, features, solution, center, tolerance)
+    stability = stability_of_landmarks(span, solution, center, tolerance, in_order)
     nystroem, apart = solution, np.zeros(len(values))
     if method != Nystroem():
-        nystroem, apart, agreement = _beside_nystroem(solution, span, center, tolerance)
+        nystroem, apart, agreement = _beside_nystroem(solution, span, center, tolerance, in_order)
         stability = None if stability is None else np.minimum(stability, agreement)
-    if not features.kernel.positive or span.indefinite:
+    if not features.kernel.positive or span.basis.indefinite:
         return _estimated(stability, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
     rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
     bounds = proven(span, nystroem, solution.components.shape[1], rounding, evidence.trace_rounding(), checked=checked)
     tolerance = _tolerance_of_parts(span, evidence, tolerance)
-    curve = learning_curve(moments, span.W, center, tolerance, bounds.trace / bounds.total)
+    curve = learning_curve(span, center, tolerance, bounds.trace / bounds.total)
     likely = _likely(span, evidence, bounds)
     nearer = None if likely is None else np.minimum(bounds.shares_given(likely), bounds.shares)
     return Certificate(
@@ -94,7 +101,7 @@ def of_landmarks(
         learning_curve=curve,
         stability=stability,
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
-        leave_one_out_residual=float(np.mean(1 / span.inverse_diagonal(tolerance))) if evidence.uniform else None,
+        leave_one_out_residual=float(np.mean(1 / span.basis.inverse)) if evidence.uniform else None,
         spectral_error_likely=likely,
         eigenvalue_likely_upper=None if likely is None else np.minimum(bounds.most + likely, bounds.high),
         explained_variance_ratio_likely_upper=nearer,
@@ -105,20 +112,26 @@ def of_landmarks(
     )
 
 
-def _beside_nystroem(solution: Solution, span: Span, center: bool, tolerance: float) -> tuple[Solution, Array, Array]:
+def _beside_nystroem(
+    solution: Solution, span: Span, center: bool, tolerance: float, in_order: Map
+) -> tuple[Solution, Array, Array]:
     """Nyström's solution from the same sums; residuals and agreement of the given solution with it, (r,) each.
 
     Eigenvalues of the other methods are no bounds, and their models of half the landmarks share their errors.
     """
-    nystroem = solvers.nystroem(span, solution.components.shape[1], center=center, tolerance=tolerance)
+    r = solution.components.shape[1]
+    nystroem = solvers.nystroem(span, r, center=center, tolerance=tolerance, in_order=in_order)
     apart = residuals_of(span, solution, center)
     return nystroem, apart, agreement_of(span.moments, nystroem, solution, center)
 
 
 def _tolerance_of_parts(span: Span, evidence: Evidence, tolerance: float) -> float:
-    """The rank tolerance of models of a part of the landmarks: they drop what the whole model dropped for rounding."""
-    if evidence.kept and len(evidence.kept.dropped):
-        L = 1 / np.einsum("ij,ij->j", span.P, span.P)
+    """The rank tolerance of models of a part of the landmarks, where their basis is of eigenvectors.
+
+    They drop what the whole model dropped for rounding.
+    """
+    if evidence.kept and len(evidence.kept.dropped) and not span.basis.triangular:
+        L = 1 / np.einsum("ij,ij->j", span.basis.P, span.basis.P)
         tolerance = max(tolerance, float(L.min() / L.max()))
     return tolerance
 
@@ -128,7 +141,7 @@ def _likely(span: Span, evidence: Evidence, bounds: Proven) -> float | None:
     if not evidence.strata:
         return None
     dropped = evidence.kept.dropped if evidence.kept else ()
-    error = spectral.spectral_error(evidence.strata, span.moments.largest, len(span.signs), dropped)
+    error = spectral.spectral_error(evidence.strata, span.moments.largest, len(span.basis.signs), dropped)
     return min(error, bounds.error)
 
 
@@ -159,7 +172,7 @@ def _with_excess(evidence: Evidence, span: Span, nystroem: Solution) -> Evidence
     """
     if evidence.missed is None:
         return evidence
-    frobenius = np.sqrt(span.moments.count / len(span.W) * span.moments.squares)
+    frobenius = np.sqrt(span.moments.count / len(span.basis.W) * span.moments.squares)
     return replace(evidence, missed=max(evidence.missed, float(nystroem.eigenvalues[0]) - 2 * frobenius))
 
 
@@ -231,6 +244,6 @@ def of_random_features(
     the mean of those of both halves of the features. So, to first order, each component lies halfway between theirs, at
     the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
     """
-    cosines = stability_of(method, moments, features, solution, center, tolerance)
+    cosines = stability_of_features(method, moments, features, solution, center, tolerance)
     stability = None if cosines is None else np.maximum(2 * cosines**2 - 1, 0)
     return _estimated(stability, solution, moments, evidence, center)

@@ -18,7 +18,7 @@ import numpy as np
 from bigkpca.errors import Array, RoundingError
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.linalg import ALGEBRA
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.linalg import Map
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 _TILE_ROWS = 512
 
@@ -84,7 +84,7 @@ def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = 
     C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
     longest_first = range(0, len(X), _TILE_ROWS)[::-1]
     with _quiet():
-        P = span.P.astype(C.dtype)
+        P = span.basis.P.astype(C.dtype)
     return ResidualMatrix(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
 
 

@@ -6,12 +6,11 @@ Source: `docs/numerics.md`, section 14.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from bigkpca.errors import Array
@@ -20,7 +19,7 @@ from bigkpca.numerics.features import FeatureMap, KernelRows
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.rounding import farthest
 from bigkpca.numerics.sketch import Ritz, next_block, rayleigh_ritz
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 HELD_OUT_ROWS = 4096  # the bound is at least 3 n R / m, and the work grows with m²
 CONFIDENCE = 0.95
@@ -39,8 +38,9 @@ class Stratum:
     """`sampled` rows, drawn uniformly from `count` rows without replacement and independently of the landmarks.
 
     norm is an upper bound of the largest eigenvalue of the sampled square of E, with an error probability of 1e-4, for
-    so many leading `directions` of W. cluster is that eigenvalue, scaled to all rows, where it belongs to rows that are
-    similar to each other and to no landmark; else 0.
+    so many leading `directions` of the basis, which is that of Cholesky's factor where `triangular` is 1, else that of
+    eigenvectors. cluster is that eigenvalue, scaled to all rows, where it belongs to rows that are similar to each
+    other and to no landmark; else 0.
     """
 
     count: int
@@ -48,6 +48,7 @@ class Stratum:
     norm: float
     directions: int
     cluster: float = 0.0
+    triangular: float = 0.0
 
 
 def spectral_error(
@@ -73,6 +74,8 @@ def spectral_error(
 
 def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
     """R p of one stratum, with the probability `allowed` of an error."""
+    from scipy.optimize import brentq
+
     q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
 
     def excess(p: float) -> float:
@@ -107,16 +110,17 @@ def stratum(
             # The first part of rows in random order is a uniform sample, too.
             features, X = features.in_precision(np.dtype(np.float64)), X if len(X) == count else X[:_DOUBLE_ROWS]
             off = np.zeros(2)
+    unknown = Stratum(count, len(X), 0.0, len(span.basis.signs), 0.0, float(span.basis.triangular))
     E = residual_matrix(features, span, X, in_order)
     # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
-    seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.P))
+    seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.basis.P))
     rounding = len(X) * float(off.max()) + _SAFETY * value * (len(X) + seen_through_P)
     if not np.isfinite(E.times(np.ones((len(X), 1)))).all():
-        return Stratum(count, len(X), np.inf, len(span.signs))  # kernels of two far rows may overflow
+        return replace(unknown, norm=np.inf)  # kernels of two far rows may overflow
     norm, leading = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
     eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
     cluster = eigenvalue * count / len(X) if _is_cluster(E, eigenvalue, vector) else 0.0
-    return Stratum(count, len(X), norm + rounding, len(span.signs), cluster)
+    return replace(unknown, norm=norm + rounding, cluster=cluster)
 
 
 def _off(
@@ -179,8 +183,8 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
         # What the solver of rff-pca adds to every eigenvalue; zero for other features.
         E.flat[:: len(E) + 1] -= features.unexplained(float(np.sum(V**2)), len(V))
     else:
-        Z = V @ span.P
-        E -= (Z * span.signs) @ Z.T
+        Z = V @ span.basis.P
+        E -= (Z * span.basis.signs) @ Z.T
     if center:
         E -= E.mean(axis=0)
         E -= E.mean(axis=1)[:, None]
@@ -213,10 +217,10 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
 
 
 def as_array(strata: Iterable[Stratum]) -> Array:
-    """Strata as rows (count, sampled, norm, directions, cluster), (k, 5), float64."""
+    """Strata as rows (count, sampled, norm, directions, cluster, triangular), (k, 6), float64."""
     return np.array([astuple(each) for each in strata], np.float64)
 
 
 def from_array(values: Array) -> tuple[Stratum, ...]:
     """The strata that `as_array` wrote."""
-    return tuple(Stratum(int(n), int(m), norm, int(directions), cluster) for n, m, norm, directions, cluster in values)
+    return tuple(Stratum(int(n), int(m), norm, int(directions), *others) for n, m, norm, directions, *others in values)

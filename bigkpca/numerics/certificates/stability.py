@@ -8,12 +8,12 @@ from bigkpca.errors import Array, DataError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import PARTS, Span
 
 _SPARE = 10  # components of the half model beyond r, so that the r-th is not separated from a neighbour
-_CURVE = (8, 4, 2)  # the learning curve takes every 8th, 4th and 2nd landmark, and all
 
 
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
@@ -25,7 +25,7 @@ def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
     second, _ = solvers.about_the_mean(span.moments, center)
     A, values = solution.components, solution.eigenvalues
     MA = second @ A
-    c = span.solve(MA)
+    c = span.basis.solve(MA)
     lengths = np.einsum("ij,ij->j", A, MA)
     left = np.einsum("ij,ij->j", c, second @ c) - 2 * values * np.einsum("ij,ij->j", c, MA) + values**2 * lengths
     found = np.sqrt(np.maximum(left, 0) / np.maximum(lengths, 1e-300)) / values
@@ -58,32 +58,45 @@ def _cosines(moments: Moments, A: Array, B: Array, center: bool) -> Array:
     return found
 
 
-def learning_curve(moments: Moments, W: Array, center: bool, tolerance: float, own: float) -> Array:
+def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Array:
     """(number, relative trace error) of models of every 8th, 4th and 2nd landmark, and of all, whose error is `own`.
 
     (4, 2), or fewer rows where a part of the landmarks spans nothing.
     """
-    points = []
-    for step in _CURVE:
-        part = moments.part(slice(None, None, step))
+    points, l = [], len(span.basis.W)  # noqa: E741
+    for step in PARTS:
         try:
-            span = solvers.span_of(W[::step, ::step], part, tolerance)
+            part = span.every(step, tolerance)
         except DataError:
             continue
-        variance = span.variance(center)
+        variance = part.variance(center)
         if variance > 0:
-            points.append((len(part.mean), min(max(span.trace_error / variance, 0.0), 1.0)))
-    return np.array([*points, (len(W), own)])
+            points.append((-(-l // step), min(max(part.trace_error / variance, 0.0), 1.0)))
+    return np.array([*points, (l, own)])
 
 
-def stability_of(
+def stability_of_landmarks(
+    span: Span, solution: Solution, center: bool, tolerance: float, in_order: Map = map
+) -> Array | None:
+    """|cosine| of each component with its nearest one of Nyström with every other landmark; None without one.
+
+    Cosines are over the fitted rows: for u = V A with coefficients A of the features, U_a'U_b = A_a' scatter A_b.
+    """
+    count, r = -(-len(span.basis.W) // 2), solution.components.shape[1]
+    if count < 2:
+        return None
+    try:
+        half = span.every(2, tolerance)
+        few = solvers.nystroem(half, min(count, r + _SPARE), center=center, tolerance=tolerance, in_order=in_order)
+    except DataError:  # half of the landmarks may span nothing that varies
+        return None
+    return _nearest(span.moments, few.components, solution, center)
+
+
+def stability_of_features(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
 ) -> Array | None:
-    """|cosine| of each component with its nearest one of the same method with every other feature.
-
-    Cosines are over the fitted rows: for u = V A with coefficients A of the features,
-    U_a'U_b = A_a' (scatter of features a with features b) A_b.
-    """
+    """|cosine| of each component with its nearest one of the same method with every other random feature."""
     parted = features.half()
     if parted is None or len(parted[1]) < 2:
         return None
@@ -91,8 +104,13 @@ def stability_of(
     r = solution.components.shape[1]
     try:
         half = method.solve(moments.part(numbers), fewer, min(len(numbers), r + _SPARE), center, tolerance)
-    except DataError:  # half of the landmarks may span nothing that varies
+    except DataError:  # half of the features may not vary
         return None
     A = np.zeros((len(moments.mean), half.components.shape[1]))
     A[numbers] = half.components
+    return _nearest(moments, A, solution, center)
+
+
+def _nearest(moments: Moments, A: Array, solution: Solution, center: bool) -> Array:
+    """The largest |cosine| of each component with one of A, (r,)."""
     return np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)

@@ -15,8 +15,10 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import Map
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
+Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
 Shape = tuple[str | int, ...]  # of an array: d, D and r stand for those of the model, other letters for any one number
 
 
@@ -103,14 +105,21 @@ class FeatureMap(ABC):
 
         V is a work space that the next tile overwrites; the caller may overwrite it, too.
         """
+        return map(self.evaluation(most_rows), X_tiles)
+
+    def evaluation(self, most_rows: int) -> Evaluation:
+        """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
         fill = self.filling(most_rows)
         rows = np.empty((most_rows, self.columns), self.dtype)
         values = np.empty((most_rows, self.size), self.dtype)
-        for X in X_tiles:
+
+        def evaluate(X: Array) -> tuple[Array, Array]:
             tile, V = rows[: len(X)], values[: len(X)]
             shifted_rows(X, self.offset, self.scale, tile)
             fill(tile, V)
-            yield V, self.kernel.diagonal(tile)
+            return V, self.kernel.diagonal(tile)
+
+        return evaluate
 
     def arrays(self) -> dict[str, Array]:
         """The fields that are arrays, by name."""
@@ -123,7 +132,7 @@ class FeatureMap(ABC):
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **plain}
 
-    def gram(self) -> Array | None:
+    def gram(self, in_order: Map = map) -> Array | None:
         """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks. Raises SpecError for
         precomputed kernels."""
         return None

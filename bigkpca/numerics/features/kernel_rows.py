@@ -12,6 +12,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features.base import FeatureMap, Fill, Itself, Shape
 from bigkpca.numerics.kernels import Kernel, Precomputed
+from bigkpca.numerics.linalg import Map
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class KernelRows(FeatureMap):
     def half(self) -> tuple[KernelRows, Array]:
         return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
 
-    def gram(self) -> Array:
+    def gram(self, in_order: Map = map) -> Array:
         """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
-        return self.kernel.gram(self.landmarks)
+        return self.kernel.gram(self.landmarks, in_order)
 
     def landmarks_in_user_units(self) -> Array:
         """The landmarks in the units of the data, (l, d), float64."""
@@ -81,7 +82,7 @@ class GivenKernels(Itself):
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.precision)
 
-    def gram(self) -> Array:
+    def gram(self, in_order: Map = map) -> Array:
         """Raise SpecError: no model keeps the matrix."""
         raise SpecError(
             "the model of a precomputed kernel keeps neither its rows nor their matrix, which this needs; its "

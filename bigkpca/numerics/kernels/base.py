@@ -14,11 +14,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.linalg import Map
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
 EvaluateWithWeights = Callable[
     [Array, Array, Array], None
 ]  # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
+_GRAM_ROWS = 512
 Distance = Literal["sqeuclidean", "cityblock"]
 Towards = Literal["difference", "product"]
 
@@ -160,12 +162,30 @@ class KernelFunction(ABC):
         self.against(Y.astype(dtype, copy=False), len(X))(X.astype(dtype, copy=False), out)
         return out
 
-    def gram(self, X: Array) -> Array:
-        """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal."""
+    def gram(self, X: Array, in_order: Map = map) -> Array:
+        """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal.
+
+        By tiles of one triangle, which `in_order` may run in parallel: the same bits for any number of threads.
+        """
         rows = X.astype(np.float64, copy=False)
-        K = self(rows, rows)
-        K += K.T  # elementwise mean of K and K', since rounding differs between the triangles
-        K *= 0.5
+        K = np.empty((len(rows), len(rows)))
+
+        def columns(start: int) -> Array:
+            own = slice(start, min(start + _GRAM_ROWS, len(rows)))
+            evaluate, tile = self.against(rows[own], _GRAM_ROWS), np.empty((_GRAM_ROWS, own.stop - start))
+            for first in range(0, start + 1, _GRAM_ROWS):
+                others = slice(first, min(first + _GRAM_ROWS, own.stop))
+                values = tile[: others.stop - first]
+                evaluate(rows[others], values)
+                if first == start:  # elementwise mean of both triangles, in which rounding differs
+                    values += values.T.copy()
+                    values *= 0.5
+                K[others, own] = values
+                K[own, others] = values.T
+            return K[:, own]
+
+        for _ in in_order(columns, range(0, len(rows), _GRAM_ROWS)[::-1]):  # the longest first
+            pass
         np.fill_diagonal(K, self.diagonal(rows))
         return K
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from bigkpca.errors import Array
@@ -49,6 +48,8 @@ class Laplacian(Stationary):
         return 1 / self.sigma
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
+        from scipy.spatial.distance import cdist  # takes long to import, and only this kernel needs it
+
         work = np.empty((most_rows, len(Y)))
         fixed = Y.astype(np.float64)
 

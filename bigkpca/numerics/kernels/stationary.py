@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels.algebra import Leaf
@@ -66,6 +65,8 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
         np.matmul(left, right, out=out)
         out[endless] = -np.inf
         if len(far):
+            from scipy.spatial.distance import cdist  # takes long to import, and is rarely needed
+
             with np.errstate(over="ignore"):  # overflow gives -infinity, where the kernel is zero
                 out[:, far] = -0.5 * cdist(X / np.float64(sigma), distant, "sqeuclidean")
         for piece in cached_pieces(len(X)):

@@ -11,16 +11,20 @@ from scipy.sparse import csr_array
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.sketch import OVERSAMPLING, leading_eigenpairs, starting_block
 
 _TILE_ROWS = 1024
 _LEAST_KMEANS_ROWS = 10_000
+_AXES = 64  # principal axes on which rows are compared with centres
+_AXES_ROWS = 2048  # from which the axes are found
 
 
 @dataclass(frozen=True)
 class KMeans:
     """k-means centres of a part of the sample: about as good as twice as many uniform rows.
 
-    Lloyd's iterations start from l distinct rows, on `rows_per_landmark` · l rows, at least 10,000.
+    Lloyd's iterations start from l distinct rows, on `rows_per_landmark` · l rows, at least 10,000. Where rows have
+    many columns, the nearest centre is that on 64 principal axes; centres are means of whole rows.
 
     Parameters
     ----------
@@ -36,9 +40,13 @@ class KMeans:
 
     Notes
     -----
-    No pass over the data. On MNIST with l = 1000 the 20 leading eigenvalues have an error of 0.20 % with the defaults,
-    and 0.15 % with 20 rows per landmark and 5 iterations, at four times the work. Few landmarks gain from more rows
-    each: with l = 100 the error is 4.9 % with 10 rows each, 2.4 % with 80.
+    No pass over the data. On MNIST, the mean error of the 20 leading eigenvalues above that of l = 4000, and seconds on
+    one thread:
+
+        l = 1000: 10 rows per landmark, all columns 0.188 % (0.53 s), 64 axes 0.181 % (0.16 s); 20 rows 0.143 % (0.25 s)
+        l = 2000: 10 rows per landmark, all columns 0.054 % (2.15 s), 64 axes 0.051 % (0.40 s)
+
+    Two more iterations gain 3 % of the error, 32 axes lose 4 %.
 
     The results are the same bits for any number of threads. That is why the iterations are implemented here:
     scikit-learn's Lloyd adds up centres in the order in which its threads finish, and takes 1.6 times as long on one.
@@ -57,7 +65,7 @@ class KMeans:
 
     name: ClassVar[str] = "kmeans"
     iterations: int = 3
-    rows_per_landmark: int = 10
+    rows_per_landmark: int = 20
 
     def __post_init__(self) -> None:
         if self.iterations < 0 or self.rows_per_landmark < 1:
@@ -67,7 +75,8 @@ class KMeans:
         return max(_LEAST_KMEANS_ROWS, size * self.rows_per_landmark)
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        return itemsize * (2 * rows * columns + 4 * _TILE_ROWS * size)
+        axes = 8 * _AXES_ROWS * columns + itemsize * _AXES * rows if columns > _AXES else 0
+        return itemsize * (2 * rows * columns + 4 * _TILE_ROWS * size) + axes
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         if not kernel.on_vectors:
@@ -77,23 +86,56 @@ class KMeans:
             )
         m = min(len(sample), self.most_rows(size))
         rows = sample[rng.choice(len(sample), m, replace=False)]
-        centres = rows[:size].copy()
-        for _ in range(self.iterations if m > size else 0):
-            centres = _lloyd(rows, centres, in_order)
-        return centres
+        if not self.iterations or m <= size:
+            return rows[:size].copy()
+        found = _on_principal_axes(rows, rng, in_order)
+        centres = found[:size]
+        for _ in range(self.iterations):
+            nearest = _nearest(found, centres, in_order)
+            centres = _means(found, nearest, centres)
+        return centres if found is rows else _means(rows, nearest, rows[:size])
 
 
-def _lloyd(rows: Array, centres: Array, in_order: Map) -> Array:
-    """One iteration: means of the rows nearest to each centre; a centre without rows, or whose sum overflows, stays."""
-    half_norms = 0.5 * squared_norms(centres)
+def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> Array:
+    """Coordinates of rows (m, d) on their leading principal axes, (m, 64); the rows where they have no more columns.
 
-    def nearest_of_tile(start: int) -> Array:
+    Distances to centres then cost d / 64 times less, and what the other axes would add is mostly noise.
+    """
+    d = rows.shape[1]
+    if d <= _AXES:
+        return rows
+    some = rows[:_AXES_ROWS].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        some -= some.mean(axis=0)
+        known = np.isfinite(np.vdot(some, some))
+    if not known:  # squares of far values overflow
+        return rows
+    start = starting_block(d, min(d, _AXES + OVERSAMPLING), rng)
+    axes = leading_eigenpairs(lambda Q: some.T @ (some @ Q), start, _AXES, most=2).vectors.astype(rows.dtype)
+
+    def of_tile(first: int) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(rows[first : first + _TILE_ROWS] @ axes)
+
+    return np.concatenate(list(in_order(of_tile, range(0, len(rows), _TILE_ROWS))))
+
+
+def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:
+    """The number of the nearest centre of each row, (m,)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half_norms = 0.5 * squared_norms(centres)
+
+    def of_tile(start: int) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # rows that overflow may go to any centre
             closeness = rows[start : start + _TILE_ROWS] @ centres.T
             closeness -= half_norms
         return closeness.argmax(axis=1)
 
-    nearest = np.concatenate(list(in_order(nearest_of_tile, range(0, len(rows), _TILE_ROWS))))
+    return np.concatenate(list(in_order(of_tile, range(0, len(rows), _TILE_ROWS))))
+
+
+def _means(rows: Array, nearest: Array, centres: Array) -> Array:
+    """Means of the rows nearest to each centre; a centre without rows, or whose sum overflows, stays."""
     counts = np.bincount(nearest, minlength=len(centres))
     members = csr_array(
         (np.ones(len(rows), rows.dtype), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(centres))

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Protocol
 from bigkpca.errors import Array, unknown_name
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 
 class Method(Protocol):
@@ -56,6 +57,7 @@ class Method(Protocol):
         center: bool,
         tolerance: float,
         span: Span | None = None,
+        in_order: Map = map,
     ) -> Solution:
         """Compute mean, components and eigenvalues.
 
@@ -73,6 +75,8 @@ class Method(Protocol):
             Rank tolerance, relative to the largest eigenvalue.
         span : Span, optional
             That of the landmarks, where it was computed before.
+        in_order : callable
+            Like `map`; it may run tiles of small matrices in parallel.
 
         Returns
         -------

@@ -10,9 +10,10 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods.base import OfLandmarks
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span, span_of
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class ColumnSampling(OfLandmarks):
         center: bool,
         tolerance: float,
         span: Span | None = None,
+        in_order: Map = map,
     ) -> Solution:
-        span = span or solvers.span_of(features.gram(), moments, tolerance)
+        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
         return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:

@@ -13,7 +13,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods.base import OfLandmarks
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Exact(OfLandmarks):
         span: Span | None = None,
         in_order: Map = map,
     ) -> Solution:
-        K, positive = features.gram(), features.kernel.positive
+        K, positive = features.gram(in_order), features.kernel.positive
         return gram_solver.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:

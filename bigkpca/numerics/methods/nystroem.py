@@ -10,9 +10,10 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods.base import OfLandmarks, check_choice
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span, span_of
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,12 @@ class Nystroem(OfLandmarks):
         center: bool,
         tolerance: float,
         span: Span | None = None,
+        in_order: Map = map,
     ) -> Solution:
-        span = span or solvers.span_of(features.gram(), moments, tolerance)
+        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
         if self.form == "orthogonal":
-            return solvers.nystroem(span, components, center=center, tolerance=tolerance)
+            return solvers.nystroem(span, components, center=center, tolerance=tolerance, in_order=in_order)
         return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
-        return solvers.nystroem_map(features.gram(), tolerance)[:, : self.rank]
+        return solvers.nystroem_map(features.gram(), tolerance, self.rank)

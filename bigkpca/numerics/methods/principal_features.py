@@ -10,10 +10,11 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian, Kernel
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods.base import check_choice
 from bigkpca.numerics.methods.trigonometric import Form, Trigonometric, check_pairs
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]
 
@@ -75,6 +76,7 @@ class PrincipalFeatures(Trigonometric):
         center: bool,
         tolerance: float,
         span: Span | None = None,
+        in_order: Map = map,
     ) -> Solution:
         unexplained = features.unexplained(moments.squares, moments.count)
         return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)

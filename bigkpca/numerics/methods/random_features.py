@@ -11,10 +11,11 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, check_sketchable
 from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
+from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods.base import check_choice
 from bigkpca.numerics.methods.trigonometric import Form, Trigonometric, check_pairs
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Span
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class RandomFeatures(Trigonometric):
         center: bool,
         tolerance: float,
         span: Span | None = None,
+        in_order: Map = map,
     ) -> Solution:
         return solvers.plain(moments, components, center=center, tolerance=tolerance)
 

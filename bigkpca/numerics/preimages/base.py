@@ -17,19 +17,22 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.regression import Regression
+from bigkpca.numerics.span import Basis
 
 
 @dataclass(frozen=True)
 class Fitted:
     """What pre-image methods may use of a fitted model.
 
-    moments is None for models that keep their rows, and for those of the randomized solver.
+    moments is None for models that keep their rows, and for those of the randomized solver. basis is that of the span
+    of the landmarks, where the fit has it at hand.
     """
 
     features: FeatureMap
     solution: Solution
     moments: Moments | None
     method: Method
+    basis: Basis | None = None
 
     @property
     def tolerance(self) -> float:

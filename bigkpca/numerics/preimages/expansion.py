@@ -12,8 +12,9 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.methods import Nystroem
+from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.base import Fitted
-from bigkpca.numerics.solvers import Span
+from bigkpca.numerics.span import Basis, basis_of
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,12 @@ def expansion(fitted: Fitted) -> Expansion:
         return _with_components(solution, solution.mean)
     if fitted.moments is None:  # W is the Gram matrix of all rows, and W⁺ mean is known without it
         return _with_components(solution, np.full(features.size, 1 / features.size if fitted.centred else 0.0))
-    span = solvers.span_of(features.gram(), fitted.moments, fitted.tolerance)
+    basis = fitted.basis or basis_of(features.gram(), fitted.tolerance)
     if fitted.method == Nystroem():
-        return _with_components(solution, span.solve(solution.mean))
-    origin, G = _least_squares(solution, span, fitted.centred)
-    WG = span.W @ G
-    return Expansion(origin, G, float(origin @ span.W @ origin), WG.T @ origin, G.T @ WG)
+        return _with_components(solution, basis.solve(solution.mean))
+    origin, G = _least_squares(solution, basis, fitted.moments, fitted.centred)
+    WG = basis.W @ G
+    return Expansion(origin, G, float(origin @ basis.W @ origin), WG.T @ origin, G.T @ WG)
 
 
 def _with_components(solution: Solution, origin: Array) -> Expansion:
@@ -80,15 +81,15 @@ def _with_components(solution: Solution, origin: Array) -> Expansion:
     return Expansion(origin, A, float(mean @ origin), A.T @ mean)
 
 
-def _least_squares(solution: Solution, span: Span, centred: bool) -> tuple[Array, Array]:
+def _least_squares(solution: Solution, basis: Basis, moments: Moments, centred: bool) -> tuple[Array, Array]:
     """Origin and map of the methods whose components are not orthonormal."""
-    A, moments = solution.components, span.moments
+    A = solution.components
     second, _ = solvers.about_the_mean(moments, centred)
     MA = second @ A
-    G = span.solve(MA) @ scipy.linalg.pinvh(A.T @ MA)
+    G = basis.solve(MA) @ scipy.linalg.pinvh(A.T @ MA)
     if not centred:
         return np.zeros(len(A)), G
-    return span.solve(moments.mean) - G @ (A.T @ (moments.mean - solution.mean)), G
+    return basis.solve(moments.mean) - G @ (A.T @ (moments.mean - solution.mean)), G
 
 
 def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:

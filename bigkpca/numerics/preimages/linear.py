@@ -81,7 +81,7 @@ def linear_decoder(fitted: Fitted, rows: Array | None) -> LinearDecoder:
     elif fitted.moments is None:
         X, Y = features.landmarks, solution.components * solution.eigenvalues  # = (K - mean) A
     else:
-        X, Y = features.landmarks, solution.projection()(features.gram())
+        X, Y = features.landmarks, solution.projection()(fitted.basis.W if fitted.basis else features.gram())
     tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(X), _TILE_ROWS))
     pairs = ((Y[tile].copy(), X[tile].astype(np.float64)) for tile in tiles)
     sums = block_regression(pairs, Y.mean(axis=0), X.mean(axis=0, dtype=np.float64))

@@ -48,6 +48,31 @@ def test_more_rows_than_a_tile_are_all_assigned(monkeypatch):
     assert_allclose(KMeans().choose(sample, KERNEL, 20, np.random.default_rng(0)), whole, rtol=1e-12)
 
 
+@pytest.mark.parametrize("d", [65, 70, 200])
+def test_principal_axes_stand_for_all_columns(d, monkeypatch):
+    """Rows on few axes: the same centres as from all columns."""
+    rng = np.random.default_rng(0)
+    sample = clustered(0, 400) @ rng.normal(size=(clustered(0, 400).shape[1], d)) + rng.normal(size=d)
+    found = KMeans().choose(sample, KERNEL, 20, np.random.default_rng(1))
+    monkeypatch.setattr("bigkpca.numerics.landmarks.kmeans._AXES", d)
+    assert_allclose(found, KMeans().choose(sample, KERNEL, 20, np.random.default_rng(1)), rtol=1e-9)
+
+
+def test_principal_axes_cost_little_on_rows_that_fill_all_columns():
+    sample = np.random.default_rng(0).normal(size=(600, 150)) * np.geomspace(1, 0.05, 150)
+    start = KMeans(0).choose(sample, KERNEL, 20, np.random.default_rng(1))
+    found = KMeans().choose(sample, KERNEL, 20, np.random.default_rng(1))
+    assert sum_of_squares(sample, found) < 0.75 * sum_of_squares(sample, start)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1e18, "f4"), (1e25, "f4"), (3e38, "f4"), (1.7e308, "f8")])
+def test_far_values_leave_finite_centres(value, dtype):
+    sample = np.random.default_rng(0).normal(size=(300, 100)).astype(dtype)
+    sample[::50, 3] = value
+    centres = KMeans().choose(sample, KERNEL, 30, np.random.default_rng(0))
+    assert np.isfinite(centres).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_duplicate_rows_leave_centres_that_are_such_rows(dtype):
     distinct = np.array([[0.0, 1.0], [2.0, 3.0], [-4.0, 5.0]], dtype)

@@ -1,0 +1,180 @@
+"""The span of landmarks in feature space: an orthonormal basis, and moments in its coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from bigkpca.errors import Array, DataError
+from bigkpca.numerics import triangular
+from bigkpca.numerics.linalg import Map, eigh_descending
+from bigkpca.numerics.moments import Moments
+
+PARTS = (8, 4, 2)  # every 8th, 4th and 2nd landmark: the models that are compared with that of all landmarks
+SMALLEST = 1e-9  # eigenvalue of W, relative to the largest, down to which Cholesky's factor is accurate
+
+
+@dataclass(frozen=True)
+class Basis:
+    """An orthonormal basis of the span of landmarks, or a part of it: P'W P = diag(signs), W⁺ = P diag(signs) P'.
+
+    W (l, l) is the Gram matrix of the landmarks, P (l, m), signs (m,) of +1 and -1. P'v(x) are the coordinates of x.
+    inverse (l,) is the diagonal of W⁻¹, of all of W also for a part of the basis.
+
+    Either P = L'⁻¹ of Cholesky's factor, W = L L', in the `nested` order of landmarks, and places (m,) are the numbers
+    of its columns, so that those below ⌈l / 8⌉, ⌈l / 4⌉ and ⌈l / 2⌉ are bases of every 8th, 4th and 2nd landmark; or
+    P = Q |Λ|^(-1/2) of the eigenvalues Λ of W above the rank tolerance, descending, and places is None.
+    """
+
+    W: Array
+    P: Array
+    signs: Array
+    inverse: Array
+    places: Array | None
+
+    @property
+    def triangular(self) -> bool:
+        """Whether the basis is that of Cholesky's factor."""
+        return self.places is not None
+
+    @property
+    def indefinite(self) -> bool:
+        """Whether W has negative eigenvalues, beyond rounding."""
+        return bool((self.signs < 0).any())
+
+    def solve(self, b: Array) -> Array:
+        """W⁺ b, for b (l,) or (l, c)."""
+        found: Array = self.P @ (self.signs * (self.P.T @ b).T).T
+        return found
+
+    def congruence(self, S: Array, in_order: Map = map) -> Array:
+        """P'S P (m, m) of a symmetric S (l, l)."""
+        if not self._whole:
+            found = self.P.T @ S @ self.P
+            return np.asarray((found + found.T) / 2)
+        return triangular.congruence(*self._nested(S), in_order)
+
+    def quadratic_forms(self, S: Array, in_order: Map = map) -> Array:
+        """p_j'S p_j (m,) of a symmetric S (l, l)."""
+        if not self._whole:
+            return np.asarray(np.einsum("ij,ij->j", self.P, S @ self.P))
+        return triangular.quadratic_forms(*self._nested(S), in_order)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether P is triangular and square."""
+        return self.triangular and self.P.shape[0] == self.P.shape[1]
+
+    def _nested(self, S: Array) -> tuple[Array, Array]:
+        """S and P in the nested order."""
+        order = nested(len(S))
+        return S[np.ix_(order, order)], self.P[order]
+
+    def keep(self, columns: Array) -> Self:
+        """The part of the basis with these columns, ascending numbers."""
+        places = None if self.places is None else self.places[columns]
+        return replace(self, P=self.P[:, columns], signs=self.signs[columns], places=places)
+
+
+def nested(l: int) -> Array:  # noqa: E741
+    """The numbers of l landmarks, those of every 8th first, then of every 4th, of every 2nd, and the others."""
+    numbers = np.arange(l)
+    first = np.sum([numbers % step == 0 for step in PARTS], axis=0)
+    return np.argsort(-first, kind="stable")
+
+
+def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | None = None) -> Basis:
+    """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64.
+
+    From Cholesky's factor, much faster than eigenvectors, where Cholesky of W - c I proves that no eigenvalue of W is
+    below c = `least` (the rank tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the
+    largest eigenvalue. Otherwise from the eigenvectors that the rank tolerance leaves. Raises DataError where W has no
+    positive eigenvalue.
+    """
+    share = max(SMALLEST, tolerance) if least is None else least
+    order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
+    if row_sum > 0 and triangular.is_positive(W, -share * row_sum, in_order):
+        L = triangular.cholesky(W[np.ix_(order, order)], in_order, overwrite=True)
+        if L is not None:
+            P = np.empty_like(W)
+            P[order] = triangular.inverse_transposed(L, in_order)
+            return Basis(W, P, np.ones(len(W)), np.einsum("ij,ij->i", P, P), np.arange(len(W)))
+    return eigenvector_basis(W, tolerance)
+
+
+def eigenvector_basis(W: Array, tolerance: float) -> Basis:
+    """The basis of eigenvectors of W whose eigenvalues are above the rank tolerance; see `basis_of`."""
+    L, Q = eigh_descending(W.copy())
+    largest = np.abs(L).max(initial=0.0)
+    kept = np.abs(L) > tolerance * largest
+    if not (kept & (L > 0)).any():
+        raise DataError("the kernel matrix of the landmarks has no positive eigenvalue: nothing to project on")
+    inverse = Q**2 @ (1 / np.maximum(L, tolerance * largest))
+    return Basis(W, Q[:, kept] / np.sqrt(np.abs(L[kept])), np.sign(L[kept]), inverse, None)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The span of landmarks, moments of the kernels v(x) of all rows with them, and those of the coordinates P'v(x)."""
+
+    basis: Basis
+    moments: Moments
+    coordinates: Moments
+
+    @property
+    def squares(self) -> Array:
+        """Σ over all rows of the square of each coordinate, (m,)."""
+        found: Array = np.diag(self.coordinates.scatter) + self.moments.count * self.coordinates.mean**2
+        return found
+
+    def variance(self, center: bool) -> float:
+        """Σ k(x_i, x_i), less n m'W⁺m when centred: at least tr(Kc) for a positive semidefinite kernel."""
+        if not center:
+            return self.moments.trace
+        return self.moments.trace - self.moments.count * float(self.basis.signs @ self.coordinates.mean**2)
+
+    @property
+    def trace_error(self) -> float:
+        """tr(K - C W⁺ C') = Σ k(x_i, x_i) - tr(W⁺C'C), from the moments alone: exact up to rounding."""
+        return self.moments.trace - float(self.basis.signs @ self.squares)
+
+    @property
+    def unexplained(self) -> float | None:
+        """tr(K - C W⁺ C') / tr(K); None where W is indefinite or tr(K) is not positive."""
+        if self.basis.indefinite or not self.moments.trace > 0:
+            return None
+        return self.trace_error / self.moments.trace
+
+    def keep(self, columns: Array) -> Span:
+        """The span of these columns of the basis, ascending numbers."""
+        return replace(self, basis=self.basis.keep(columns), coordinates=self.coordinates.part(columns))
+
+    def every(self, step: int, tolerance: float) -> Span:
+        """The span of every `step`-th landmark, one of PARTS, within this one where the basis is Cholesky's factor.
+
+        Raises DataError where these landmarks span nothing.
+        """
+        l, places = len(self.basis.W), self.basis.places  # noqa: E741
+        if places is not None:
+            kept = np.flatnonzero(places < -(-l // step))
+            if not len(kept):
+                raise DataError(f"every {step}th landmark spans nothing beyond rounding")
+            return self.keep(kept)
+        part = span_of(self.basis.W[::step, ::step], self.moments.part(slice(None, None, step)), tolerance)
+        P = np.zeros((l, part.basis.P.shape[1]))
+        P[::step] = part.basis.P
+        basis = replace(part.basis, W=self.basis.W, P=P, inverse=self.basis.inverse)
+        return replace(part, basis=basis, moments=self.moments)
+
+
+def span_of(W: Array, moments: Moments, tolerance: float, in_order: Map = map, least: float | None = None) -> Span:
+    """The span of landmarks with Gram matrix W (l, l), see `basis_of`."""
+    return of_basis(basis_of(W, tolerance, in_order, least), moments, in_order)
+
+
+def of_basis(basis: Basis, moments: Moments, in_order: Map = map) -> Span:
+    """The span with this basis."""
+    scatter = basis.congruence(moments.scatter, in_order)
+    return Span(basis, moments, replace(moments, mean=basis.P.T @ moments.mean, scatter=scatter))

@@ -1,0 +1,132 @@
+"""The basis of the span of landmarks: from Cholesky's factor or from eigenvectors, the same span."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.errors import DataError
+from bigkpca.numerics import solvers
+from bigkpca.numerics.kernels import Gaussian, Sigmoid
+from bigkpca.numerics.span import PARTS, basis_of, eigenvector_basis, nested, of_basis, span_of
+from tests.helpers.oracles import matrix_with
+from tests.numerics.fits import moments_at, rows
+
+KERNEL = Gaussian(1.5)
+
+
+def well_conditioned(l=30, n=120):  # noqa: E741
+    X = rows(3, n, 4)
+    moments, W, _ = moments_at(KERNEL, X, X[:l])
+    return moments, W
+
+
+@pytest.mark.parametrize("l", [1, 2, 7, 8, 9, 64, 75])
+def test_every_part_of_the_landmarks_leads_in_the_nested_order(l):  # noqa: E741
+    order = nested(l)
+    assert_array_equal(np.sort(order), np.arange(l))
+    for step in PARTS:
+        part = np.arange(l)[::step]
+        assert_array_equal(np.sort(order[: len(part)]), part)
+
+
+@pytest.mark.parametrize("l", [1, 5, 30, 75])
+def test_both_bases_are_orthonormal_and_span_the_same(l):  # noqa: E741
+    moments, W = well_conditioned(l)
+    one, other = basis_of(W, 1e-12), eigenvector_basis(W, 1e-12)
+    assert one.triangular
+    assert not other.triangular
+    for basis in (one, other):
+        assert_allclose(basis.P.T @ W @ basis.P, np.eye(l), atol=1e-9)
+        assert_allclose(basis.inverse, np.diag(np.linalg.inv(W)), rtol=1e-8)
+        assert_allclose(basis.congruence(moments.scatter), basis.P.T @ moments.scatter @ basis.P, atol=1e-9)
+        assert_allclose(
+            basis.quadratic_forms(moments.scatter), np.diag(basis.P.T @ moments.scatter @ basis.P), atol=1e-9
+        )
+    b = np.random.default_rng(0).normal(size=(l, 2))
+    assert_allclose(one.solve(b), np.linalg.solve(W, b), rtol=1e-7)
+    assert_allclose(one.solve(b), other.solve(b), rtol=1e-7)
+
+
+def test_the_solution_does_not_depend_on_the_basis():
+    moments, W = well_conditioned()
+    spans = span_of(W, moments, 1e-12), of_basis(eigenvector_basis(W, 1e-12), moments)
+    one, other = (solvers.nystroem(span, 5, center=True, tolerance=1e-12) for span in spans)
+    assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-10)
+    assert_allclose(one.components, other.components, atol=1e-8)
+    assert_allclose(one.total_variance, other.total_variance, rtol=1e-10)
+    assert_allclose(spans[0].trace_error, spans[1].trace_error, rtol=1e-8)
+
+
+@pytest.mark.parametrize("step", PARTS)
+def test_a_part_of_the_landmarks_is_the_span_of_these_alone(step):
+    moments, W = well_conditioned(60)
+    direct = span_of(W[::step, ::step], moments.part(slice(None, None, step)), 1e-12)
+    for span in (span_of(W, moments, 1e-12), of_basis(eigenvector_basis(W, 1e-12), moments)):
+        part = span.every(step, 1e-12)
+        assert not part.basis.P[np.arange(60) % step > 0].any()
+        assert_allclose(part.trace_error, direct.trace_error, rtol=1e-8)
+        assert_allclose(part.variance(True), direct.variance(True), rtol=1e-8)
+        found = solvers.nystroem(part, 2, center=True, tolerance=1e-12)
+        wanted = solvers.nystroem(direct, 2, center=True, tolerance=1e-12)
+        assert_allclose(found.eigenvalues, wanted.eigenvalues, rtol=1e-8)
+        assert_allclose(np.abs(found.components[::step]), np.abs(wanted.components), atol=1e-6)
+
+
+def test_a_part_without_directions_spans_nothing():
+    moments, W = well_conditioned(16)
+    span = span_of(W, moments, 1e-12).keep(np.arange(4, 16))
+    with pytest.raises(DataError, match="every 8th landmark spans nothing"):
+        span.every(8, 1e-12)
+    assert span.every(2, 1e-12).basis.P.shape == (16, 4)
+
+
+def test_columns_that_are_kept_span_a_part():
+    moments, W = well_conditioned()
+    span = span_of(W, moments, 1e-12)
+    fewer = span.keep(np.array([0, 3, 4, 20]))
+    P = span.basis.P[:, [0, 3, 4, 20]]
+    assert_array_equal(fewer.basis.P, P)
+    assert_allclose(fewer.coordinates.scatter, P.T @ moments.scatter @ P, atol=1e-9)
+    assert_allclose(fewer.basis.congruence(moments.scatter), P.T @ moments.scatter @ P, atol=1e-9)
+    left = moments.trace - float(np.trace(P.T @ moments.about_zero @ P))
+    assert_allclose(fewer.trace_error, left, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("least", "triangular"), [(0.9e-5, True), (1.1e-5, False)])
+def test_cholesky_is_the_basis_down_to_the_tolerance(least, triangular):
+    """Relative to the largest row sum, which is at least the largest eigenvalue."""
+    W = matrix_with(np.geomspace(1e-5, 1, 40))
+    W /= np.abs(W).sum(axis=0).max()
+    share = least * np.linalg.eigvalsh(W)[0] / 1e-5
+    assert basis_of(W, share).triangular is triangular
+    assert basis_of(W, 0.5, least=share).triangular is triangular
+
+
+def test_no_tolerance_allows_a_factor_that_rounding_spoils():
+    assert not basis_of(matrix_with(np.geomspace(1e-11, 1, 40)), 0.0).triangular
+
+
+def test_a_matrix_that_is_not_positive_has_eigenvectors():
+    X = rows(1)
+    moments, W, _ = moments_at(Sigmoid(gamma=1.0, coef0=0.5), X, X[:20])
+    span = span_of(W, moments, 1e-12)
+    assert not span.basis.triangular
+    assert span.basis.indefinite
+    assert_allclose((span.basis.P * span.basis.signs) @ span.basis.P.T, np.linalg.pinv(W, rcond=1e-12), rtol=1e-5)
+
+
+@pytest.mark.parametrize("W", [np.zeros((3, 3)), -np.eye(2)])
+def test_without_a_positive_eigenvalue_nothing_is_spanned(W):
+    with pytest.raises(DataError, match="no positive eigenvalue"):
+        basis_of(W, 1e-12)
+
+
+def test_equal_landmarks_add_nothing():
+    moments, W = well_conditioned(10)
+    twice = np.repeat(np.arange(10), 2)
+    doubled = replace(moments, mean=moments.mean[twice], scatter=moments.scatter[np.ix_(twice, twice)])
+    span = span_of(W[np.ix_(twice, twice)], doubled, 1e-12)
+    assert span.basis.P.shape == (20, 10)
+    assert_allclose(span.trace_error, span_of(W, moments, 1e-12).trace_error, rtol=1e-9)

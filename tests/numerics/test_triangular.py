@@ -1,0 +1,66 @@
+"""Cholesky factors, their inverses and products by tiles: against the plain formulas, on any number of threads."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.numerics import triangular
+from tests.helpers.oracles import matrix_with
+
+SIZES = (1, 2, 31, 32, 33, 100)
+TILE = 32
+
+
+def threads(function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(function, items))
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triangular, "_TILE_ROWS", TILE)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("in_order", [map, threads])
+def test_factor_inverse_and_products_are_those_of_the_formulas(n: int, in_order: Any) -> None:
+    A, S = matrix_with(np.geomspace(1e-3, 1, n)), matrix_with(np.linspace(-1, 2, n), 5)
+    before = A.copy(), S.copy()
+    L = triangular.cholesky(A, in_order)
+    assert L is not None
+    assert_allclose(np.tril(L), np.linalg.cholesky(A), atol=1e-12)
+    T = triangular.inverse_transposed(L, in_order)
+    assert_array_equal(T, np.triu(T))
+    assert_allclose(T.T @ A @ T, np.eye(n), atol=1e-10)
+    found = triangular.congruence(S, T, in_order)
+    assert_array_equal(found, found.T)
+    assert_allclose(found, T.T @ S @ T, atol=1e-10 * np.abs(T).max() ** 2)
+    assert_allclose(triangular.quadratic_forms(S, T, in_order), np.diag(T.T @ S @ T), atol=1e-10 * np.abs(T).max() ** 2)
+    assert_array_equal(A, before[0])
+    assert_array_equal(S, before[1])
+
+
+def test_bits_are_the_same_for_any_number_of_threads() -> None:
+    A, S = matrix_with(np.geomspace(1e-3, 1, 150)), matrix_with(np.linspace(-1, 2, 150), 5)
+
+    def made(in_order: Any) -> tuple[Any, ...]:
+        L = triangular.cholesky(A, in_order)
+        assert L is not None
+        T = triangular.inverse_transposed(L, in_order)
+        return np.tril(L), T, triangular.congruence(S, T, in_order), triangular.quadratic_forms(S, T, in_order)
+
+    for one, other in zip(made(map), made(threads), strict=True):
+        assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_a_shift_is_added_to_the_diagonal(shift: float) -> None:
+    A = matrix_with(np.linspace(-0.2, 1, 70)) + 0.25 * np.eye(70)
+    L = triangular.cholesky(A, shift=shift)
+    assert L is not None
+    assert_allclose(np.tril(L), np.linalg.cholesky(A + shift * np.eye(70)), atol=1e-12)
+    assert triangular.cholesky(A, shift=-0.06) is None
