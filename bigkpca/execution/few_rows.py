@@ -62,10 +62,10 @@ def few_scores(rows: ArrayRows, model: Model) -> Array:
     Raises DataError for NaN and infinity, and where kernels overflow.
     """
     count, features = rows.shape[0], model.features
-    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
-    project = _projection(model, min(height, _MOST_ROWS))
+    height = min(tile_rows(features.columns, features.size, features.dtype.itemsize), _MOST_ROWS)
+    project = _projection(model, height)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        found = [project(X) for X in tiles(rows, rows.first, rows.first + count, min(height, _MOST_ROWS))]
+        found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]
     scores = found[0] if len(found) == 1 else np.concatenate(found)
     check_overflow(scores, named_rows(rows, Block(0, rows.first, rows.first + count)))
     return scores

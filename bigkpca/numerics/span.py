@@ -85,6 +85,11 @@ def nested(l: int) -> Array:  # noqa: E741
     return np.argsort(-first, kind="stable")
 
 
+def part_size(l: int, step: int) -> int:  # noqa: E741
+    """⌈l / step⌉, the number of every `step`-th of l landmarks."""
+    return len(range(0, l, step))
+
+
 def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | None = None) -> Basis:
     """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64.
 
@@ -117,7 +122,10 @@ def eigenvector_basis(W: Array, tolerance: float) -> Basis:
 
 @dataclass(frozen=True)
 class Span:
-    """The span of landmarks, moments of the kernels v(x) of all rows with them, and those of the coordinates P'v(x)."""
+    """The span of landmarks, moments of the kernels v(x) of all rows with them, and those of the coordinates P'v(x).
+
+    moments: mean (l,), scatter (l, l); coordinates: mean (m,), scatter (m, m); all float64.
+    """
 
     basis: Basis
     moments: Moments
@@ -158,7 +166,7 @@ class Span:
         """
         l, places = len(self.basis.W), self.basis.places  # noqa: E741
         if places is not None:
-            kept = np.flatnonzero(places < -(-l // step))
+            kept = np.flatnonzero(places < part_size(l, step))
             if not len(kept):
                 raise DataError(f"every {step}th landmark spans nothing beyond rounding")
             return self.keep(kept)
@@ -175,6 +183,6 @@ def span_of(W: Array, moments: Moments, tolerance: float, in_order: Map = map, l
 
 
 def of_basis(basis: Basis, moments: Moments, in_order: Map = map) -> Span:
-    """The span with this basis."""
+    """The span with this basis: P'm and P'M P of the mean m (l,) and scatter M (l, l) of the moments."""
     scatter = basis.congruence(moments.scatter, in_order)
     return Span(basis, moments, replace(moments, mean=basis.P.T @ moments.mean, scatter=scatter))

@@ -11,7 +11,7 @@ from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.span import PARTS, Span
+from bigkpca.numerics.span import PARTS, Span, part_size
 
 _SPARE = 10  # components of the half model beyond r, so that the r-th is not separated from a neighbour
 
@@ -71,7 +71,7 @@ def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Ar
             continue
         variance = part.variance(center)
         if variance > 0:
-            points.append((-(-l // step), min(max(part.trace_error / variance, 0.0), 1.0)))
+            points.append((part_size(l, step), min(max(part.trace_error / variance, 0.0), 1.0)))
     return np.array([*points, (l, own)])
 
 
@@ -82,7 +82,7 @@ def stability_of_landmarks(
 
     Cosines are over the fitted rows: for u = V A with coefficients A of the features, U_a'U_b = A_a' scatter A_b.
     """
-    count, r = -(-len(span.basis.W) // 2), solution.components.shape[1]
+    count, r = part_size(len(span.basis.W), 2), solution.components.shape[1]
     if count < 2:
         return None
     try:
