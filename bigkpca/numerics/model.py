@@ -190,9 +190,5 @@ class Model(ShowsSummary):
 
     def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
         """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""
-        fill = self.features.filling(most_rows)
-        values = np.empty((most_rows, self.features.size), self.features.dtype)
-        for X in X_tiles:
-            shifted, V = self.features.shifted(X), values[: len(X)]
-            fill(shifted, V)
-            yield residuals(given, self.solution, V, self.features.kernel.diagonal(shifted))
+        for V, diagonal in self.features.tiles(X_tiles, most_rows):
+            yield residuals(given, self.solution, V, diagonal)

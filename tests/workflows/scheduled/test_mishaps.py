@@ -30,12 +30,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
     return Restored.made(Path(night.folder))
 
 
-@pytest.fixture
-def night(made: Restored) -> Night:
-    folder = str(made.again())
-    return Night(folder, folder)
-
-
 def cut_off(*_: object) -> None:
     raise KeyboardInterrupt
 

@@ -29,12 +29,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
     return Restored.made(Path(night.folder))
 
 
-@pytest.fixture
-def night(made: Restored) -> Night:
-    folder = str(made.again())
-    return Night(folder, folder)
-
-
 def current(night: Night) -> int:
     versions = read_versions(night.out)
     assert versions is not None
