@@ -1,1 +1,1 @@
-"""Small scripts that each print one table: python -m benchmarks.NAME. Ratios are of medians in one run."""
+"""Small scripts that each print tables: python -m benchmarks.NAME. One command runs them all: python -m benchmarks."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks.common import arguments, seconds_of, some_rows, table
+from benchmarks.common import arguments, seconds_of, some_rows
 from benchmarks.landmarks import DATA, dataset
+from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 
 TOLERANCE = 0.15
@@ -22,7 +23,7 @@ def smallest_sufficient(path: str, grown: int, model: KernelPCA) -> int:
     return size
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=60_000, repeats=1)
     lines = []
     for name, (load, sigma, standardize) in DATA.items():
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             again = seconds_of(partial(model.set_params(size=grown).fit, path))
             lines.append([name, len(X), seed, grown, error, fewest, grown / fewest, seconds, again])
     header = ["data", "rows", "seed", "size", "certified error", "smallest", "ratio", "seconds", "at that size"]
-    table(f"Sizes grown to tol={TOLERANCE}, sigma = median distance", header, lines)
+    return Results((table(f"Sizes grown to tol={TOLERANCE}, sigma = median distance", header, lines),))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of, table
+from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of
+from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -21,7 +22,7 @@ from bigkpca.spec import FitSpec, resolve
 COMPONENTS = 50
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=600_000, repeats=3)
     rows = open_rows(repeated_dataset(given.folder, given.rows))
     lines = []
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         shares = [f"{median_ratio(part, seconds['fit']):.1%}" for part in parts]
         lines.append([method, landmarks, given.rows, *medians, *shares])
     header = ["method", "landmarks", "rows", "fit, s", "certificate, s", "likely bound, s", "share", "of the bound"]
-    table(f"The certificate of {given.size} features; medians of {given.repeats}", header, lines)
+    return Results((table(f"The certificate of {given.size} features; medians of {given.repeats}", header, lines),))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import bigkpca
-from benchmarks.common import arguments, mnist, seconds_of, table
+from benchmarks.common import arguments, mnist, seconds_of
+from benchmarks.results import Results, table
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.disks import tree_bytes
@@ -206,7 +207,7 @@ def works(folder: Path, data: str, given: Any, scheduler: list[str]) -> list[Wor
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=1797, size=600, kills=50)
     folder, rng = given.folder.resolve() / "chaos", np.random.default_rng(0)
     shutil.rmtree(folder, ignore_errors=True)
@@ -226,8 +227,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             counts = [found.kills, found.runs, found.identical, found.reruns, found.most, found.orphans]
             rows.append([f"SIGKILL of a {what}", work.name, *counts, round(found.seconds)])
     header = ["fault", "during", "kills", "runs", "same bytes", "reruns", "most", "left behind", "seconds"]
-    table(f"{given.kills} random kills of each kind, {given.rows} rows", header, rows)
+    tallies = table(f"{given.kills} random kills of each kind, {given.rows} rows", header, rows)
     print("\n".join(wrong))
+    return Results((tallies,))
 
 
 if __name__ == "__main__":

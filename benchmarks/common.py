@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
+from benchmarks.results import as_cell
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
@@ -79,14 +80,27 @@ def exact_eigenvalues(
 def repeated_dataset(folder: Path, rows: int) -> str:
     """A dataset of MNIST repeated, copy i shifted by (i mod 3, i div 3) pixels; made once in each folder."""
     digits = mnist().reshape(-1, 28, 28)
-    target, raw = folder / f"mnist-{rows}.zarr", folder / f"mnist-{rows}.npy"
+    return _repeated(
+        folder / f"mnist-{rows}.zarr",
+        rows,
+        lambda i: np.roll(digits, (i % 3, i // 3), axis=(1, 2)).reshape(len(digits), -1),
+    )
+
+
+def repeated_covertype(folder: Path, rows: int) -> str:
+    """A dataset of covertype repeated; made once in each folder."""
+    values = covertype()
+    return _repeated(folder / f"covertype-{rows}.zarr", rows, lambda i: values)
+
+
+def _repeated(target: Path, rows: int, copy: Callable[[int], np.ndarray[Any, Any]]) -> str:
+    """A dataset of `rows` rows, of copy(0), copy(1), ...; the raw rows stay beside it as .npy."""
     if not target.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        values = np.lib.format.open_memmap(raw, "w+", np.uint8, (rows, 784))
-        for copy, start in enumerate(range(0, rows, len(digits))):
-            part = digits[: rows - start]
-            shifted = np.roll(part, (copy % 3, copy // 3), axis=(1, 2))
-            values[start : start + len(part)] = shifted.reshape(len(part), 784)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        raw, first = target.with_suffix(".npy"), copy(0)
+        values = np.lib.format.open_memmap(raw, "w+", first.dtype, (rows, first.shape[1]))
+        for i, start in enumerate(range(0, rows, len(first))):
+            values[start : start + len(first)] = copy(i)[: rows - start]
         values.flush()
         del values
         ingest([raw], target)
@@ -123,11 +137,11 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def fit_pass(given: argparse.Namespace) -> tuple[Rows, Callable[[Engine], float]]:
+def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, Callable[[Engine], float]]:
     """The rows of a fit of `size` k-means landmarks, and its pass over them on an engine: what it took in seconds."""
-    rows = open_rows(repeated_dataset(given.folder, given.rows))
-    fit, engine = resolve(FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE), rows), Engine(threads=2)
-    chosen = choose_features(rows, fit, SizeLimits(given.size), engine, Silent())
+    rows = open_rows(path)
+    fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
+    chosen = choose_features(rows, fit, SizeLimits(size), engine, Silent())
 
     def one_pass(engine: Engine) -> float:
         return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
@@ -135,30 +149,29 @@ def fit_pass(given: argparse.Namespace) -> tuple[Rows, Callable[[Engine], float]
     return rows, one_pass
 
 
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """The ratios of neighbouring runs."""
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
     """Median of the ratios of neighbouring runs."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+    return statistics.median(ratios(above, below))
+
+
+def spread(values: Sequence[float]) -> str:
+    """The least and the most of them."""
+    return f"{as_cell(min(values))} to {as_cell(max(values))}"
 
 
 def child(code: str, *argv: str) -> tuple[str, float]:
     """Run Python code in a process of its own: what it printed, and its peak resident memory in MB.
 
-    The peak is the process's own high-water mark: the ru_maxrss of a child starts at its parent's size.
+    The peak is the process's own high-water mark: the ru_maxrss of a child starts at its parent's size. RuntimeError
+    if the process fails; its messages go where ours do.
     """
-    command = [sys.executable, "-c", code + _PRINT_PEAK, *argv]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    output, _, peak = printed.rstrip().rpartition("\n")
+    run = subprocess.run([sys.executable, "-c", code + _PRINT_PEAK, *argv], stdout=subprocess.PIPE, text=True)
+    if run.returncode:
+        raise RuntimeError(f"a process of the benchmark ended with exit code {run.returncode}; its message is above")
+    output, _, peak = run.stdout.rstrip().rpartition("\n")
     return output, int(peak) * 1024 / 1e6
-
-
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows under a title, columns aligned."""
-    cells = [[*map(str, header)], *[[_cell(value) for value in row] for row in rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    print(f"\n{title}")
-    for row in cells:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

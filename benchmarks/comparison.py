@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common import arguments, repeated_dataset, table
+from benchmarks.common import arguments, repeated_dataset
+from benchmarks.results import Results, table
 
 
 def resident_mb(root: int) -> float:
@@ -38,18 +39,19 @@ def watched(command: Sequence[str]) -> tuple[float, float]:
     return time.perf_counter() - started, peak
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=60_000, repeats=3)
     data, out = repeated_dataset(given.folder, given.rows), given.folder / f"compare-{given.rows}"
     shutil.rmtree(out, ignore_errors=True)
     sizes = ",".join(str(given.size // share) for share in (8, 4, 2, 1))
     options = ["--sizes", sizes, "--seeds", str(given.repeats), "--time-budget", "1 h"]
     seconds, peak = watched([sys.executable, "-m", "bigkpca.cli", "compare", data, str(out), *options])
-    table(
+    shown = table(
         f"bigkpca compare, MNIST, {given.rows} rows, sizes {sizes}, {given.repeats} seeds",
         ["seconds", "peak MB of all processes", "fits"],
         [[f"{seconds:.0f}", f"{peak:.0f}", len((out / "compare.csv").read_text().splitlines()) - 1]],
     )
+    return Results((shown,))
 
 
 if __name__ == "__main__":

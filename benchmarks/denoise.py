@@ -24,10 +24,10 @@ from benchmarks.common import (
     median_ratio,
     repeated_dataset,
     seconds_of,
-    table,
     usps,
     usps_labels,
 )
+from benchmarks.results import Results, Table, table
 from bigkpca import KernelPCA, preimages
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import NarrowKernelWarning
@@ -90,7 +90,7 @@ def least_squares(train: Rows, noisy: Rows, noise: float) -> Rows:
     return mean + (noisy - mean) @ weights
 
 
-def denoising(train: Rows, clean: Rows, size: int, repeats: int) -> dict[str, Setting]:
+def denoising(train: Rows, clean: Rows, size: int, repeats: int) -> tuple[Table, dict[str, Setting]]:
     """Errors and seconds of every way, its settings chosen on the training rows; those settings."""
     rng = np.random.default_rng(0)
     noisy = (clean + NOISE * rng.standard_normal(clean.shape)).astype(np.float32)
@@ -121,13 +121,13 @@ def denoising(train: Rows, clean: Rows, size: int, repeats: int) -> dict[str, Se
         ["least squares on pixels", "", "", "", f"{error(least_squares(train, noisy, NOISE), clean):.4f}", "", ""]
     )
     header = ["pre-image", "sigma", "components", "ridge", "mean squared error", "seconds", "times as fast"]
-    table(
+    errors = table(
         f"Noise {NOISE} removed from {len(clean)} digits; {len(train)} training rows, {size} landmarks", header, lines
     )
-    return settings
+    return errors, settings
 
 
-def levels(train: Rows, clean: Rows, size: int, settings: dict[str, Setting]) -> None:
+def levels(train: Rows, clean: Rows, size: int, settings: dict[str, Setting]) -> Table:
     """Errors at other sizes of the noise, with the sigma, components and ridge that were chosen for one."""
     lines = []
     for noise in LEVELS:
@@ -135,10 +135,10 @@ def levels(train: Rows, clean: Rows, size: int, settings: dict[str, Setting]) ->
         found = [error(estimator(way, settings[way], size, noise).fit(train).denoise(noisy), clean) for way in WAYS]
         lines.append([noise, *found, error(least_squares(train, noisy, noise), clean), error(noisy, clean)])
     header = ["noise", *WAYS, "least squares on pixels", "noisy"]
-    table(f"Mean squared error by the noise, {len(train)} training rows", header, lines)
+    return table(f"Mean squared error by the noise, {len(train)} training rows", header, lines)
 
 
-def thesis_grid(X: Rows, size: int) -> None:
+def thesis_grid(X: Rows, size: int) -> Table:
     """Pre-images of every row by sigma and components, from scores alone; the thesis's form from random starts."""
     lines = []
     components = [r for r in THESIS_COMPONENTS if r <= min(size, X.shape[1])]
@@ -154,7 +154,9 @@ def thesis_grid(X: Rows, size: int) -> None:
         rises = sum(after > before * (1 + 1e-6) for before, after in pairwise(errors))
         lines.append([sigma, *[f"{each:.4f}" for each in errors], rises, f"{max(apart):.2%}", f"{np.mean(failed):.0%}"])
     header = ["sigma", *[f"r = {r}" for r in components], "rises", "furthest from PCA's", "thesis's form fails"]
-    table(f"Pre-images of {len(X)} digits {THESIS_DIGITS} by sigma and components: mean squared error", header, lines)
+    return table(
+        f"Pre-images of {len(X)} digits {THESIS_DIGITS} by sigma and components: mean squared error", header, lines
+    )
 
 
 def _thesis_failures(fit: KernelPCA, X: Rows, Y: Rows) -> float:
@@ -167,7 +169,7 @@ def _thesis_failures(fit: KernelPCA, X: Rows, Y: Rows) -> float:
     return float(np.mean(found.far | worse))
 
 
-def labels_kept(train: Rows, test: Rows, size: int) -> None:
+def labels_kept(train: Rows, test: Rows, size: int) -> Table:
     """Share of clean digits whose pre-image of 26 scores has the nearest training digit's label that the digit has."""
     nearest = KNeighborsClassifier(1).fit(train, usps_labels()[: len(train)])
     own = nearest.predict(test)
@@ -181,10 +183,10 @@ def labels_kept(train: Rows, test: Rows, size: int) -> None:
         lines.append([way, kept(fit.inverse_transform(fit.transform(test)))])
     pca = PCA(26, svd_solver="full").fit(train)
     lines.append(["PCA", kept(pca.inverse_transform(pca.transform(test)))])
-    table(f"Labels kept, 26 components, sigma 10, {len(test)} clean test digits", ["pre-image", "kept"], lines)
+    return table(f"Labels kept, 26 components, sigma 10, {len(test)} clean test digits", ["pre-image", "kept"], lines)
 
 
-def throughput(folder: Any, rows: int, size: int) -> None:
+def throughput(folder: Any, rows: int, size: int) -> Table:
     """Rows per second and peak memory of denoising MNIST from disk to disk."""
     data = repeated_dataset(folder, rows)
     lines = []
@@ -198,27 +200,28 @@ def throughput(folder: Any, rows: int, size: int) -> None:
         printed, peak = child(_STREAM, data, str(model), str(out))
         seconds = json.loads(printed)
         lines.append([way, rows, round(seconds, 1), round(rows / seconds), round(peak)])
-    table(
+    return table(
         f"Denoising MNIST from disk to disk, {size} landmarks",
         ["pre-image", "rows", "seconds", "rows/s", "peak MB"],
         lines,
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=60_000, repeats=3)
     X = usps()
     train = X[: min(given.rows, TRAINING_ROWS)]
     test = X[TRAINING_ROWS:]
     few = test[np.sort(np.random.default_rng(0).choice(len(test), TESTED, replace=False))]
     size = min(given.size, len(train))
-    levels(train, few, size, denoising(train, few, size, given.repeats))
+    errors, settings = denoising(train, few, size, given.repeats)
+    by_noise = levels(train, few, size, settings)
     most = min(1500, len(train))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # sigma = 1 is one of the thesis's
-        thesis_grid(train[np.isin(usps_labels()[: len(train)], THESIS_DIGITS)], most)
-    labels_kept(train, test, most)
-    throughput(given.folder, given.rows, given.size)
+        grid = thesis_grid(train[np.isin(usps_labels()[: len(train)], THESIS_DIGITS)], most)
+    kept = labels_kept(train, test, most)
+    return Results((errors, by_noise, grid, kept, throughput(given.folder, given.rows, given.size)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import zoom
 
-from benchmarks.common import SHARED, arguments, covertype, mnist, table, usps, usps_labels
+from benchmarks.common import SHARED, arguments, covertype, mnist, usps, usps_labels
+from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
@@ -137,7 +138,7 @@ def line(found: list[dict[str, Any]]) -> list[Any]:
     return [f"{same.max():.3f}", f"{np.mean(same == 0):.1%}", f"{few.max():.3f}", *cells]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=60_000, repeats=20)
     lines = []
     for name, data in all_data():
@@ -149,16 +150,26 @@ def main(argv: Sequence[str] | None = None) -> None:
                     found = [one_seed(data, n, {**sized, "components": r}, seed) for seed in range(seeds)]
                     lines.append([name, n, r, method, seeds, *line(found)])
                     print(*lines[-1], sep="\t", flush=True)
-    table(
+    shown = table(
         f"Drift of nights of {NEW_ROWS} rows, and of {FEW}, {NIGHTS} nights for each seed; fitted on n <= {given.rows} "
         "rows. Largest figures of rows like those of the fit; smallest of others; least noise and least share of noisy "
         "rows that raise it",
         [
             *("data", "n", "r", "features", "seeds", "same", "of them 0", f"same, {FEW} rows"),
-            *("noisy", "scaled", "shuffled", "one class", "other data", "noise > 0.2", "share > 0", "share > 0.2"),
+            *(
+                "noisy",
+                "scaled",
+                "shuffled",
+                "one class",
+                "other data",
+                "noise > 0.2",
+                "share > 0",
+                "share > 0.2",
+            ),
         ],
         lines,
     )
+    return Results((shown,))
 
 
 if __name__ == "__main__":

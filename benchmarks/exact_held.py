@@ -10,7 +10,8 @@ from unittest import mock
 import numpy as np
 from sklearn.decomposition import KernelPCA as Peer
 
-from benchmarks.common import arguments, table
+from benchmarks.common import arguments
+from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 from bigkpca.numerics import lanczos
 
@@ -19,7 +20,7 @@ SLOW = 10  # seconds, from which on once is enough
 SIGMA = 4.0  # about the median distance, over √2
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=8000)
     lines = []
     for n in range(given.rows // 4, given.rows + 1, given.rows // 4):
@@ -33,12 +34,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                 seconds[name], values[name] = statistics.median(each for each, _ in found), found[0][1]
             off = float(np.abs(values["bigkpca"] / values["bigkpca, LAPACK"] - 1).max())
             lines.append([n, r, *(round(each, 2) for each in seconds.values()), off])
-    table(
+    shown = table(
         f"Exact kernel PCA, normal rows of {COLUMNS} columns, the matrix held: seconds, medians of {REPETITIONS} (one "
         f"above {SLOW})",
         ["rows", "components", *_ways(1), "largest relative difference from LAPACK"],
         lines,
     )
+    return Results((shown,))
 
 
 def _ways(r: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:

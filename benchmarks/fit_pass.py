@@ -5,14 +5,46 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from benchmarks.common import arguments, fit_pass, interleaved, median_ratio, seconds_of, table
-from bigkpca.data.blocks import tile_rows
+from benchmarks.common import (
+    COVERTYPE_MEDIAN_DISTANCE,
+    MEDIAN_DISTANCE,
+    arguments,
+    fit_pass,
+    interleaved,
+    median_ratio,
+    ratios,
+    repeated_covertype,
+    repeated_dataset,
+    seconds_of,
+    spread,
+)
+from benchmarks.results import Measured, Results, Table, Target, table
+from bigkpca.data.blocks import Block, tile_rows
+from bigkpca.data.reading import tiles
+from bigkpca.data.rows import Rows
 from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.by_block import by_block, fit_blocks
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+
+PROCESSES = Target("the fit pass on two processes by two threads, d = 784", "less", 1.05, "times its time")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A data set, the options of its fit, and the ratio to the products that the pass is to keep."""
+
+    name: str
+    path: str
+    sigma: float
+    options: dict[str, Any]
+    bound: float
 
 
 def bare_products(n: int, d: int, size: int) -> None:
@@ -32,40 +64,62 @@ def bare_products(n: int, d: int, size: int) -> None:
         list(pool.map(half, [tiles // 2, tiles - tiles // 2]))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=600_000)
-    rows, one_pass = fit_pass(given)
-    threads = Engine(threads=2)
+def read_block(rows: Rows, block: Block) -> int:
+    """The number of rows of a block, which are read and checked, and used for nothing."""
+    return sum(map(len, tiles(rows, block.start, block.stop, tile_rows(rows.shape[1], 1, 4))))
 
-    n, d = rows.shape
-    with open_engine(workers=2) as cluster:
-        one_pass(cluster)  # workers import on their first task
-        seconds = interleaved(
-            given.repeats,
-            bare=lambda: seconds_of(lambda: bare_products(n, d, given.size)),
-            threads=lambda: one_pass(threads),
-            processes=lambda: one_pass(cluster),
-        )
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    table(
-        f"Fit pass over {n} x {d}, {given.size} landmarks, from Zarr; median of {given.repeats}",
-        ["what", "seconds", "rows/s", "ratio"],
-        [
-            ["bare products, two threads", medians["bare"], round(n / medians["bare"]), 1.0],
-            [
-                "fit pass, two threads",
-                medians["threads"],
-                round(n / medians["threads"]),
-                median_ratio(seconds["threads"], seconds["bare"]),
-            ],
-            [
-                "fit pass, two processes (ratio to threads)",
-                medians["processes"],
-                round(n / medians["processes"]),
-                median_ratio(seconds["processes"], seconds["threads"]),
-            ],
-        ],
+
+def one_read(rows: Rows, engine: Engine) -> None:
+    """Read every row once."""
+    by_block("reading", read_block, rows, (), fit_blocks(rows, None), engine, Silent())
+
+
+def measured(each: Pass, size: int, repeats: int, cluster: Engine) -> tuple[Table, dict[str, list[float]]]:
+    """The table of a data set, and the seconds of all runs."""
+    rows, one_pass = fit_pass(each.path, size, each.sigma, **each.options)
+    threads, (n, d) = Engine(threads=2), rows.shape
+    one_pass(cluster)  # workers import on their first task
+    seconds = interleaved(
+        repeats,
+        read=lambda: seconds_of(lambda: one_read(rows, threads)),
+        bare=lambda: seconds_of(lambda: bare_products(n, d, size)),
+        threads=lambda: one_pass(threads),
+        processes=lambda: one_pass(cluster),
     )
+    lines = []
+    for what, name, other in (
+        ("one read of the rows, two threads", "read", "bare"),
+        ("bare products, two threads", "bare", "bare"),
+        ("fit pass, two threads", "threads", "bare"),
+        ("fit pass, two processes (ratio to threads)", "processes", "threads"),
+    ):
+        middle, found = statistics.median(seconds[name]), ratios(seconds[name], seconds[other])
+        lines.append([what, middle, round(n / middle), statistics.median(found), spread(found)])
+    title = f"Fit pass over {n} x {d} ({each.name}), {size} landmarks, from Zarr; medians of {repeats}"
+    return table(title, ["what", "seconds", "rows/s", "ratio", "least to most"], lines), seconds
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=600_000)
+    wide = Pass("MNIST repeated", repeated_dataset(given.folder, given.rows), MEDIAN_DISTANCE, {}, 1.15)
+    narrow = Pass(
+        "covertype repeated",
+        repeated_covertype(given.folder, given.rows),
+        COVERTYPE_MEDIAN_DISTANCE,
+        {"standardize": True},
+        1.5,
+    )
+    shown: list[Table] = []
+    kept: list[Measured] = []
+    with open_engine(workers=2) as cluster:
+        for each, d in ((wide, 784), (narrow, 54)):
+            of_data, seconds = measured(each, given.size, given.repeats, cluster)
+            shown.append(of_data)
+            target = Target(f"the fit pass by the bare products, d = {d}", "less", each.bound, "times their time")
+            kept.append(target.measured(median_ratio(seconds["threads"], seconds["bare"])))
+            if each is wide:
+                kept.append(PROCESSES.measured(median_ratio(seconds["processes"], seconds["threads"])))
+    return Results(tuple(shown), tuple(kept))
 
 
 if __name__ == "__main__":

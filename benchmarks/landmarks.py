@@ -23,9 +23,9 @@ from benchmarks.common import (
     mnist,
     seconds_of,
     some_rows,
-    table,
     usps,
 )
+from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 from bigkpca.ingesting.streaming import ingest
@@ -67,7 +67,7 @@ def measured(path: str, exact: Array, repeats: int, **options: Any) -> tuple[flo
     return statistics.mean(errors), statistics.median(seconds)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=8000, size=400)
     sizes = (given.size // 4, given.size)
     lines = []
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             lines.append([name, way, *(cell for error, seconds in found for cell in (f"{error:.4f}", seconds))])
     title = f"Mean relative error of the {COMPONENTS} leading eigenvalues, {given.rows} rows, sigma = median distance"
     header = [cell for size in sizes for cell in (f"l = {size}", "seconds")]
-    table(f"{title}, {given.repeats} seeds", ["data", "landmarks", *header], lines)
+    return Results((table(f"{title}, {given.repeats} seeds", ["data", "landmarks", *header], lines),))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, table
+from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset
+from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import plan_fit, plan_transform
 from bigkpca.spec import FitSpec
@@ -36,14 +37,15 @@ def peaks(folder: Path, rows: int, size: int) -> dict[str, tuple[float, float | 
     return {name: (measured[name], planned[name]) for name in measured}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=1_800_000)
     few, many = peaks(given.folder, given.rows // 30, given.size), peaks(given.folder, given.rows, given.size)
-    table(
+    shown = table(
         f"Peak resident memory in MB, {given.size} landmarks (planned in brackets)",
         ["command", f"{given.rows // 30} rows", f"{given.rows} rows", "ratio"],
         [[name, _shown(few[name]), _shown(many[name]), many[name][0] / few[name][0]] for name in few],
     )
+    return Results((shown,))
 
 
 def _shown(peak: tuple[float, float | None]) -> str:

@@ -7,7 +7,8 @@ import shutil
 import statistics
 from collections.abc import Sequence
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of, table
+from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of
+from benchmarks.results import Results, table
 
 _COMMAND = "import sys; from bigkpca.cli import main; main(sys.argv[1:], standalone_mode=False)"
 _JOB = """
@@ -22,7 +23,7 @@ path = "nights-features.zarr"
 """
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=1_060_000, night=1_000_000)
     rows, folder = repeated_dataset(given.folder.resolve(), given.rows), given.folder.resolve()
     for path in ("nights-model.zarr", "nights-features.zarr"):
@@ -44,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     found.append(
         [f"no new rows, the whole command (median of {given.repeats})", idle, child(_COMMAND, *command)[1], ""]
     )
-    table(f"Nights of a job, {given.size} landmarks", ["night", "seconds", "peak MB", "drift"], found)
+    title = f"Nights of a job over {given.rows} rows, {given.size} landmarks"
+    return Results((table(title, ["night", "seconds", "peak MB", "drift"], found),))
 
 
 if __name__ == "__main__":

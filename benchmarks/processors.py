@@ -14,7 +14,8 @@ from numpy._core._multiarray_umath import __cpu_dispatch__ as dispatched  # no p
 from numpy._core._multiarray_umath import __cpu_features__ as features
 from threadpoolctl import threadpool_info
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows, table
+from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows
+from benchmarks.results import Results, table
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -53,7 +54,7 @@ def lowered() -> dict[str, str]:
     return {"NPY_DISABLE_CPU_FEATURES": " ".join(name for name in dispatched if features[name])}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=4000, size=500)
     given.folder.mkdir(parents=True, exist_ok=True)
     places = {"as it is": {}, **{core: {"OPENBLAS_CORETYPE": core} for core in CORE_TYPES}, "NumPy lowered": lowered()}
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     title = (
         f"MNIST {given.rows} rows, {given.size} landmarks or features, {COMPONENTS} components, against {here['core']}"
     )
-    table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines)
+    return Results((table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines),))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Random features: error of the Gram matrix by form and number of features; time and memory of very many features."""
+"""Random features: error of the Gram matrix by form and number; time beside scikit-learn's; very many features."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import shutil
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +19,22 @@ from benchmarks.common import (
     mnist,
     repeated_dataset,
     some_rows,
-    table,
+    spread,
     usps,
+)
+from benchmarks.results import Measured, Results, Table, Target, table
+from benchmarks.sides import (
+    DISK_TO_DISK,
+    IN_MEMORY,
+    LEADING,
+    Side,
+    error,
+    leading_eigenvalues,
+    median_peak,
+    neighbouring,
+    runs_of,
+    seconds,
+    smallest_as_accurate,
 )
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.data.opening import open_rows
@@ -45,6 +62,16 @@ started = time.perf_counter()
 model.fit(data)
 print(time.perf_counter() - started)
 """
+_RBF_SAMPLER = f"""{IN_MEMORY}
+from sklearn.decomposition import PCA
+from sklearn.kernel_approximation import RBFSampler
+started = time.perf_counter()
+Z = RBFSampler(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
+pca = PCA(components, svd_solver="covariance_eigh").fit(Z)
+scores = pca.transform(Z)
+print(json.dumps([time.perf_counter() - started, (pca.explained_variance_[:20] * (len(X) - 1.0)).tolist()]))
+"""
+_SHARES = (0.25, 0.5, 0.75, 1)  # of the features of scikit-learn: ours
 
 
 def gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: int) -> float:
@@ -72,24 +99,59 @@ def errors_by_form(rows: int, sizes: Sequence[int], repeats: int) -> list[list[s
     return [[name, *line] for name, line in zip(FORMS, zip(*columns, strict=True), strict=True)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=60_000, size=20_000)
+def beside_scikit_learn(given: argparse.Namespace, data: str) -> tuple[Table, Measured]:
+    """fit + transform beside RBFSampler + PCA, and the target at equal error of the leading eigenvalues."""
+    model, scores = given.folder / "rff-model.zarr", given.folder / "rff-scores.zarr"
+    options = {"components": COMPONENTS, "sigma": MEDIAN_DISTANCE, "method": "rff"}
+    ours = {}
+    for size in (round(share * given.features) for share in _SHARES):
+        asked = (data, str(model), str(scores), json.dumps({**options, "size": size}))
+        ours[size] = Side("bigkpca, rff, disk to disk", size, DISK_TO_DISK, asked)
+    asked = (data, str(MEDIAN_DISTANCE), str(COMPONENTS), str(given.features))
+    peer = Side("scikit-learn, RBFSampler + PCA", given.features, _RBF_SAMPLER, asked)
+    runs = runs_of([*ours.values(), peer], given.repeats)
+    for path in (model, scores):
+        shutil.rmtree(path, ignore_errors=True)
+    rows = np.load(data.replace(".zarr", ".npy"), mmap_mode="r")
+    exact = leading_eigenvalues(rows, data, MEDIAN_DISTANCE, given.folder)
+    errors = {side: error(of_side, exact) for side, of_side in runs.items()}
+    lines = []
+    for side, of_side in runs.items():
+        faster, took = neighbouring(runs[peer], of_side), statistics.median(seconds(of_side))
+        cells = [took, statistics.median(faster), spread(faster), round(median_peak(of_side)), f"{errors[side]:.2%}"]
+        lines.append([side.name, side.size, *cells])
+    chosen = smallest_as_accurate(errors[peer], {size: errors[side] for size, side in ours.items()})
+    target = Target(f"as accurate as RBFSampler + PCA with D = {peer.size}: its seconds by ours", "more", 3.0, "times")
+    found = None if chosen is None else statistics.median(neighbouring(runs[peer], runs[ours[chosen]]))
+    shown = table(
+        f"MNIST, {given.rows} rows, {COMPONENTS} components, sigma = median distance, fit + transform; medians of "
+        f"{given.repeats} interleaved runs; error: mean relative error of the {LEADING} leading eigenvalues",
+        ["what", "D", "seconds", "times as fast", "least to most", "peak MB", "error"],
+        lines,
+    )
+    return shown, target.measured(found)
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=60_000, size=20_000, features=2048)
     rows, sizes = min(GRAM_ROWS, given.rows), (given.size // 50, given.size * 4 // 50)
     title = f"Relative Frobenius error of K, {rows} rows, sigma = median distance, median of {given.repeats} seeds"
     header = [f"{name}, D = {size}" for name in ("MNIST", "USPS") for size in sizes]
-    table(title, ["form", *header], errors_by_form(rows, sizes, given.repeats))
+    by_form = table(title, ["form", *header], errors_by_form(rows, sizes, given.repeats))
 
     data = repeated_dataset(given.folder, given.rows)
+    beside, as_fast = beside_scikit_learn(given, data)
     printed, peak = child(_FIT, data, str(MEDIAN_DISTANCE), str(COMPONENTS), str(given.size))
     spec = FitSpec.checked(
         method="rff", solver="randomized", components=COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size
     )
     planned = plan_fit(open_rows(data), spec, Engine().threads).peak_bytes / 1e6
-    table(
+    many = table(
         f"MNIST {given.rows} rows, {given.size} random features, {COMPONENTS} components, solver='randomized'",
         ["seconds", "peak MB", "planned MB", "D x D matrix, MB"],
         [[float(printed), round(peak), round(planned), f"{8 * given.size**2 / 1e6:.0f}"]],
     )
+    return Results((by_form, beside, many), (as_fast,))
 
 
 if __name__ == "__main__":

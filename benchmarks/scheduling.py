@@ -8,7 +8,8 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from benchmarks.common import seconds_of, table
+from benchmarks.common import seconds_of
+from benchmarks.results import Results, table
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -26,7 +27,7 @@ def summed(engine: Engine, blocks: int) -> None:
     assert engine.total("adding up nothing", tasks, Silent()) == blocks * (blocks - 1) // 2
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> Results:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, nargs="+", default=[1000, 10_000, 61_000])
     parser.add_argument("--repeats", type=int, default=3)
@@ -38,11 +39,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             seconds = statistics.median(seconds_of(lambda n=blocks: summed(engine, n)) for _ in range(given.repeats))
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
             rows.append([blocks, blocks * 65_536, seconds, 1e6 * seconds / blocks, peak])
-    table(
+    shown = table(
         f"Passes over blocks of 65,536 rows that compute nothing, two processes; median of {given.repeats}",
         ["blocks", "rows", "seconds", "microseconds a block", "peak MB of this process"],
         rows,
     )
+    return Results((shown,))
 
 
 if __name__ == "__main__":

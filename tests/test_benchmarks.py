@@ -1,39 +1,34 @@
-"""The benchmarks at toy size, so that they do not rot; what they measure is not looked at."""
+"""The suite that runs the benchmarks, and all of them at toy size, so that they do not rot; no figure is looked at."""
 
 from __future__ import annotations
 
 import csv
+import json
+import os
 import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Literal
+from unittest import mock
 
+import numpy as np
 import pytest
 
-from benchmarks import scheduling
+from benchmarks import __main__ as command
+from benchmarks import peers, scheduling, share_of_pass, sides, suite
+from benchmarks.common import child
+from benchmarks.page import as_json, markdown
+from benchmarks.results import Measured, Results, Table, Target
+from benchmarks.sides import Run, Side
 from benchmarks.sources import __main__ as sources
+from benchmarks.suite import CENTRAL, FURTHER, Benchmark, Outcome
+from bigkpca.spec import resolved
 from tests.helpers.files import ROOT, shared_file
 
-SIZES = {  # rows, landmarks or features
-    "accuracy": (3000, 120),
-    "against_sklearn": (3000, 120),
-    "automatic_size": (1000, 120),
-    "certificate": (3000, 120),
-    "chaos": (1000, 120),
-    "checkpoints": (3000, 120),
-    "comparison": (1000, 120),
-    "denoise": (1000, 300),
-    "drift": (500, 120),
-    "exact": (3000, 120),
-    "exact_held": (2200, 120),
-    "fit_pass": (3000, 120),
-    "landmarks": (500, 100),
-    "memory": (3000, 120),
-    "processors": (400, 60),
-    "random_features": (500, 2000),
-}
-OWN = {"chaos": ("--kills", "4")}  # options
 SOURCES = {  # rows
     "basic_patterns": 200,
     "complexity": 400,
@@ -74,19 +69,244 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SIZES)
-def test_a_benchmark_prints_its_table(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("each", [pytest.param(each, id=each.name) for each in (*CENTRAL, *FURTHER)])
+def test_a_benchmark_prints_the_tables_that_it_returns(
+    each: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shared_file("mnist", "train-images-idx3-ubyte.gz")
-    if name in ("automatic_size", "denoise", "drift", "landmarks", "random_features"):
+    if each.name in ("automatic_size", "cost_model", "denoise", "drift", "landmarks", "random_features"):
         shared_file("usps", "usps_int16.npz")
-    if name in ("automatic_size", "drift", "landmarks"):
+    if each.name in ("automatic_size", "cost_model", "drift", "fit_pass", "landmarks"):
         shared_file("covertype", "covtype_93k.npz")
-    rows, size = SIZES[name]
-    toy = ["--rows", str(rows), "--size", str(size), "--repeats", "1", "--folder", str(tmp_path)]
-    import_module(f"benchmarks.{name}").main([*toy, *OWN.get(name, ())])
+    found = suite.run(each.name, [*each.toy, "--folder", str(tmp_path)])
     printed = capsys.readouterr().out
-    assert str(rows) in printed
+    assert found.tables
+    assert all(table.printed() in printed for table in found.tables)
+    assert str(each.rows) in printed
     assert "nan" not in printed
+
+
+def outcome_of(*tables: Table, measured: Sequence[Measured] = ()) -> Outcome:
+    return Outcome("residual", 1.0, Results(tables, tuple(measured)), None)
+
+
+def test_a_table_is_markdown_with_its_title_above_and_bars_escaped() -> None:
+    shown = Table("Times of a|b", ["what", "seconds"], [["a|b", 1.23456], ["c", np.int64(12)]])
+    assert shown.markdown().splitlines() == [
+        "Times of a|b:",
+        "",
+        "| what | seconds |",
+        "| --- | --- |",
+        r"| a\|b | 1.23 |",
+        "| c | 12 |",
+    ]
+
+
+def test_a_table_is_printed_with_columns_aligned() -> None:
+    assert Table("T", ["what", "s"], [["longer", 2.0]]).printed() == "T\nwhat    s\nlonger  2"
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "reached"),
+    [
+        *(("less", 3.9, True), ("less", 4.0, True), ("less", 4.1, False), ("less", None, False)),
+        *(("more", 3.9, False), ("more", 4.0, True), ("more", 4.1, True), ("more", None, False)),
+    ],
+)
+def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured(
+    better: Literal["less", "more"], value: float | None, reached: bool
+) -> None:
+    assert Target("speed", better, 4.0, "times").measured(value).reached is reached
+
+
+def test_the_page_begins_with_machine_and_targets_and_shows_every_table() -> None:
+    measured = [
+        Target("seconds of a fit", "less", 2.0, "s").measured(1.5),
+        Target("speed", "more", 3.0, "times").measured(2.5),
+        Target("speed at equal error", "more", 3.0, "times").measured(None),
+    ]
+    found = [outcome_of(Table("T", ["n"], [[7]]), measured=measured), Outcome("exact", 2.0, None, "OSError: full")]
+    page = markdown({"processor": "fast"}, found, toy=False)
+    assert page.index("| processor | fast |") < page.index("## Targets") < page.index("## residual")
+    assert "| seconds of a fit | at most 2 s | 1.5 s | yes |" in page
+    assert "| speed | at least 3 times | 2.5 times | no |" in page
+    assert "| speed at equal error | at least 3 times | none | no |" in page
+    assert "T:\n\n| n |\n| --- |\n| 7 |\n" in page
+    assert "It failed: `OSError: full`" in page
+    assert "toy size (`--quick`)" not in page
+    assert "toy size (`--quick`)" in markdown({}, found, toy=True)
+
+
+def test_json_has_the_figures_of_the_page() -> None:
+    measured = [Target("speed", "more", 3.0, "times").measured(np.float64(4.0))]
+    found = [outcome_of(Table("T", ["n"], [[np.int64(7), np.float32(0.5)]]), measured=measured)]
+    read = json.loads(as_json({"processor": "fast"}, found, toy=True))
+    assert read["machine"] == {"processor": "fast"}
+    (only,) = read["benchmarks"]
+    assert only["results"]["tables"] == [{"title": "T", "header": ["n"], "rows": [[7, 0.5]]}]
+    assert only["results"]["measured"][0]["value"] == 4.0
+    assert only["results"]["measured"][0]["reached"] is True
+
+
+@pytest.mark.parametrize("failure", [ValueError("no such row"), SystemExit(3)])
+def test_a_benchmark_that_fails_is_noted_and_the_others_run(failure: BaseException) -> None:
+    def runner(name: str, argv: Sequence[str]) -> Results:
+        if name == "peers":
+            raise failure
+        return Results((Table(name, ["n"], [[len(argv)]]),))
+
+    first, second = suite.outcomes(CENTRAL[:2], lambda each: ["--rows", "3"], runner)
+    assert (first.name, first.results) == ("peers", None)
+    assert first.error == f"{type(failure).__name__}: {failure}"
+    assert (second.error, second.results) == (None, Results((Table("share_of_pass", ["n"], [[2]]),)))
+
+
+def test_a_benchmark_whose_process_is_killed_is_noted() -> None:
+    first, second = suite.outcomes(CENTRAL[:2], lambda each: ["kill"] if each.name == "peers" else ["value"], in_turn)
+    assert first.error is not None
+    assert first.error.startswith("concurrent.futures.process.BrokenProcessPool")
+    assert second.results == Results(())
+
+
+def in_turn(name: str, argv: Sequence[str]) -> Results:
+    """As `suite.in_own_process`, but what runs is `killed_or_done`."""
+    with mock.patch.object(suite, "run", killed_or_done):
+        return suite.in_own_process(name, argv)
+
+
+def killed_or_done(name: str, argv: Sequence[str]) -> Results:
+    if argv == ["kill"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Results(())
+
+
+def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fake(chosen: Sequence[Benchmark], argv_of: Callable[[Benchmark], Sequence[str]]) -> Iterator[Outcome]:
+        assert [each.name for each in chosen] == ["residual", "exact"]
+        assert argv_of(chosen[1])[:2] == ["--rows", "3000"]
+        yield outcome_of(Table("T", ["n"], [[7]]))
+        assert "| 7 |" in (tmp_path / "benchmarks.md").read_text()
+        yield Outcome("exact", 2.0, None, "OSError: full")
+
+    monkeypatch.setattr(command, "outcomes", fake)
+    assert command.main(["residual", "exact", "--quick", "--out", str(tmp_path)]) == 1
+    assert "failed: exact" in capsys.readouterr().out
+    read = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert [each["error"] for each in read["benchmarks"]] == [None, "OSError: full"]
+    assert {"processor", "cores", "memory", "system", "Python", "BLAS", "commit", "date", "dask"} <= {*read["machine"]}
+
+
+@pytest.mark.parametrize(("options", "further"), [((), False), (("--all",), True)])
+def test_the_command_runs_all_central_benchmarks_and_further_ones_if_asked(
+    options: tuple[str, ...], further: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Benchmark] = []
+    monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.extend(chosen) or [])
+    assert command.main([*options, "--out", str(tmp_path)]) == 0
+    assert ran == [*CENTRAL, *(FURTHER if further else ())]
+
+
+def test_the_command_names_the_benchmarks_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["peer"])
+    assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
+
+
+def test_every_benchmark_is_in_the_list_or_has_options_of_its_own() -> None:
+    files = (ROOT / "benchmarks").glob("[!_]*.py")
+    scripts = {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")}
+    assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling"}
+
+
+def test_a_process_that_fails_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="a process of the benchmark ended with exit code 1"):
+        child("raise ValueError('broken')")
+    assert "broken" in capfd.readouterr().err
+
+
+def test_the_smallest_size_that_is_as_accurate_is_chosen() -> None:
+    errors = {400: 0.03, 500: 0.02, 800: 0.021, 1000: 0.01}
+    assert sides.smallest_as_accurate(0.02, errors) == 500
+    assert sides.smallest_as_accurate(0.0201, errors) == 500
+    assert sides.smallest_as_accurate(0.019, errors) == 1000
+    assert sides.smallest_as_accurate(0.009, errors) is None
+
+
+def made_up_runs() -> dict[Side, list[Run]]:
+    """Two rounds in which the machine is twice as slow in the second."""
+
+    def runs(name: str, size: int, seconds: float, peak: float) -> tuple[Side, list[Run]]:
+        return Side(name, size, "", ()), [Run(seconds, peak, ()), Run(2 * seconds, peak, ())]
+
+    return dict(
+        [runs("bigkpca", size, size / 500, 400.0) for size in (500, 1000, 2000, 4000)]
+        + [runs("scikit-learn", size, (size / 500) ** 2, 1000.0) for size in (1000, 2000, 4000)]
+    )
+
+
+def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs() -> None:
+    runs = made_up_runs()
+    ours, theirs = ({side.size: side for side in runs if side.name == name} for name in ("bigkpca", "scikit-learn"))
+    errors = {**{side: 5 / size for size, side in ours.items()}, **{side: 10 / size for size, side in theirs.items()}}
+    errors[theirs[4000]] = 0.001  # which no size of ours reaches
+    shown, measured = peers.at_equal_error("in memory", 1000, runs, errors, ours, theirs)
+    assert [row[:1] + row[2:3] for row in shown.rows] == [[1000, 500], [2000, 1000], [4000, "none measured"]]
+    assert [each.value for each in measured] == [4.0, 8.0, None]
+    assert [each.reached for each in measured] == [True, True, False]
+    assert shown.rows[0][-1] == "4 to 4"
+
+
+def test_peers_are_compared_at_equal_size_in_time_and_memory() -> None:
+    runs = made_up_runs()
+    ours, theirs = ({side.size: side for side in runs if side.name == name} for name in ("bigkpca", "scikit-learn"))
+    shown, measured = peers.at_equal_size("in memory", 1000, runs, ours, theirs)
+    assert [row[0] for row in shown.rows] == [1000, 2000, 4000]
+    assert [each.value for each in measured] == [2.0, 0.4, 4.0, 0.4, 8.0, 0.4]
+    assert all(each.reached for each in measured)
+
+
+def test_the_error_of_a_side_is_the_mean_over_its_leading_eigenvalues_and_runs() -> None:
+    runs = [Run(1.0, 1.0, (9.0, 4.0)), Run(1.0, 1.0, (10.0, 5.0))]
+    assert sides.error(runs, np.array([10.0, 5.0])) == pytest.approx((0.1 + 0.2) / 4)
+
+
+def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def counted(code: str, *argv: str) -> tuple[str, float]:
+        ran.append(f"{code}{argv[-1]}")
+        return json.dumps([1.0, [2.0]]), 3.0
+
+    monkeypatch.setattr(sides, "child", counted)
+    asked = [Side("a", 1, "a", ()), Side("b", 1, "b", (), once=True), Side("c", 1, "c", (), needs="no_such_package")]
+    found = sides.runs_of(asked, 2)
+    assert ran == ["a0", "b0", "a1"]
+    assert [len(found[side]) for side in asked] == [2, 1, 0]
+    assert sides.neighbouring(found[asked[0]], found[asked[1]]) == [1.0]
+    assert peers.line(asked[2], found, asked[0], {})[2] == "not installed"
+
+
+def test_exact_eigenvalues_by_products_are_those_of_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: np.ndarray[Any, Any]
+) -> None:
+    X = digits.astype(np.float32)
+    held = sides.leading_eigenvalues(X, "", 20.0, tmp_path / "held")
+    np.save(tmp_path / "digits.npy", X)
+    monkeypatch.setattr(sides, "_HELD", 100)
+    monkeypatch.setattr(resolved, "EXACT_MOST_ROWS", 100)
+    found = sides.leading_eigenvalues(X, str(tmp_path / "digits.npy"), 20.0, tmp_path)
+    np.testing.assert_allclose(found, held, rtol=1e-6)
+    assert sides.leading_eigenvalues(X, "", 20.0, tmp_path) == pytest.approx(found)  # from the disk
+
+
+def test_the_stages_of_a_fit_add_up(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+    np.save(tmp_path / "digits.npy", 60 * digits)  # about as far apart as those of MNIST
+    found = share_of_pass.stages_of_a_fit(str(tmp_path / "digits.npy"), str(tmp_path / "model.zarr"), 60)
+    whole = found.pop("fit")
+    assert sum(found.values()) == pytest.approx(whole)
+    assert min(found.values()) > 0
 
 
 @pytest.mark.slow

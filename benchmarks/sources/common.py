@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import table
+from benchmarks.results import table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution import containers, few_rows, projection
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.model import Model
@@ -33,14 +34,14 @@ class RowOutput:
     now: Callable[[Rows, Model, Engine, Progress], Array]
     few: Callable[[ArrayRows, Model], Array] | None = None  # without an engine
 
-    def of(self, rows: Rows, model: Model) -> Any:
-        """A NumPy array for rows in memory, else a lazy Dask array."""
+    def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
+        """A NumPy array for rows in memory, from features that their fit has `kept` if it did, else a lazy array."""
         if not isinstance(rows, ArrayRows):
             return self.lazy(model, rows)
         if self.few is not None and few_rows.are_few(rows, model):
             return self.few(rows, model)
         with RunOptions().engine() as engine:
-            return self.now(rows, model, engine, Silent())
+            return self.now(rows, model, replace(engine, kept=kept), Silent())
 
     def of_frame(self, frame: Any, model: Model, columns: Sequence[Any]) -> Any:
         """A lazy Dask frame of these columns, for a Dask frame of rows."""

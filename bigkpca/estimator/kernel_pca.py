@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,12 +10,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bigkpca.data.opening import is_lazy
+from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.estimator.inputs import SCORES, in_kind
 from bigkpca.estimator.model_methods import ModelMethods
 from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_more_rows
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
-from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.fitting.memory_limits import check_fits, place_for_features
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.numerics.methods import Method
 from bigkpca.spec import FitSpec, resolve
@@ -198,16 +203,29 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         MemoryLimitError
             The fit needs more than `memory_limit`.
         """
-        rows, run = self._rows(X, reset=True), RunOptions(memory=self.memory_limit)
+        # What lies at a path is recorded as the command line does, so that both make the same model.
+        rows = self._rows(X, reset=True)
+        return self._fitted(rows, None, rows.fingerprint() if is_path(X) else None)
+
+    def _fitted(self, rows: Rows, kept: KeptFeatures | None, identity: dict[str, Any] | None = None) -> Self:
+        run = RunOptions(memory=self.memory_limit)
         with run.engine() as engine:
-            # What lies at a path is recorded as the command line does, so that both make the same model.
-            identity = rows.fingerprint() if is_path(X) else None
-            self.model_ = fit_within(rows, spec_of(self), engine, run.memory_limit, run.progress, identity)
+            keeping = replace(engine, kept=kept)
+            self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
         return self
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
-        """The same bits as fit(X).transform(X)."""
-        return self.fit(X).transform(X)
+        """The same bits as fit(X).transform(X).
+
+        For rows in memory, features that the pass of the fit computed are kept, not computed again: 96 MB of them, or
+        what `memory_limit` leaves beside the plan.
+        """
+        if is_lazy(X):
+            return self.fit(X).transform(X)
+        rows, limit = self._rows(X, reset=True), RunOptions(memory=self.memory_limit).memory_limit
+        kept = place_for_features(rows, spec_of(self), limit)
+        self._fitted(rows, kept)
+        return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
 
     @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: None = None) -> Self:

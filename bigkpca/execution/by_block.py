@@ -26,9 +26,14 @@ def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
     return split(n, fit_block_rows(n, rows.grain, block_rows))
 
 
+def tile_height(features: FeatureMap) -> int:
+    """Rows of a tile of a pass with these features."""
+    return tile_rows(features.columns, features.size, features.dtype.itemsize)
+
+
 def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
     """The tiles of a block, and the most rows that one of them has."""
-    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
+    height = tile_height(features)
     return tiles(rows, block.start, block.stop, height, digest), min(height, len(block))
 
 
@@ -53,9 +58,14 @@ def sum_by_block(
     blocks: Sequence[Block],
     engine: Engine,
     progress: Progress,
+    *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given) over the blocks: the same bits wherever they are computed."""
-    return engine.total(title, _tasks(function, rows, given, blocks), progress, function.__qualname__, blocks[0], given)
+    """The sum of function(rows, block, *given, *tools) over the blocks: the same bits wherever they are computed.
+
+    The sum does not depend on `tools`.
+    """
+    tasks = _tasks(function, rows, (*given, *tools), blocks)
+    return engine.total(title, tasks, progress, function.__qualname__, blocks[0], given)
 
 
 def _tasks(function: Callable[..., Any], rows: Rows, given: Sequence[Any], blocks: Sequence[Block]) -> list[Task]:

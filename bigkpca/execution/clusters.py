@@ -154,7 +154,7 @@ def _local_cluster(workers: int) -> Iterator[Client]:
         dashboard_address="127.0.0.1:0",
         worker_class=_nanny(),
         host="127.0.0.1",
-        security=bool(find_spec("cryptography")),
+        security=True if find_spec("cryptography") else None,
     )
     try:
         client = Client(cluster, set_as_default=False)

@@ -7,6 +7,7 @@ block numbers alone determine. Consecutive tasks form groups, which one thread w
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from dask.system import CPU_COUNT
 from bigkpca.errors import IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.carried import Carried
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.on_cluster import graph_on_cluster, on_cluster
 from bigkpca.execution.on_graphs import compute_on_threads, nodes_of, sum_node
 from bigkpca.execution.on_threads import on_threads
@@ -47,20 +49,22 @@ class Engine:
     """Runs tasks on a cluster if there is a client, else on `threads` threads of this process.
 
     A pass ends with IncompleteError if no task ends for `timeout` seconds. With `checkpoints`, sums are saved now and
-    then, and go on from there in another process.
+    then, and go on from there in another process. With `kept`, the pass of a fit on threads leaves features there, and
+    scores of the same rows take them from there.
     """
 
     threads: int = CPU_COUNT
     client: Client | None = None
     timeout: float = TIMEOUT
     checkpoints: Checkpoints | None = None
+    kept: KeptFeatures | None = None
 
     def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
         """Results of all tasks, in their order."""
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
             if depends_on_graph(tasks):
                 return [found.value for found in self._graph(tasks, False, done)]
-            groups = groups_of(tasks, group_size(len(tasks), self._all_threads()), False, lambda _: False)
+            groups = groups_of(tasks, group_size(len(tasks), self.all_threads), False, lambda _: False)
             found = {group.first: carried.value for group, carried in self._groups(groups, done)}
         return [result for first in sorted(found) for result in found[first]]
 
@@ -73,7 +77,7 @@ class Engine:
             if depends_on_graph(tasks):
                 return self._graph(tasks, True, done)[0].value
             checkpoint = None if self.checkpoints is None else self.checkpoints.of(title, len(tasks), *given)
-            size = group_size(len(tasks), self._all_threads())
+            size = group_size(len(tasks), self.all_threads)
             sums = PartialSums(len(tasks), size.bit_length() - 1, checkpoint.saved() if checkpoint else {})
             for number in range(0, len(tasks), size):
                 if sums.has(number // size):
@@ -140,7 +144,8 @@ class Engine:
         finally:
             progress.finish()
 
-    def _all_threads(self) -> int:
+    @property
+    def all_threads(self) -> int:
         """Threads of this process, or of all workers."""
         if self.client is None:
             return self.threads
@@ -156,19 +161,9 @@ class Engine:
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
         """`map` on threads of this process that last as long as the context, for the driver's own small work in many
-        steps; BLAS stays at one thread."""
-        with single_threaded_blas, ThreadPoolExecutor(self.threads) as pool:
-
-            def in_order(function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-                settings = np.geterr()  # which each thread has of its own
-
-                def as_here(item: int) -> Any:
-                    with np.errstate(**settings):
-                        return function(item)
-
-                return list(pool.map(as_here, items))
-
-            yield in_order
+        steps; BLAS stays at one thread. A function that is mapped may itself map another."""
+        with single_threaded_blas, ThreadPoolExecutor(max(1, self.threads - 1)) as pool:
+            yield lambda function, items: _in_order(pool, self.threads, function, list(items))
 
     def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
         """`map` on the threads of this process, for the driver's own small work; BLAS stays at one thread."""
@@ -200,3 +195,36 @@ class Engine:
                     f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
                     "give workers more memory or fewer threads, or ask for a smaller size"
                 )
+
+
+def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:
+    """function(item) of all items, in their order. The calling thread works with those of the pool that have nothing
+    else to do, so that calls within calls never wait for a thread."""
+    found: list[Any] = [None] * len(items)
+    left, settings = deque(range(len(items))), np.geterr()  # which each thread has of its own
+
+    def work() -> None:
+        try:
+            with np.errstate(**settings):
+                while (i := _popped(left)) is not None:
+                    found[i] = function(items[i])
+        except BaseException:
+            left.clear()
+            raise
+
+    helpers = [pool.submit(work) for _ in range(min(threads, len(items)) - 1)]
+    try:
+        work()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+    return found
+
+
+def _popped(numbers: deque[int]) -> int | None:
+    """The first of the numbers, which is taken from them; None where another thread took the last one."""
+    try:
+        return numbers.popleft()
+    except IndexError:
+        return None

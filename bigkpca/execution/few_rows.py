@@ -9,13 +9,13 @@ from weakref import ref
 
 import numpy as np
 
-from bigkpca.data.blocks import Block, tile_rows
+from bigkpca.data.blocks import Block
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, check_overflow
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import named_rows
+from bigkpca.execution.by_block import named_rows, tile_height
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.model import Model
 
@@ -62,7 +62,7 @@ def few_scores(rows: ArrayRows, model: Model) -> Array:
     Raises DataError for NaN and infinity, and where kernels overflow.
     """
     count, features = rows.shape[0], model.features
-    height = min(tile_rows(features.columns, features.size, features.dtype.itemsize), _MOST_ROWS)
+    height = min(tile_height(features), _MOST_ROWS)
     project = _projection(model, height)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         found = [project(X) for X in tiles(rows, rows.first, rows.first + count, height)]

@@ -14,15 +14,24 @@ from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
-from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, named_rows, refuse_overflow, sum_by_block
+from bigkpca.execution.by_block import (
+    block_tiles,
+    by_block,
+    fit_blocks,
+    named_rows,
+    refuse_overflow,
+    sum_by_block,
+    tile_height,
+)
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.rpcholesky import Factor
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, Moments, block_moments, column_moments
+from bigkpca.numerics.moments import ColumnMoments, Moments, column_moments, shifted_sums
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.sketch import Action, block_action
 
@@ -56,7 +65,7 @@ def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
 class BlockSums:
     """Sums over the features, and the SHA-256 of each block's values, in block order."""
 
-    sums: Any  # Moments, or Action
+    sums: Any  # ShiftedSums, or Action
     digests: tuple[str, ...]
 
     def __add__(self, other: BlockSums) -> BlockSums:
@@ -76,11 +85,17 @@ def moments_of(
     engine: Engine,
     progress: Progress,
     title: str = "fitting",
+    kept: KeptFeatures | None = None,
 ) -> tuple[Moments, str]:
-    """Moments of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean."""
+    """Moments of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean.
+
+    Features are also put into `kept`, as far as there is room.
+    """
     blocks = fit_blocks(rows, block_rows)
-    summary: BlockSums = sum_by_block(title, _moments, rows, (features, shift), blocks, engine, progress)
-    return summary.sums, summary.content
+    if kept is not None:
+        kept.begin()
+    summary: BlockSums = sum_by_block(title, _moments, rows, (features, shift), blocks, engine, progress, kept)
+    return summary.sums.moments, summary.content
 
 
 def action_of(
@@ -99,12 +114,15 @@ def action_of(
     return summary.sums, summary.content
 
 
-@refuse_overflow(lambda summary: summary.sums.scatter)
-def _moments(rows: Rows, block: Block, features: FeatureMap, shift: Array) -> BlockSums:
+@refuse_overflow(lambda summary: summary.sums.products)
+def _moments(
+    rows: Rows, block: Block, features: FeatureMap, shift: Array, kept: KeptFeatures | None = None
+) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    moments = block_moments(features.tiles(X_tiles, most_rows), shift)
-    return BlockSums(moments, (digest.hexdigest(),))
+    V_tiles = features.tiles(X_tiles, most_rows)
+    sums = shifted_sums(V_tiles if kept is None else kept.keeping(block.start, V_tiles), shift)
+    return BlockSums(sums, (digest.hexdigest(),))
 
 
 @refuse_overflow(lambda summary: summary.sums.products)
@@ -117,7 +135,7 @@ def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Arr
 
 def mean_features(features: FeatureMap, X: Array) -> Array:
     """Mean of v over rows X (m, d) in memory, (D,), float64."""
-    height = tile_rows(features.columns, features.size, features.dtype.itemsize)
+    height = tile_height(features)
     pieces = (X[start : start + height] for start in range(0, len(X), height))
     return np.add.reduce([V.sum(axis=0, dtype=np.float64) for V, _ in features.tiles(pieces, height)]) / len(X)
 

@@ -13,8 +13,9 @@ from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, named_rows, refuse_overflow
+from bigkpca.execution.by_block import block_tiles, by_block, fit_blocks, named_rows, refuse_overflow, tile_height
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.model import Model
@@ -22,14 +23,16 @@ from bigkpca.numerics.preimages import Expansion, Preimages, joined
 
 
 @refuse_overflow(lambda scores: scores)
-def block_scores(rows: Rows, block: Block, model: Model) -> Array:
-    """Scores (rows of the block, r) in the dtype of block work."""
-    project = _scores_of_kernels if model.features.precomputed else _scores
-    return project(rows, block, model)
-
-
-def _scores(rows: Rows, block: Block, model: Model) -> Array:
-    return tile_scores(*block_tiles(rows, block, model.features), len(block), model)
+def block_scores(rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None) -> Array:
+    """Scores (rows of the block, r) in the dtype of block work; from features that the fit of the model kept, if it
+    did."""
+    if model.features.precomputed:
+        return _scores_of_kernels(rows, block, model)
+    V_tiles = None if kept is None else kept.take(block.start, block.stop, tile_height(model.features))
+    if V_tiles is None:
+        return tile_scores(*block_tiles(rows, block, model.features), len(block), model)
+    project = model.solution.projection(model.features.dtype)
+    return np.concatenate([project(V, overwrite=True) for V in V_tiles])
 
 
 def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model) -> Array:
@@ -119,7 +122,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine, progress: Progress) -> 
     """Scores (n, r) of all rows, in memory."""
     check_columns(rows, model)
     blocks = fit_blocks(rows, model.block_rows)
-    return np.concatenate(by_block("projecting", block_scores, rows, [model], blocks, engine, progress))
+    return np.concatenate(by_block("projecting", block_scores, rows, [model, engine.kept], blocks, engine, progress))
 
 
 def check_columns(rows: Rows, model: Model) -> None:

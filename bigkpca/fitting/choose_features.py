@@ -18,13 +18,11 @@ from bigkpca.execution.passes import mean_features
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.features import feature_map_factory
 from bigkpca.fitting.sample import PreparedSample, prepare_sample
-from bigkpca.fitting.size_search import PAIRED_ROWS, GrownSize, SizeLimits, grow_size
-from bigkpca.numerics import growth, rounding, solvers
+from bigkpca.fitting.size_search import GrownSize, SizeLimits, grow_size
+from bigkpca.numerics import growth
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.growth import EstimatedError
-from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.growth import PAIRED_ROWS, EstimatedError
 from bigkpca.spec import FitSpec, ResolvedFit
 
 
@@ -43,12 +41,11 @@ class ChosenFeatures:
 
     features: FeatureMap
     near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
-    unexplained: float | None  # share of Σ k(x, x) that 512 sampled landmarks leave; None unless k is stationary
     kernel_error: EstimatedError | None  # of random features only
     grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it
-    few: Array  # (q, d) of the sample, on which rounding is measured
+    few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
     unseen: Array  # (m, d), from which the error of the landmarks is bounded
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps; a part of `unseen` or `few`
 
@@ -67,18 +64,17 @@ def choose_features(
     make_features = feature_map_factory(prepared, fit, engine, progress)
     grown = None if spec.tol is None else grow_size(prepared, make_features, fit, size_limits, engine, progress)
     features = make_features(fit) if grown is None else grown.features
-    columns, few, unseen = prepared.columns, prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
+    few, unseen = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.unseen
     near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as it is when subtracted from tiles
     return ChosenFeatures(
         features,
         near_mean,
-        _unexplained(columns.kernel, columns.shifted(few)) if columns.kernel.stationary else None,
         None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
         grown,
         tuple(_choices(prepared, fit, features, grown)),
         prepared.sampled.sample if spec.keeps_sample else None,
-        few[: rounding.MEASURED_ROWS].copy(),  # a view would keep all of them in memory
+        few.copy(),  # a view would keep more of them in memory
         unseen,
         unseen[:REFERENCE_ROWS] if len(unseen) else prepared.sampled.few[:REFERENCE_ROWS],
     )
@@ -118,11 +114,3 @@ def _reason(grown: GrownSize, spec: FitSpec) -> str:
 def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:
     """The choices as JSON-ready dictionaries."""
     return [asdict(choice) for choice in choices]
-
-
-def _unexplained(kernel: Kernel, X: Array) -> float:
-    """The share of Σ k(x, x) that Nyström with every other row of X (m, d) leaves unexplained on the others."""
-    S, others = X[::2], X[1::2]
-    P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
-    explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))
-    return 1 - explained / float(kernel.diagonal(others).sum())

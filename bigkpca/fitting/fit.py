@@ -127,7 +127,7 @@ def _fit_without_decoder(
         progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing on")
         more = replace(size_limits, bias=size_limits.bias * reached / grown.error.value)
         return _fit_without_decoder(rows, fit, engine, progress, identity, more)
-    warn_if_narrow(chosen.features.kernel, chosen.unexplained, found.solution.unexplained)
+    warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
     warn_of(found, chosen.features)
     if grown and grown.stopped:
         warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest
 from bigkpca.fitting.size_search import SizeLimits
-from bigkpca.spec import ResolvedFit
+from bigkpca.spec import FitSpec, ResolvedFit, resolve
+
+_FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small beside what a process needs anyway
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
@@ -35,6 +38,19 @@ def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
     if size is None:
         return f"{smallest(rows, fit, threads)}: allow more"
     return f"{'nystroem' if spec.exact else spec.method_value.name} with a size of {size} would fit"
+
+
+def place_for_features(rows: Rows, spec: FitSpec, limit: int | None) -> KeptFeatures | None:
+    """A place for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan, or 96 MB.
+
+    None for methods without such a pass.
+    """
+    fit = resolve(spec, rows)
+    if spec.precomputed or spec.exact or fit.matrix_free:
+        return None
+    if limit is None:
+        return KeptFeatures(_FEATURE_BYTES)
+    return KeptFeatures(max(0, limit - plan_resolved(rows, fit, Engine().threads).peak_bytes))
 
 
 def find_size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:

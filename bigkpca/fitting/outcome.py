@@ -14,7 +14,7 @@ from bigkpca.execution.passes import action_of, moments_of
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.choose_features import Choice, ChosenFeatures
 from bigkpca.fitting.solve import Checks, solve
-from bigkpca.numerics import eigenpairs
+from bigkpca.numerics import eigenpairs, rounding
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
@@ -50,8 +50,11 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
             assert has_landmarks(features)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
-            moments, digest = moments_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress)
-        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+            moments, digest = moments_of(
+                rows, features, chosen.near_mean, spec.block_rows, engine, progress, kept=engine.kept
+            )
+        few = chosen.few[: rounding.MEASURED_ROWS]
+        checks = Checks(few, chosen.near_mean, chosen.unseen, rows.shape[0], few)
         with engine.small_work() as in_order:
             solution, certified, choices, basis = solve(moments, features, fit, checks, in_order)
     if chosen.kernel_error:

@@ -44,7 +44,9 @@ def with_decoder(
         sample = _kept_rows(model, spec.seed)
     with single_threaded_blas:
         if not preimage.trained:
-            return replace(model, decoder=preimage.decoder(replace(model.fitted, basis=basis), sample))
+            with engine.small_work() as in_order:
+                fitted = replace(model.fitted, basis=basis, in_order=in_order)
+                return replace(model, decoder=preimage.decoder(fitted, sample))
         training, sums = train_preimage(model, rows, sample, spec, engine, progress)
         return replace(model, decoder=training.decoder(sums))
 

@@ -18,7 +18,6 @@ from bigkpca.numerics.landmarks import RPCholesky
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _START = 100
-PAIRED_ROWS = 1024  # rows whose pairs estimate the kernel error of random features
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[
     (n, _), sampled, columns = prepared.rows.shape, prepared.sampled, prepared.columns
     m = len(sampled.sample)
     if not spec.method_value.landmarks:
-        few = sampled.few[:PAIRED_ROWS]
+        few = sampled.few[: growth.PAIRED_ROWS]
         return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
     # Rows that landmarks may be made from have smaller errors than others: two strata, weighted by size.
     seen = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)]

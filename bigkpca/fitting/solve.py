@@ -18,16 +18,16 @@ from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
 from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
-from bigkpca.numerics.span import SMALLEST, Basis, Span, eigenvector_basis, of_basis, span_of
+from bigkpca.numerics.span import SMALLEST, Basis, Span, basis_of, eigenvector_basis, of_basis
 from bigkpca.spec import FitSpec, ResolvedFit
 
 _FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
-_LOST = 0.1  # of the bound of tr(E): where Cholesky's directions lose more to rounding, eigenvectors lose less
+_LOST = 1 / 3  # of the bound of tr(E): where Cholesky's directions lose more to rounding, eigenvectors lose less
 _MAX_AUTOMATIC = 50  # components among which the largest gap is searched
 
 
@@ -72,13 +72,30 @@ def solve(
         assert has_landmarks(features)
         return _solve_exactly(features, spec, checks, tolerance, in_order)
     assert moments is not None
-    method, measured = spec.method_value, rounding.measured(features, checks.shift, checks.few)
-    kept = _significant_directions(moments, features, measured, checks, tolerance, in_order)
+    method = spec.method_value
+    measured, basis = at_once(
+        in_order,
+        lambda: rounding.measured(features, checks.shift, checks.few, in_order),
+        lambda: _first_basis(features, checks, tolerance, in_order),
+    )
+    kept = None if basis is None else _significant_directions(moments, basis, measured, checks, tolerance, in_order)
     span = None if kept is None else kept.span
-    evidence = replace(_evidence(moments, features, span, measured, fit, checks, in_order), kept=kept)
+    del basis  # of all directions
+    measured = measured.of_the_rest(spec.center)
+
+    def solved(components: Any) -> Solution:
+        return method.solve(moments, features, components, spec.center, tolerance, span, in_order)
+
+    asked = _asked_first(spec)
+    found, first = at_once(
+        in_order,
+        lambda: _evidence(moments, features, span, measured, fit, checks, in_order),
+        lambda: solved(asked),
+    )
+    evidence = replace(found, kept=kept)
 
     def with_components(components: Any) -> tuple[Solution, Certificate]:
-        solution = method.solve(moments, features, components, spec.center, tolerance, span, in_order)
+        solution = first if components is asked else solved(components)
         if has_landmarks(features) and span is not None:
             found = certify.of_landmarks(
                 method,
@@ -96,36 +113,41 @@ def solve(
             )
         return solution, found
 
-    found = chosen_components(spec, with_components)
-    choices = (*found.choices, *_directions_left_out(kept))
-    return found._replace(choices=choices, basis=None if span is None else span.basis)
+    chosen = chosen_components(spec, with_components)
+    choices = (*chosen.choices, *_directions_left_out(kept))
+    return chosen._replace(choices=choices, basis=None if span is None else span.basis)
+
+
+def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
+    """The basis of the span of the landmarks to begin with; None for random features.
+
+    From Cholesky's factor or, where Cholesky fails, the eigenvectors of W. Of models that have rows already that which
+    they began with, since bounds of rows fitted before hold for parts of one basis.
+    """
+    W, before = features.gram(in_order), checks.before
+    if W is None:
+        return None
+    if before and not before[0].triangular:
+        return eigenvector_basis(W, tolerance)
+    # Rounding is measured in each direction, so that some may lie below the rank tolerance. A model that began with
+    # Cholesky's factor has it on every machine, whose rounding moves eigenvalues by far less than half of this.
+    return basis_of(W, tolerance, in_order, least=SMALLEST / 2 if before else SMALLEST)
 
 
 def _significant_directions(
-    moments: Moments, features: FeatureMap, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
-) -> Significant | None:
-    """The directions in the span of the landmarks that are more than rounding; None for random features.
+    moments: Moments, basis: Basis, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
+) -> Significant:
+    """The directions of a basis of the span of the landmarks that are more than rounding.
 
-    Those of Cholesky's factor, or of the eigenvectors of W: where Cholesky fails, where rounding would leave out more
-    than a tenth of tr(E), and for models that began with these, since bounds of rows fitted before hold for parts of
-    one basis.
+    Where rounding would leave out more than a third of tr(E) of the basis of Cholesky's factor, those of the
+    eigenvectors of W, but for models that have rows already.
     """
-    W = features.gram(in_order)
-    if W is None:
-        return None
-    before = checks.before
-    if before and not before[0].triangular:
-        span = of_basis(eigenvector_basis(W, tolerance), moments)
-        return measured.significant(span, _fewest(before), in_order)
-    # Rounding is measured in each direction, so that some may lie below the rank tolerance. A model that began with
-    # Cholesky's factor has it on every machine, whose rounding moves eigenvalues by far less than half of this.
-    span = span_of(W, moments, tolerance, in_order, least=SMALLEST / 2 if before else SMALLEST)
-    found = measured.significant(span, _fewest(before), in_order)
+    found = measured.significant(of_basis(basis, moments, in_order), _fewest(checks.before), in_order)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding
-    if before or not span.basis.triangular or found.dropped.sum() <= _LOST * bound:
+    if checks.before or not basis.triangular or found.dropped.sum() <= _LOST * bound:
         return found
-    del span, found  # some matrices of the size of W
-    return measured.significant(of_basis(eigenvector_basis(W, tolerance), moments), None, in_order)
+    del found  # some matrices of the size of W
+    return measured.significant(of_basis(eigenvector_basis(basis.W, tolerance), moments), None, in_order)
 
 
 def _fewest(before: tuple[Stratum, ...]) -> int | None:
@@ -200,15 +222,20 @@ def _error_of_far_rows(features: KernelRows) -> float:
     return float(np.max(off, initial=0.0, where=np.isfinite(off)))
 
 
+def _asked_first(spec: FitSpec) -> Any:
+    """The components that a fit solves for at first: as the spec says or, if it leaves that open, one more than can be
+    chosen."""
+    return _MAX_AUTOMATIC + 1 if spec.components == "auto" else spec.components
+
+
 def chosen_components(spec: FitSpec, with_components: Callable[[Any], tuple[Solution, Certificate]]) -> Solved:
     """Solve with the number of components of the spec, or with that before the largest gap among trustworthy ones.
 
     `with_components(r)` solves for r components.
     """
+    solution, certified = with_components(_asked_first(spec))
     if spec.components != "auto":
-        solution, certified = with_components(spec.components)
         return Solved(solution, certified, _share_reached(solution, spec))
-    solution, certified = with_components(_MAX_AUTOMATIC + 1)
     if certified.trust is None:
         raise SpecError(
             f"components='auto' needs to know which are trustworthy, which {spec.method_value.name} cannot tell here"

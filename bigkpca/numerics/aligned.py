@@ -61,4 +61,5 @@ def _rebuilt(items: list[Any] | tuple[Any, ...]) -> Any:
 
 def _changed(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """The entries that had to be copied, aligned."""
-    return {key: new for key, old in values.items() if (new := all_aligned(old)) is not old}
+    items = list(values.items())  # at once, as another thread may add a cached property to the same value meanwhile
+    return {key: new for key, old in items if (new := all_aligned(old)) is not old}

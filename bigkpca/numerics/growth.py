@@ -15,6 +15,7 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.solvers import nystroem_map
 
 JUDGING_ROWS = 2048  # the largest number of rows for an estimate: they give the error to about 1 % of itself
+PAIRED_ROWS = 1024  # rows whose pairs estimate the kernel error of random features
 SURE = 2.0  # standard errors that are added to an estimate before it is compared with the tolerance
 _NEAR = 1.1  # the search ends where the smallest size that meets the tolerance is known to this factor
 _LEAST_STEP, _LARGEST_STEP = 1.25, 4.0  # factors by which a size that fails grows

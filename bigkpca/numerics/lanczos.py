@@ -11,7 +11,7 @@ from bigkpca.numerics.linalg import Map, eigh_descending, rounding_of_eigenvalue
 from bigkpca.numerics.sketch import OVERSAMPLING, next_block, starting_block
 from bigkpca.numerics.triangular import is_positive
 
-_LEAST_ROWS = 2048  # for fewer rows LAPACK is as fast
+_LEAST_ROWS = 1536  # for fewer rows LAPACK is as fast, though other threads wait for it (SciPy 1.17)
 _FEW = 16  # rows for each vector that a restart keeps
 _WIDTH = 8  # of a block: a product reads the whole matrix, whether with eight vectors or with one
 _FULL = 5  # times the vectors that a restart keeps: the largest basis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -11,6 +12,12 @@ from bigkpca.errors import Array
 
 # Like `map`: applies a function to start rows, results in order. The caller may pass a parallel one.
 Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
+
+
+def at_once(in_order: Map, *functions: Callable[[], Any]) -> list[Any]:
+    """Results of independent functions, which `in_order` may run at the same time."""
+    return list(in_order(lambda i: functions[i](), range(len(functions))))
+
 
 ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
 

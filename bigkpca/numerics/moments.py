@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,8 +37,7 @@ class Moments:
         delta = other.mean - self.mean
         weighted = delta * (self.count * other.count / count)
         scatter = np.empty_like(self.scatter)
-        for start in range(0, len(delta), _PIECE_ROWS):  # which stays in cache from one sum to the next
-            piece = slice(start, start + _PIECE_ROWS)
+        for piece in _pieces(len(delta)):
             np.add(self.scatter[piece], other.scatter[piece], out=scatter[piece])
             scatter[piece] += np.outer(weighted[piece], delta)
         mean = self.mean + delta * (other.count / count)
@@ -46,7 +45,8 @@ class Moments:
 
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of the features with these numbers alone."""
-        return replace(self, mean=self.mean[numbers], scatter=self.scatter[numbers][:, numbers])
+        square = (numbers, numbers) if isinstance(numbers, slice) else np.ix_(numbers, numbers)
+        return replace(self, mean=self.mean[numbers], scatter=self.scatter[square])
 
     @property
     def about_zero(self) -> Array:
@@ -90,8 +90,45 @@ def column_moments(X: Array) -> ColumnMoments:
     return ColumnMoments(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
 
 
-def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments:
-    """Moments of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten.
+@dataclass(frozen=True)
+class ShiftedSums:
+    """Sums of n feature rows v_i about a fixed vector c, all in float64: what blocks of a pass add up to.
+
+    total = Σ (v_i - c), products = Σ (v_i - c)(v_i - c)'; trace and largest as in `Moments`.
+    """
+
+    about: Array  # c (D,)
+    count: int
+    total: Array  # (D,)
+    products: Array  # (D, D)
+    trace: float
+    largest: float
+
+    def __add__(self, other: ShiftedSums) -> ShiftedSums:
+        """Sums of both sets of rows together, about the same vector."""
+        return ShiftedSums(
+            self.about,
+            self.count + other.count,
+            self.total + other.total,
+            self.products + other.products,
+            self.trace + other.trace,
+            max(self.largest, other.largest),
+        )
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of these rows. Little is lost to rounding where c is near their mean."""
+        if not self.count:
+            return Moments(0, np.zeros_like(self.total), self.products, self.trace, self.largest)
+        deviation = self.total / self.count
+        scatter = np.empty_like(self.products)
+        for piece in _pieces(len(deviation)):
+            np.subtract(self.products[piece], np.outer(self.total[piece], deviation), out=scatter[piece])
+        return Moments(self.count, self.about + deviation, scatter, self.trace, self.largest)
+
+
+def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedSums:
+    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time. Tiles are overwritten.
 
     `shift` (D,) is a fixed vector near the mean of all rows. For wide kernels every entry of V is close to 1, and V'V
     in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6.
@@ -99,7 +136,7 @@ def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments
     D = len(shift)
     count, trace, largest = 0, 0.0, -np.inf
     total, products = np.zeros(D), np.zeros((D, D))
-    work = shifted = ones = np.empty(0)
+    work, shifted, ones = np.empty(0), shift, np.empty(0)
     for V, diagonal in tiles:
         if shifted.dtype != V.dtype or not work.size:
             work, shifted = np.empty((D, D), V.dtype), shift.astype(V.dtype)
@@ -112,9 +149,15 @@ def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments
         count += len(V)
         trace += float(diagonal.sum())
         largest = max(largest, float(diagonal.max(initial=-np.inf)))
-    if not count:
-        return Moments(0, np.zeros(D), products, 0.0, largest)
-    deviation = total / count
-    products -= np.outer(total, deviation)
     # `shifted` and not `shift`, since the rounded vector was subtracted.
-    return Moments(count, shifted.astype(np.float64) + deviation, products, trace, largest)
+    return ShiftedSums(shifted.astype(np.float64), count, total, products, trace, largest)
+
+
+def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments:
+    """Moments of the rows of some tiles, which are overwritten; see `shifted_sums`."""
+    return shifted_sums(tiles, shift).moments
+
+
+def _pieces(rows: int) -> Iterator[slice]:
+    """Slices of few rows, which stay in cache from one sum to the next."""
+    return (slice(start, start + _PIECE_ROWS) for start in range(0, rows, _PIECE_ROWS))

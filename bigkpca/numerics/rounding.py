@@ -14,11 +14,12 @@ from bigkpca.errors import Array
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import Map, at_once
 from bigkpca.numerics.moments import Moments, block_moments
 from bigkpca.numerics.span import Span
 
 MEASURED_ROWS = 512
+_TILE_ROWS, _PIECE_ROWS = 512, 16  # of matrices (D, D), a task, and what stays in cache
 _LANDMARKS = 128  # landmarks that are measured as well, at most
 _ALIKE = 16  # eps: the least error of a sum in the dtype of block work
 _SAFETY = 16  # times the measured error: other rows may have larger errors
@@ -70,6 +71,11 @@ class Rounding:
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
 
+    def of_the_rest(self, center: bool) -> Rounding:
+        """What `of_eigenvalues` needs, without the square that only `significant` does."""
+        nothing = np.empty((0, 0))
+        return replace(self, second=nothing) if center else replace(self, scatter=nothing)
+
     def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
 
@@ -113,7 +119,7 @@ def _squares(moments: Moments) -> Array:
     return found
 
 
-def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
+def measured(features: FeatureMap, shift: Array, X: Array, in_order: Map = map) -> Rounding:
     """The rounding of a pass with these features and this shift (D,).
 
     Measured on rows X (q, d) in the units of the data, and on points near landmarks, where kernels are large. float32
@@ -123,21 +129,42 @@ def measured(features: FeatureMap, shift: Array, X: Array) -> Rounding:
         with np.errstate(over="ignore"):
             near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
         X = np.concatenate([X, near[np.isfinite(near).all(axis=1)]])
-    rounded, exact = _in_both(features, X)
+    rounded, exact = _in_both(features, X, in_order)
     ratio = _smaller(features, rounded, exact)
     value = _value(rounded, exact, ratio)
+    smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        sums = block_moments([(rounded, np.zeros(1))], shift)
-        mean = exact.mean(axis=0)
-        second = exact.T @ exact
-        errors = (sums.about_zero - second) / len(X)
-        scatter = (sums.scatter - (second - len(X) * np.outer(mean, mean))) / len(X)
+        sums, second = at_once(
+            in_order, lambda: block_moments([(rounded, np.zeros(1))], shift), lambda: exact.T @ exact
+        )
+        scatter, errors = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(X), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         size = np.sqrt(np.diag(second) / len(X))
-        errors = scatter = _LOST * np.outer(size, size)
-    smaller, precision = (1.0, _SINGLE) if features.dtype == np.float32 else (ratio, _DOUBLE)
+        errors = scatter = smaller * _LOST * np.outer(size, size)
     squares, trace = np.diag(second) / len(X), smaller * _of_diagonal(features, X)
-    return Rounding(smaller * scatter, smaller * errors, value, precision, len(X), squares, trace)
+    return Rounding(scatter, errors, value, precision, len(X), squares, trace)
+
+
+def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:
+    """Errors of the scatter and of the second moments about zero of `sums`, times `scale`, (D, D) each.
+
+    second (D, D) and mean (D,) are the exact ones.
+    """
+    of_scatter, of_second, n = np.empty_like(second), np.empty_like(second), sums.count
+
+    def rows(start: int) -> Array:
+        for first in range(start, min(start + _TILE_ROWS, len(second)), _PIECE_ROWS):  # which stay in cache
+            own = slice(first, first + _PIECE_ROWS)
+            np.subtract(sums.scatter[own], second[own], out=of_second[own])
+            np.add(of_second[own], np.outer(n * mean[own], mean), out=of_scatter[own])
+            of_second[own] += np.outer(n * sums.mean[own], sums.mean)
+            of_scatter[own] *= scale
+            of_second[own] *= scale
+        return of_second
+
+    for _ in in_order(rows, range(0, len(second), _TILE_ROWS)):
+        pass
+    return of_scatter, of_second
 
 
 def _of_diagonal(features: FeatureMap, X: Array) -> float:
@@ -161,11 +188,14 @@ def error_of_values(features: KernelRows, X: Array) -> float:
     return _value(rounded, exact, _smaller(features, rounded, exact))
 
 
-def _in_both(features: FeatureMap, X: Array) -> tuple[Array, Array]:
+def _in_both(features: FeatureMap, X: Array, in_order: Map = map) -> tuple[Array, Array]:
     """Features of rows X (q, d), (q, D), in float32 and in float64."""
-    maps = (features.in_precision(np.dtype(dtype)) for dtype in (np.float32, np.float64))
+
+    def computed(dtype: type) -> Array:
+        return next(features.in_precision(np.dtype(dtype)).tiles([X], len(X)))[0]
+
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        rounded, exact = (next(each.tiles([X], len(X)))[0] for each in maps)
+        rounded, exact = at_once(in_order, lambda: computed(np.float32), lambda: computed(np.float64))
     return rounded, exact
 
 

@@ -164,7 +164,13 @@ def nystroem_thesis(
 
 
 def plain(
-    moments: Moments, components: int | float | None, *, unexplained: float = 0.0, center: bool, tolerance: float
+    moments: Moments,
+    components: int | float | None,
+    *,
+    unexplained: float = 0.0,
+    center: bool,
+    tolerance: float,
+    in_order: Map = map,
 ) -> Solution:
     """Kernel PCA as PCA of random features v, with K ≈ ZZ' + unexplained · I:
 
@@ -173,6 +179,5 @@ def plain(
     The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError where no direction varies.
     """
     second, mean = about_the_mean(moments, center)
-    most = components if isinstance(components, int) else None
-    values, V = eigh_descending(second.copy(), most)
+    values, V = _leading_pairs(second, components, in_order)
     return spectrum(values, V, mean, moments.count, moments.trace, components, unexplained, tolerance)

@@ -75,7 +75,7 @@ class Basis:
     def keep(self, columns: Array) -> Self:
         """The part of the basis with these columns, ascending numbers."""
         places = None if self.places is None else self.places[columns]
-        return replace(self, P=self.P[:, columns], signs=self.signs[columns], places=places)
+        return replace(self, P=self.P.take(columns, axis=1), signs=self.signs[columns], places=places)
 
 
 def nested(l: int) -> Array:  # noqa: E741
@@ -93,19 +93,21 @@ def part_size(l: int, step: int) -> int:  # noqa: E741
 def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | None = None) -> Basis:
     """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64.
 
-    From Cholesky's factor, much faster than eigenvectors, where Cholesky of W - c I proves that no eigenvalue of W is
-    below c = `least` (the rank tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the
-    largest eigenvalue. Otherwise from the eigenvectors that the rank tolerance leaves. Raises DataError where W has no
-    positive eigenvalue.
+    From Cholesky's factor, much faster than eigenvectors, where no eigenvalue of W is below c = `least` (the rank
+    tolerance, at least 1e-9, unless given) times the largest row sum, which bounds the largest eigenvalue. That is so
+    where 1 / tr(W⁻¹) >= 2 c, as W⁻¹ = P P' is known from the factor; else Cholesky of W - c I tells. Otherwise from the
+    eigenvectors that the rank tolerance leaves. Raises DataError where W has no positive eigenvalue.
     """
     share = max(SMALLEST, tolerance) if least is None else least
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
-    if row_sum > 0 and triangular.is_positive(W, -share * row_sum, in_order):
-        L = triangular.cholesky(W[np.ix_(order, order)], in_order, overwrite=True)
-        if L is not None:
-            P = np.empty_like(W)
-            P[order] = triangular.inverse_transposed(L, in_order)
-            return Basis(W, P, np.ones(len(W)), np.einsum("ij,ij->i", P, P), np.arange(len(W)))
+    L = triangular.cholesky(W[np.ix_(order, order)], in_order, overwrite=True) if row_sum > 0 else None
+    if L is not None:
+        P = np.empty_like(W)
+        P[order] = triangular.inverse_transposed(L, in_order)
+        inverse = np.einsum("ij,ij->i", P, P)
+        least_eigenvalue = share * row_sum
+        if inverse.sum() * 2 * least_eigenvalue <= 1 or triangular.is_positive(W, -least_eigenvalue, in_order):
+            return Basis(W, P, np.ones(len(W)), inverse, np.arange(len(W)))
     return eigenvector_basis(W, tolerance)
 
 

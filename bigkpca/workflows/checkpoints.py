@@ -24,7 +24,7 @@ from bigkpca.execution.engine import content_digest
 from bigkpca.execution.partial_sums import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
-from bigkpca.numerics.moments import ColumnMoments, Moments
+from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.sketch import Action
 
@@ -32,7 +32,7 @@ _FOLDER = ".bigkpca-sums"  # behind the name of an output
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
 _MOST_SHARE = 30.0  # times the duration of a save pass before the next
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, Moments, ColumnMoments, Action, Regression)}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, ShiftedSums, ColumnMoments, Action, Regression)}
 
 
 @dataclass(frozen=True)

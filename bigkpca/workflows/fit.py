@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bigkpca.data.opening import open_rows
+from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import TIMEOUT
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import destination, groups, models, output_paths
 from bigkpca.workflows.block_writer import check_unchanged
 from bigkpca.workflows.checkpoints import remove_saved, saved_run
+from bigkpca.workflows.transform import write_scores
 
 
 def fit(
@@ -53,6 +56,7 @@ def fit(
     timeout: str | float = TIMEOUT,
     time_budget: str | float | None = None,
     overwrite: bool = False,
+    transform: AnyPath | None = None,
     progress: Progress = Silent(),
     **unknown: Any,
 ) -> Model:
@@ -82,6 +86,10 @@ def fit(
         was reached, and that size gives the same bits.
     overwrite : bool
         Replace an earlier model at `out`, once the new one is finished.
+    transform : path, optional
+        Also write the scores of the rows to a feature store there: the same bits as `bigkpca.transform` writes. Where
+        the fit runs on threads, features that its pass computed are kept for this, not computed again: 96 MB of them,
+        or what `memory` leaves beside the plan.
     progress : Progress
         Receives titles and rows of each pass, and notes; by default nothing is shown.
     **unknown
@@ -136,11 +144,19 @@ def fit(
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
-    return fit_and_save(open_rows(data, array), spec, out, run)
+    rows = open_rows(data, array)
+    kept = None if transform is None else place_for_features(rows, spec, run.memory_limit)
+    model = fit_and_save(rows, spec, out, run, kept)
+    if transform is not None:
+        write_scores(model, rows, path_of(out), transform, run, block_rows=block_rows, kept=kept)
+    return model
 
 
-def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Model:
-    """Fit `spec` to the rows and save the model at `out`, unless it exists already."""
+def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions, kept: KeptFeatures | None = None) -> Model:
+    """Fit `spec` to the rows and save the model at `out`, unless it exists already.
+
+    The pass leaves features in `kept`.
+    """
     fingerprint = rows.fingerprint()
     out = output_paths.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
@@ -154,18 +170,21 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions) -> Mo
                 return before
         if place.note:
             run.progress.note(place.note)
-        model = _fitted(rows, spec, out, run, record)
+        model = _fitted(rows, spec, out, run, record, kept)
         _save(model, place)
         remove_saved(out)
     return model
 
 
-def _fitted(rows: Rows, spec: FitSpec, out: str, run: RunOptions, record: dict[str, Any]) -> Model:
+def _fitted(
+    rows: Rows, spec: FitSpec, out: str, run: RunOptions, record: dict[str, Any], kept: KeptFeatures | None
+) -> Model:
     """Fit, with sums saved beside `out`; going on from those of the same fit that was cut off."""
     fingerprint: dict[str, Any] = record["identity"]
     with run.engine() as engine:
         engine.check_paths(fingerprint["path"])
-        resuming = replace(engine, checkpoints=saved_run(out, record, engine.core_types(), run.progress))
+        saved = saved_run(out, record, engine.core_types(), run.progress)
+        resuming = replace(engine, checkpoints=saved, kept=kept)
         try:
             model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
         except DataError:  # of these rows, which have to change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
 from bigkpca.errors import Array
 from bigkpca.execution.engine import TIMEOUT
+from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.projection import (
@@ -107,6 +109,22 @@ def transform(
     """
     fitted = models.model_of(model)
     rows = open_rows(data, array)
+    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
+    return write_scores(fitted, rows, path_of(model), out, run, residual=residual, block_rows=block_rows)
+
+
+def write_scores(
+    fitted: Model,
+    rows: Rows,
+    model_path: str | None,
+    out: AnyPath,
+    run: RunOptions,
+    *,
+    residual: bool = False,
+    block_rows: int | None = None,
+    kept: KeptFeatures | None = None,
+) -> Stored:
+    """Write the scores of rows, see `transform`; from features that their fit has `kept`, where it did."""
     check_columns(rows, fitted)
     if residual:
         fitted.check_residuals()
@@ -116,9 +134,8 @@ def transform(
     def plan(threads: int) -> Plan:
         return plan_transform(rows, fitted, block_rows, threads, residual=residual)
 
-    function, prepared = (_scores_and_residuals, expansion_of) if residual else (_scores, None)
-    work = BlockOutput("features", rows, fitted, arrays, plan, function, "transforming", path_of(model), prepared)
-    run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
+    function, prepared = (_scores_and_residuals, expansion_of) if residual else (partial(_scores, kept=kept), None)
+    work = BlockOutput("features", rows, fitted, arrays, plan, function, "transforming", model_path, prepared)
     return written(work, out, {"residual": residual}, run)
 
 
@@ -269,8 +286,8 @@ def _write_preimages(
     return x
 
 
-def _scores(rows: Rows, block: Block, model: Model) -> dict[str, Array]:
-    return {"scores": block_scores(rows, block, model)}
+def _scores(rows: Rows, block: Block, model: Model, kept: KeptFeatures | None) -> dict[str, Array]:
+    return {"scores": block_scores(rows, block, model, kept)}
 
 
 def _scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> dict[str, Array]:

@@ -17,6 +17,8 @@ from distributed import LocalCluster
 
 from bigkpca import reporting
 from bigkpca.cli import main
+from bigkpca.execution import planning
+from bigkpca.execution.planning.speed import Speed
 from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
 from tests.helpers.commands import run, run_apart
@@ -125,6 +127,20 @@ def test_plan_says_what_a_fit_costs(dataset: Path) -> None:
     assert facts["passes"] == 1
     assert run("plan", dataset, "--memory", "1 MB").exit_code == 4
     assert re.search(r"peak bytes +\d+\.\d MB", run("plan", dataset).stdout)
+
+
+def test_plan_tells_the_time_of_a_fit_where_it_is_known(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = {"1 GHz": 1e9, "1 MHz": 1e6, "slow": 1e4}
+    for (name, speed), unit in zip(speeds.items(), ("s", "min", "h"), strict=True):
+        monkeypatch.setattr(planning, "measured_speed", lambda speed=speed: Speed(speed, speed, speed))
+        shown = run("plan", dataset, "--size", 200).stdout
+        assert re.search(rf"^expected time +about [\d.,]+ {unit} on this machine, \d+ threads?$", shown, re.M), name
+    assert json.loads(run("plan", dataset, "--size", 200, "--json").stdout)["expected_seconds"] > 7200
+    monkeypatch.setattr(planning, "measured_speed", lambda: pytest.fail("nothing to measure for"))
+    assert json.loads(run("plan", dataset, "--tol", 0.1, "--json").stdout)["expected_seconds"] is None
+    shown = run("plan", dataset, "--tol", 0.1).stdout
+    assert "expected seconds" not in shown
+    assert re.search(r"^expected time +not known: the size depends on the data$", shown, re.M)
 
 
 def test_every_field_of_the_spec_is_an_option_of_fit() -> None:
@@ -339,6 +355,7 @@ def test_what_a_worker_allows_is_asked_by_every_command(dataset: Path, model: Pa
         assert shown.exit_code == 4, shown.output
         assert re.search(r"worker .* may use 100 MB, the plan needs \d+ MB", shown.stderr)
     assert "peak bytes" in told[0].stdout
+    assert "on 1 thread of workers, if each is as fast as one of this machine" in told[0].stdout
 
 
 def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences() -> None:

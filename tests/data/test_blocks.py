@@ -87,16 +87,17 @@ def test_blocks_cover_every_row_once_in_order(n, rows):
 
 
 @given(d=st.integers(1, 10**5), D=st.integers(1, 10**4), itemsize=st.sampled_from([4, 8]))
-def test_a_tile_is_the_tallest_power_of_two_within_8_megabytes(d, D, itemsize):
+def test_a_tile_is_the_tallest_power_of_two_within_32_megabytes(d, D, itemsize):
     rows = tile_rows(d, D, itemsize)
     assert 16 <= rows <= 2048
     assert power_of_two(rows) == rows
-    assert rows == 16 or rows * max(d, D) * itemsize <= 2**23
-    assert rows == 2048 or 2 * rows * max(d, D) * itemsize > 2**23
+    assert rows == 16 or rows * max(d, D) * itemsize <= 2**25
+    assert rows == 2048 or 2 * rows * max(d, D) * itemsize > 2**25
 
 
 @pytest.mark.parametrize(
-    ("d", "D", "itemsize", "rows"), [(784, 1000, 4, 2048), (784, 2000, 8, 512), (10**6, 10, 4, 16)]
+    ("d", "D", "itemsize", "rows"),
+    [(784, 1000, 4, 2048), (784, 2000, 8, 2048), (784, 4000, 8, 1024), (10**6, 10, 4, 16)],
 )
 def test_tiles_of_usual_sizes(d, D, itemsize, rows):
     assert tile_rows(d, D, itemsize) == rows

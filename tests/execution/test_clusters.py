@@ -15,6 +15,8 @@ from bigkpca.errors import SpecError, UnlikeWorkersWarning
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.tasks import Task
 
 _SCRIPT = """
 from bigkpca.execution.clusters import open_engine
@@ -43,6 +45,15 @@ def test_workers_do_not_run_the_script_that_starts_them(tmp_path: Path) -> None:
     assert found.stdout.splitlines() == ["the script runs", "[42]", "[42]", str(script)]
     assert "Traceback" not in found.stderr
     assert found.returncode == 0
+
+
+@pytest.mark.cluster
+def test_processes_start_without_the_library_for_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bigkpca.execution.clusters.find_spec", lambda name: None)
+    with open_engine(workers=1) as engine:
+        assert engine.client is not None
+        assert engine.client.scheduler.address.startswith("tcp://")
+        assert engine.each("halving", [Task(divmod, (42, 2), 1)], Silent()) == [(21, 0)]
 
 
 def test_one_of_scheduler_and_workers() -> None:

@@ -95,3 +95,27 @@ def test_small_work_has_the_floating_point_settings_of_its_caller() -> None:
             assert in_order(squared, [1, 200]) == [100.0, np.inf]
         with pytest.raises(RuntimeWarning, match="overflow"):
             in_order(squared, [1, 200])
+
+
+def test_small_work_may_be_nested() -> None:
+    with Engine(threads=2).small_work() as in_order:
+        tables = in_order(lambda i: in_order(lambda j: in_order(lambda k: i * j * k, range(3)), range(4)), range(5))
+    assert tables == [[[i * j * k for k in range(3)] for j in range(4)] for i in range(5)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_small_work_ends_with_the_error_of_a_step(threads: int) -> None:
+    done = []
+
+    def step(number: int) -> int:
+        if number == 2:
+            raise ValueError("step 2")
+        time.sleep(0.01)
+        done.append(number)
+        return number
+
+    with Engine(threads=threads).small_work() as in_order:
+        with pytest.raises(ValueError, match="step 2"):
+            in_order(step, range(1000))
+        assert len(done) < 10  # what is left is not begun
+        assert in_order(step, [3, 4]) == [3, 4]

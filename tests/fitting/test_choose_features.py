@@ -108,9 +108,10 @@ def test_commands_report_what_they_chose(digits: Any, tmp_path: Path) -> None:
     model = str(tmp_path / "model.zarr")
     shown = run(main, ["fit", str(tmp_path / "digits.npy"), model, "--tol", "0.3", "--components", "auto"])
     assert shown.exit_code == 0, shown.output
-    size = chosen(load_model(model))["size"]
+    size, components = (chosen(load_model(model))[option] for option in ("size", "components"))
+    assert components == load_model(model).components
     assert f"chosen: size {size}, the smallest, to a tenth, with tol=0.3: an error of 0." in shown.output
-    assert "chosen: components 1, " in shown.output
+    assert f"chosen: components {components}, " in shown.output
     assert "size 100: error 0." in shown.stderr
     assert f"chosen: size {size}" in run(main, ["info", model]).output
     facts = json.loads(run(main, ["info", model, "--json"]).output)

@@ -9,6 +9,10 @@ import pytest
 
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
+from bigkpca.fitting.outcome import FitOutcome
+from bigkpca.fitting.warnings import moved_by_rounding
+from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.sketch import OVERSAMPLING
 from tests.fitting.cases import fitted
 from tests.helpers import oracles
@@ -90,3 +94,21 @@ def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits: np.nd
 def test_rows_that_are_all_landmarks_elsewhere_are_refused(X: np.ndarray[Any, Any]) -> None:
     with pytest.raises(DataError, match="no direction varies in feature space"):
         fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")
+
+
+def test_rounding_of_what_landmarks_miss_does_not_count() -> None:
+    values = np.array([10.0, 5.0, 2.0])
+    solution = Solution(np.zeros(4), np.zeros((4, 3)), values, 20.0)
+
+    def moved(rounding: float, missed: float | None) -> bool:
+        of_last = np.array([0.0, 0.0, 1.0])
+        certified = Certificate(
+            rounding=rounding * of_last, missed=None if missed is None else np.full(3, missed), trace_error=1.0
+        )
+        return moved_by_rounding(FitOutcome(solution, certified, None, "", ()), 0.01)
+
+    assert not moved(0.009, 0.1)
+    assert moved(0.011, 0.3)
+    assert moved(0.011, None)
+    assert not moved(0.03, 0.5)
+    assert moved(0.04, 0.5)

@@ -264,7 +264,8 @@ def test_the_sign_of_a_rounding_error_does_not_choose_the_basis(seed):
     ((V, diagonal),) = features.tiles([X], len(X))
     moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0))
     checks = solve.Checks(X, np.zeros(47), X[:0], 47, None)
-    found = solve._significant_directions(moments, features, NothingDropped(), checks, 1e-12, map)
+    basis = solve._first_basis(features, checks, 1e-12, map)
+    found = solve._significant_directions(moments, basis, NothingDropped(), checks, 1e-12, map)
     assert abs(found.span.trace_error) < 1e-8
     assert found.span.basis.triangular
 

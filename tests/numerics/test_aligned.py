@@ -39,3 +39,14 @@ def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone() -> None:
     assert inner[1] is marker
     assert found.others[1] is marker
     assert value.X is bad  # the one that was given is as it was
+
+
+def test_another_thread_may_cache_a_property_of_the_value_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    value, places = Held(np.zeros(3), {"a": np.zeros(3)}), iter(range(10))
+
+    def cached_meanwhile(X: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        vars(value)[f"cached {next(places)}"] = 1
+        return X
+
+    monkeypatch.setattr("bigkpca.numerics.aligned.aligned", cached_meanwhile)
+    assert all_aligned(value) is value

@@ -91,7 +91,7 @@ def test_what_is_told_of_a_model() -> None:
         assert fact in told
     assert f"{model.solution.eigenvalues[0]:.5g}" in told
     share = model.certificate.relative_trace_error
-    assert f"unexplained  {share:.2%} of the variance at most (proven)" in repr(model.certificate)
+    assert f"unexplained  {share_at_most(share)} of the variance at most (proven)" in repr(model.certificate)
     html = model._repr_html_()
     assert html.count("<tr>") == 8 + 11
     assert "<td>landmarks</td><td>40</td>" in html

@@ -1,16 +1,21 @@
-"""Plans: passes, tasks, bytes read and peak memory of a run, computed before anything runs."""
+"""Plans: passes, tasks, bytes read, peak memory and time of a run, computed before anything runs."""
 
 from __future__ import annotations
 
 from bigkpca.execution.planning.base import INTERPRETER_BYTES, Plan, check_peak
+from bigkpca.execution.planning.duration import Threads, not_timed, timed
 from bigkpca.execution.planning.fits import largest_size_that_fits, plan_fit, plan_resolved, sample_bytes, smallest
 from bigkpca.execution.planning.model_use import plan_evaluate, plan_reconstruct, plan_transform
+from bigkpca.execution.planning.speed import measured_speed
 
 __all__ = [
     "INTERPRETER_BYTES",
     "Plan",
+    "Threads",
     "check_peak",
     "largest_size_that_fits",
+    "measured_speed",
+    "not_timed",
     "plan_evaluate",
     "plan_fit",
     "plan_reconstruct",
@@ -18,4 +23,5 @@ __all__ = [
     "plan_transform",
     "sample_bytes",
     "smallest",
+    "timed",
 ]

@@ -32,6 +32,7 @@ class Plan:
     peak_bytes: int  # resident, of one process, interpreter included
     result_bytes: int
     checkpoint_bytes: int = 0  # at most on disk beside the output, while the run lasts
+    expected_seconds: float | None = None  # where it was asked for and is known
 
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""

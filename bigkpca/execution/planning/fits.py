@@ -13,7 +13,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.execution.planning.base import Plan, components, graph_bytes, resident, streaming_bytes, tile_bytes
 from bigkpca.execution.tasks import group_size
 from bigkpca.numerics.drift import REFERENCE_ROWS
-from bigkpca.numerics.growth import JUDGING_ROWS
+from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
@@ -83,7 +83,7 @@ def _partial_sums(blocks: int, threads: int) -> int:
 def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
     """The feature map, and rows that are kept for the certificate of a pass and for the reference."""
     held = fit.spec.method_value.map_bytes(fit.d, fit.size, fit.dtype.itemsize)
-    kept = fit.unseen + MEASURED_ROWS if fit.unseen else min(fit.sample, REFERENCE_ROWS)
+    kept = fit.unseen + PAIRED_ROWS if fit.unseen else min(fit.sample, REFERENCE_ROWS)
     return held if fit.spec.exact else held + kept * fit.d * rows.dtype.itemsize
 
 

@@ -50,9 +50,8 @@ class ResidualMatrix:
 
         longest_first = range(len(self.tiles) - 1, -1, -1)
         found = np.asarray(sum(in_order(product, longest_first)))
-        with _quiet():
-            inner = self.P @ (self.P.T @ found[m:].astype(C.dtype))
-            found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
+        inner = _by_tiles(self.P, _by_tiles(self.P.T, found[m:].astype(C.dtype), in_order), in_order)
+        found[:m] -= np.concatenate(list(in_order(explained, range(len(self.tiles)))))
         return np.asarray(found[:m])
 
     def diagonal(self) -> Array:
@@ -84,8 +83,18 @@ def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = 
     C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
     longest_first = range(0, len(X), _TILE_ROWS)[::-1]
     with _quiet():
-        P = span.basis.P.astype(C.dtype)
+        P = span.basis.P.astype(C.dtype, copy=False)
     return ResidualMatrix(list(in_order(tile, longest_first))[::-1], C, P, diagonal.astype(np.float64))
+
+
+def _by_tiles(A: Array, B: Array, in_order: Map) -> Array:
+    """A B (k, b), by tiles of rows of A (k, l)."""
+
+    def tile(start: int) -> Array:
+        with _quiet():
+            return np.asarray(A[start : start + _TILE_ROWS] @ B)
+
+    return np.concatenate(list(in_order(tile, range(0, len(A), _TILE_ROWS))))
 
 
 def _quiet() -> np.errstate:

@@ -115,9 +115,10 @@ def stratum(
     # With B = CP, the error of B B' is 2 |B| |P| |error of C|, in Frobenius norms, where |B|² is at most Σ k(x, x).
     seen_through_P = 2 * np.sqrt(float(E.kernels.sum()) * E.C.size) * float(np.linalg.norm(span.basis.P))
     rounding = len(X) * float(off.max()) + _SAFETY * value * (len(X) + seen_through_P)
-    if not np.isfinite(E.times(np.ones((len(X), 1)))).all():
+    found = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
+    if found is None:
         return replace(unknown, norm=np.inf)  # kernels of two far rows may overflow
-    norm, leading = largest_eigenvalue(partial(E.times, in_order=in_order), len(X), rng)
+    norm, leading = found
     eigenvalue, vector = float(leading.values[0]), leading.vectors[:, 0]
     cluster = eigenvalue * count / len(X) if _is_cluster(E, eigenvalue, vector) else 0.0
     return replace(unknown, norm=norm + rounding, cluster=cluster)
@@ -195,9 +196,10 @@ def estimate(features: FeatureMap, span: Span | None, X: Array, count: int, cent
     return float(np.abs(values).max()) * sampling * count / len(X)
 
 
-def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz]:
+def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, Ritz] | None:
     """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the leading Ritz pair.
 
+    None where a product is not finite, as where an entry is not: the first block has no zeros.
     It fails with a probability of at most 1e-4, and is about 10 % too large. `apply` multiplies E by a block (m, b).
     Block Krylov from `_WIDTH` random vectors, `_PRODUCTS` products. Its space holds the Krylov space of each vector, in
     which Lanczos misses more than a share ε of the eigenvalue with a probability of at most
@@ -205,6 +207,8 @@ def largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.G
     """
     basis = np.linalg.qr(rng.standard_normal((m, min(_WIDTH, m))))[0]
     images, products = apply(basis), 1
+    if not np.isfinite(images).all():
+        return None
     while products < _PRODUCTS and basis.shape[1] < m:
         Q = next_block(basis, images[:, -_WIDTH:])
         if not Q.shape[1]:

@@ -75,7 +75,7 @@ class KMeans:
         return max(_LEAST_KMEANS_ROWS, size * self.rows_per_landmark)
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        axes = 8 * _AXES_ROWS * columns + itemsize * _AXES * rows if columns > _AXES else 0
+        axes = itemsize * (_AXES_ROWS * columns + _AXES * rows) if columns > _AXES else 0
         return itemsize * (2 * rows * columns + 4 * _TILE_ROWS * size) + axes
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
@@ -85,15 +85,16 @@ class KMeans:
                 "'rpcholesky', 'uniform', 'leverage' or 'basic-patterns', or say kernels.Function(f, vectors=True)"
             )
         m = min(len(sample), self.most_rows(size))
-        rows = sample[rng.choice(len(sample), m, replace=False)]
+        rows = sample if m == len(sample) else sample[np.sort(rng.choice(len(sample), m, replace=False))]
+        start = rng.choice(m, min(size, m), replace=False)
         if not self.iterations or m <= size:
-            return rows[:size].copy()
+            return rows[start]
         found = _on_principal_axes(rows, rng, in_order)
-        centres = found[:size]
+        centres = found[start]
         for _ in range(self.iterations):
             nearest = _nearest(found, centres, in_order)
             centres = _means(found, nearest, centres)
-        return centres if found is rows else _means(rows, nearest, rows[:size])
+        return centres if found is rows else _means(rows, nearest, rows[start])
 
 
 def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> Array:
@@ -104,14 +105,18 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> 
     d = rows.shape[1]
     if d <= _AXES:
         return rows
-    some = rows[:_AXES_ROWS].astype(np.float64)
+    some = rows[rng.choice(len(rows), min(_AXES_ROWS, len(rows)), replace=False)]
     with np.errstate(over="ignore", invalid="ignore"):
         some -= some.mean(axis=0)
         known = np.isfinite(np.vdot(some, some))
     if not known:  # squares of far values overflow
         return rows
     start = starting_block(d, min(d, _AXES + OVERSAMPLING), rng)
-    axes = leading_eigenpairs(lambda Q: some.T @ (some @ Q), start, _AXES, most=2).vectors.astype(rows.dtype)
+
+    def scatter(Q: Array) -> Array:
+        return (some.T @ (some @ Q.astype(some.dtype))).astype(np.float64)
+
+    axes = leading_eigenpairs(scatter, start, _AXES, most=2).vectors.astype(rows.dtype)
 
     def of_tile(first: int) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -79,7 +79,9 @@ class PrincipalFeatures(Trigonometric):
         in_order: Map = map,
     ) -> Solution:
         unexplained = features.unexplained(moments.squares, moments.count)
-        return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
+        return solvers.plain(
+            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
+        )
 
     def factor(self, moments: Moments | None, features: PrincipalFourierRows, tolerance: float) -> None:
         return None

@@ -81,7 +81,7 @@ class RandomFeatures(Trigonometric):
         span: Span | None = None,
         in_order: Map = map,
     ) -> Solution:
-        return solvers.plain(moments, components, center=center, tolerance=tolerance)
+        return solvers.plain(moments, components, center=center, tolerance=tolerance, in_order=in_order)
 
     def factor(self, moments: Moments | None, features: FeatureMap, tolerance: float) -> None:
         return None

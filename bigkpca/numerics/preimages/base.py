@@ -13,7 +13,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.regression import Regression
@@ -25,7 +25,7 @@ class Fitted:
     """What pre-image methods may use of a fitted model.
 
     moments is None for models that keep their rows, and for those of the randomized solver. basis is that of the span
-    of the landmarks, where the fit has it at hand.
+    of the landmarks, where the fit has it at hand. in_order may run tiles in parallel.
     """
 
     features: FeatureMap
@@ -33,6 +33,7 @@ class Fitted:
     moments: Moments | None
     method: Method
     basis: Basis | None = None
+    in_order: Map = map
 
     @property
     def tolerance(self) -> float:
@@ -46,10 +47,13 @@ class Fitted:
 
     def scores(self, X: Array, most_rows: int = 1024) -> Array:
         """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
-        tiles = (X[start : start + most_rows] for start in range(0, len(X), most_rows))
         project = Projection(self.solution.mean.astype(self.features.dtype), self.solution.components)
-        scores = [project(V) for V, _ in self.features.tiles(tiles, min(most_rows, len(X)))]
-        return np.concatenate(scores).astype(np.float64)
+
+        def of_tile(start: int) -> Array:
+            ((V, _),) = self.features.tiles([X[start : start + most_rows]], min(most_rows, len(X)))
+            return project(V)
+
+        return np.concatenate(list(self.in_order(of_tile, range(0, len(X), most_rows)))).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""Where benchmarks ran: the machine, the versions of libraries, and the commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import scipy.linalg  # noqa: F401  with NumPy it loads the BLAS that threadpoolctl asks
+from threadpoolctl import threadpool_info
+
+_LIBRARIES = ("numpy", "scipy", "zarr", "dask", "scikit-learn", "dask-ml", "nystrompca", "bigkpca")
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def described() -> dict[str, str]:
+    """What a reader has to know of the machine, the libraries and the code."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory / 1e9:.0f} GB",
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "Python": platform.python_version(),
+        **{library: _version(library) for library in _LIBRARIES},
+        "BLAS": "; ".join(sorted(_libraries_of_products())),
+        "commit": _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def _processor() -> str:
+    """The model of the processor, as the system calls it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _libraries_of_products() -> set[str]:
+    """Every BLAS that is loaded, with its version and the type of core that it computes for."""
+    found = (each for each in threadpool_info() if each["user_api"] == "blas")
+    return {f"{each['internal_api']} {each['version']}, for {each.get('architecture', 'any')}" for each in found}
+
+
+def _commit() -> str:
+    """The commit of the code, and whether it was changed since."""
+    try:
+        commit, changes = (_git(*words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit + (" + changes" if changes else "")
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,62 @@
+"""The outcomes of benchmarks as a Markdown page and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+from benchmarks.results import Measured, as_cell, markdown_rows
+from benchmarks.suite import Outcome
+
+_INTRODUCTION = """# Benchmarks
+
+`python -m benchmarks` measures all of this, writes it to `build/benchmarks/benchmarks.md`, and takes about 90 minutes.
+`python -m benchmarks peers exact` runs only those, and `--quick` runs them at toy size, to see that they work.
+
+Seconds are medians. What is compared runs in turn, A B C A B C ..., and ratios are medians of the ratios of
+neighbouring runs, since the speed of a machine drifts; "least to most" is their spread. Peak memory is the resident
+memory of a process of its own. Data are MNIST, USPS, covertype and the digits of scikit-learn. `benchmarks.json`,
+beside the page, has the same figures."""
+_TOY = """**At toy size (`--quick`): these figures say nothing about speed.**"""
+
+
+def markdown(machine: Mapping[str, str], outcomes: Sequence[Outcome], *, toy: bool) -> str:
+    """The page: how to read it, the machine, the targets, and every table."""
+    measured = [each for outcome in outcomes if outcome.results for each in outcome.results.measured]
+    parts = [_INTRODUCTION, *([_TOY] if toy else []), "## Machine", markdown_rows(("", ""), *machine.items())]
+    if measured:
+        parts += ["## Targets", markdown_rows(("what", "target", "measured", "reached"), *map(_target, measured))]
+    for outcome in outcomes:
+        parts += _section(outcome)
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(machine: Mapping[str, str], outcomes: Sequence[Outcome], *, toy: bool) -> str:
+    """The same as JSON."""
+    found = {"machine": dict(machine), "toy": toy, "benchmarks": [_plain(outcome) for outcome in outcomes]}
+    return json.dumps(found, indent=1, default=lambda value: value.item()) + "\n"  # NumPy's numbers
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON takes it, with whether targets are reached."""
+    found = asdict(outcome)
+    if outcome.results:
+        found["results"]["measured"] = [{**asdict(each), "reached": each.reached} for each in outcome.results.measured]
+    return found
+
+
+def _section(outcome: Outcome) -> list[str]:
+    about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
+    parts = [f"## {outcome.name}", f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s.", about]
+    if outcome.results is None:
+        return [*parts, f"It failed: `{outcome.error}`"]
+    return [*parts, *(table.markdown() for table in outcome.results.tables)]
+
+
+def _target(each: Measured) -> tuple[str, ...]:
+    bound = f"{'at most' if each.target.better == 'less' else 'at least'} {each.target.bound:g} {each.target.unit}"
+    value = "none" if each.value is None else f"{as_cell(each.value)} {each.target.unit}"
+    return each.target.what, bound, value, "yes" if each.reached else "no"

@@ -1,0 +1,181 @@
+"""Strong scaling on paper: the time of a fit on 1 to 100 workers, from what its parts take here.
+
+Each worker has one thread. docs/scaling.md explains the formula. --rows are those that the parts are measured on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, seconds_of
+from benchmarks.results import Results, table
+from benchmarks.scheduling import summed
+from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.rows import Rows
+from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.execution.tasks import Task, group_size
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.numerics.moments import Moments
+from bigkpca.spec import FitSpec, ResolvedFit, resolve
+
+ROWS = (10**7, 10**9)
+WORKERS = (1, 2, 4, 8, 16, 32, 64, 100)
+BLOCK_ROWS = 65_536  # of a fit of so many rows
+OTHER_BLOCKS = tuple(2**power for power in range(13, 20))
+_ENOUGH = 0.8  # efficiency
+NETWORK = 1.25e9  # bytes a second: 10 Gbit/s, assumed
+_NOTHING_BLOCKS, _SUMS = 10_000, 31  # measured passes: so few sums that each is a group
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of the parts of a fit, for `size` landmarks."""
+
+    size: int
+    row: float  # of one row in the pass, on one thread
+    read: float  # of one row that is only read
+    driver: float  # landmarks, eigenproblem and certificate, on the driver
+    block: float  # of the scheduler and the driver for one block
+    arrival: float  # of one sum that comes to the driver on this machine and is added there
+    addition: float  # of two sums
+    sampled: int  # rows drawn for the sample and for the bounds
+    grain: int  # rows of a chunk, which is read whole for each of them
+
+    def seconds(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
+        """The time of a fit of n rows."""
+        together, groups = groups_of(n, workers, block_rows)
+        busiest = min(n, ceil(groups / workers) * together * block_rows) * self.row
+        sampling = min(n, self.sampled * self.grain) * self.read / workers
+        last = ceil(log2(groups + 1)) * self.addition
+        return self.driver + sampling + max(busiest, self.arrivals(n, workers, block_rows)) + last
+
+    def arrivals(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
+        """What the driver takes in one after the other: sums of groups, and word of blocks."""
+        _, groups = groups_of(n, workers, block_rows)
+        return groups * (self.arrival + 8 * self.size**2 / NETWORK) + ceil(n / block_rows) * self.block
+
+    def efficiency(self, n: int, workers: int) -> float:
+        """The share of the time of the workers that one worker would have needed."""
+        return self.seconds(n, 1) / (workers * self.seconds(n, workers))
+
+    def best_blocks(self, n: int, workers: int) -> int:
+        """Rows of a block for which the time is shortest; those of the fit unless others save 2 %."""
+        best = min(OTHER_BLOCKS, key=lambda rows: self.seconds(n, workers, rows))
+        return best if self.seconds(n, workers, best) < 0.98 * self.seconds(n, workers) else BLOCK_ROWS
+
+
+def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int]:
+    """Blocks of a group, and the number of groups, of which each sends one sum."""
+    blocks = ceil(n / block_rows)
+    together = group_size(blocks, workers)
+    return together, ceil(blocks / together)
+
+
+def zeros(size: int) -> Moments:
+    """The sum of a block without work."""
+    return Moments(1, np.zeros(size), np.zeros((size, size)), 0.0)
+
+
+def measured(given: argparse.Namespace) -> Parts:
+    """The parts of a fit on this machine."""
+    rows, one_pass = fit_pass(given)
+    n, spec = rows.shape[0], FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
+    fit, threads, few = resolve(spec, rows), Engine(threads=2), zeros(given.size)
+
+    def median(work: Callable[[], Any]) -> float:
+        return statistics.median(seconds_of(work) for _ in range(given.repeats))
+
+    row, read = median(lambda: one_pass(Engine(threads=1))) / n, median(lambda: _read(rows)) / n
+    whole, passing = median(lambda: fit_rows(rows, spec, threads, Silent())), median(lambda: one_pass(threads))
+    with open_engine(workers=2) as cluster:
+        summed(cluster, 10)  # workers import on their first task
+        block = median(lambda: summed(cluster, _NOTHING_BLOCKS)) / _NOTHING_BLOCKS
+        tasks = [Task(zeros, (given.size,), 1) for _ in range(_SUMS)]
+        assert group_size(_SUMS, 2) == 1
+        arrival = median(lambda: cluster.total("adding up zeros", tasks, Silent())) / _SUMS - block
+    return Parts(
+        size=given.size,
+        row=row,
+        read=read,
+        driver=max(whole - passing - _sampled_rows(fit, rows.grain) * read / 2, 0.0),
+        block=block,
+        arrival=max(arrival, 0.0),
+        addition=median(lambda: few + few),
+        sampled=fit.sample + fit.unseen,
+        grain=rows.grain,
+    )
+
+
+def _sampled_rows(fit: ResolvedFit, grain: int) -> int:
+    """Rows in the chunks that are read for the sample."""
+    return min(fit.n, (fit.sample + fit.unseen) * grain)
+
+
+def _read(rows: Rows) -> None:
+    """Read all rows on one thread."""
+    height = max(rows.grain, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize))
+    for start in range(0, rows.shape[0], height):
+        rows.block(start, min(start + height, rows.shape[0]))
+
+
+def lines(parts: Parts, n: int) -> Iterator[list[object]]:
+    """The table for n rows, a line for each number of workers."""
+    for workers in WORKERS:
+        best = parts.best_blocks(n, workers)
+        yield [
+            workers,
+            f"{parts.seconds(n, workers):,.1f}",
+            f"{parts.efficiency(n, workers):.0%}",
+            f"{best:,}",
+            f"{parts.seconds(n, workers, best):,.1f}",
+        ]
+
+
+def _limit(parts: Parts, n: int) -> str:
+    """Where efficiency falls below 80 %."""
+    most = WORKERS[-1]
+    first = next((workers for workers in range(1, most + 1) if parts.efficiency(n, workers) < _ENOUGH), most)
+    _, groups = groups_of(n, first, BLOCK_ROWS)
+    told = f"{groups} sums arrive in {parts.arrivals(n, first):.1f} of {parts.seconds(n, first):.1f} s"
+    if parts.efficiency(n, first) >= _ENOUGH:
+        return f"efficiency stays above {_ENOUGH:.0%} up to {most} workers, where {told}"
+    return f"efficiency is below {_ENOUGH:.0%} first at {first} workers, where {told}"
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=120_000, repeats=3)
+    parts = measured(given)
+    measured_parts = table(
+        f"Parts of a fit with {parts.size} landmarks, measured on {given.rows} rows",
+        ["part", "seconds"],
+        [
+            [f"a block of {BLOCK_ROWS} rows, on one thread", parts.row * BLOCK_ROWS],
+            [f"a chunk of {parts.grain} rows that is only read", parts.read * parts.grain],
+            ["landmarks, eigenproblem, certificate on the driver", parts.driver],
+            ["scheduler and driver, for each block", parts.block],
+            [f"a sum of {8e-6 * parts.size**2:.1f} MB that comes to the driver", parts.arrival],
+            ["two sums added", parts.addition],
+        ],
+    )
+    computed = [
+        table(
+            f"{n:,} rows in blocks of {BLOCK_ROWS}; {_limit(parts, n)}",
+            ["workers", "seconds", "efficiency", "best block rows", "seconds with these"],
+            list(lines(parts, n)),
+        )
+        for n in ROWS
+    ]
+    return Results((measured_parts, *computed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""How long commands take that have little to do: help, an import, and a fit of few rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from benchmarks.common import arguments, child, interleaved, seconds_of, spread
+from benchmarks.results import Results, Target, table
+
+HELP = Target("bigkpca --help", "less", 0.15, "s")
+IMPORT = Target("import bigkpca, beyond the libraries it imports at once", "less", 0.1, "s")
+FIT = Target("bigkpca fit of the 1797 digits, the whole command", "less", 2.0, "s")
+
+_OTHERS = """
+import json, sys
+import bigkpca
+print(json.dumps([name for name in sys.modules if name.split(".")[0] not in ("bigkpca", "__main__")]))
+"""
+_BEYOND = """
+import importlib, json, sys, time
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+started = time.perf_counter()
+import bigkpca
+print(time.perf_counter() - started)
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=1797, repeats=15)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    rows, model = given.folder / f"digits-{given.rows}.npy", given.folder / "startup-model.zarr"
+    np.save(rows, load_digits().data[: given.rows])
+    others = child(_OTHERS)[0]
+
+    def of_command(*words: str) -> float:
+        return seconds_of(lambda: subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True))
+
+    def of_fit() -> float:
+        shutil.rmtree(model, ignore_errors=True)
+        return of_command("-m", "bigkpca.cli", "fit", "-q", str(rows), str(model))
+
+    seconds = interleaved(
+        given.repeats,
+        python=lambda: of_command("-c", "pass"),
+        help=lambda: of_command("-m", "bigkpca.cli", "--help"),
+        beyond=lambda: float(child(_BEYOND, others)[0]),
+        fit=of_fit,
+    )
+    shutil.rmtree(model, ignore_errors=True)
+    names = {
+        "python": "Python alone",
+        "help": HELP.what,
+        "beyond": IMPORT.what,
+        "fit": f"bigkpca fit of {given.rows} digits, the whole command",
+    }
+    shown = table(
+        f"Start of commands, each in a process of its own; {len(json.loads(others))} modules of other libraries are "
+        f"imported at once; medians of {given.repeats}",
+        ["what", "seconds", "least to most"],
+        [[names[key], statistics.median(values), spread(values)] for key, values in seconds.items()],
+    )
+    targets = {"help": HELP, "beyond": IMPORT, "fit": FIT}
+    return Results((shown,), tuple(each.measured(statistics.median(seconds[key])) for key, each in targets.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The expected time of a fit.
+
+    seconds = Σ over terms of coefficient · operations / (speed of one thread · threads that share them)
+
+Speeds are measured (`speed.py`), so that coefficients hold on other machines: with a coefficient of 1 an operation is
+as fast as in the probe. Of n rows of d columns, D features, q frequencies or landmarks, t threads that work on blocks
+and h threads of the driver; P passes, b = max(rows of a block, n / t) the rows of the thread that has most; m sampled
+rows, r components:
+
+    reading       bytes that are read, decoded and digested      P b d itemsize, and those of the sample / t
+    features      rows converted; kernels, or sines and cosines  P b d + b D; m D for pre-images of random features
+    products      X S' and half of the symmetric V'V             b d q + b D² / 2; m d q
+    sample        entries that are copied and looked at          m d
+    k-means       rows compared with centres                     iterations · rows · D / h
+    bound         kernels of u unseen rows, and their residuals  (u² d / 2 + u D (d + D)) / h
+    krylov        products with the square of these residuals    10 u² / h
+    rounding      512 rows in float64                            512 D (d + D)
+    span          Cholesky's factor, its inverse, congruences    D³ / h
+    eigenproblem  by LAPACK, of all and of half the features     D³ + (D / 2)³
+    all pairs     every eigenvector, for column sampling         D³
+    lanczos       few eigenvectors, in place of `eigenproblem`   D² r / h
+    constant      what every fit takes                           1 second
+
+The term of one pass over the columns to standardise them is in `reading` and `features`. Not in it are steps that only
+the values of the rows ask for: the same fit again in float64, and eigenvectors where Cholesky's factor is not accurate.
+
+`python -m benchmarks.cost_model` measures fits, and prints coefficients with the errors for settings that they were not
+fitted to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.rows import Rows
+from bigkpca.data.stores.urls import is_url
+from bigkpca.execution.planning.base import Plan
+from bigkpca.execution.planning.speed import Speed
+from bigkpca.numerics import lanczos
+from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.landmarks import KMeans, Uniform
+from bigkpca.numerics.methods import ColumnSampling
+from bigkpca.numerics.rounding import MEASURED_ROWS
+from bigkpca.spec import ResolvedFit
+
+_TIMED_METHODS = ("nystroem", "columns", "rff")  # whose fits were measured
+_PRODUCTS = 10  # with the square of residuals, for the 95 % bound
+
+COEFFICIENTS = {
+    "reading": 3.5,
+    "features": 10.4,
+    "products": 1.14,
+    "sample": 31.7,
+    "k-means": 6.55,
+    "bound": 1.75,
+    "krylov": 3.51,
+    "rounding": 11.3,
+    "span": 0.43,
+    "eigenproblem": 2.12,
+    "all pairs": 4.41,
+    "lanczos": 197,
+    "constant": 0.1,
+}
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads that work on blocks, here or on workers, and threads of the driver."""
+
+    blocks: int
+    driver: int
+
+
+def timed(plan: Plan, fit: ResolvedFit, speed: Speed, threads: Threads) -> Plan:
+    """The plan of a fit with its expected time, from opened rows to the saved model; not where it is `not_timed`."""
+    found = terms(fit, plan, speed, threads)
+    return replace(plan, expected_seconds=sum(COEFFICIENTS[name] * seconds for name, seconds in found.items()))
+
+
+def not_timed(rows: Rows, fit: ResolvedFit) -> str | None:
+    """Why the time of a fit cannot be told beforehand; None where it can."""
+    spec, rule, method = fit.spec, fit.rule, fit.spec.method_value
+    if spec.precomputed or fit.matrix_free:
+        return "the number of products depends on the data"
+    if spec.tol is not None:
+        return "the size depends on the data"
+    if method.name not in _TIMED_METHODS:
+        return f"not measured for method {method.name}"
+    if method != type(method)():
+        return f"not measured for method {method.name} with options"
+    if not isinstance(fit.kernel(1.0), Gaussian):
+        return "not measured for this kernel"
+    if rule is not None and not isinstance(rule, KMeans | Uniform) and spec.own_landmarks is None:
+        return f"not measured for landmarks by {rule.name}"
+    if fit.randomized(fit.size):
+        return "not measured for the randomized solver"
+    if not isinstance(spec.components, int):
+        return "the number of components depends on the data"
+    if spec.preimage_value.trained:
+        return "not measured for pre-images that are trained"
+    if isinstance(rows, DaskRows):
+        return "what the chunks of a Dask array take to compute is not known"
+    if is_url(rows.where):
+        return "what an object store takes to answer is not known"
+    return None
+
+
+def terms(fit: ResolvedFit, plan: Plan, speed: Speed, threads: Threads) -> dict[str, float]:
+    """Seconds of each term, were its operations as fast as those of the probe."""
+    operations = {
+        **_of_the_passes(fit, plan, threads),
+        **_of_the_sample(fit, threads),
+        **_of_the_solution(fit, threads),
+    }
+    rates = {"single": speed.single, "double": speed.double, "entries": speed.entries, "seconds": 1.0}
+    return {name: count / rates[rate] for name, (count, rate) in operations.items()}
+
+
+Operations = dict[str, tuple[float, str]]  # of each term: their number, and which speed they have
+
+
+def _of_the_passes(fit: ResolvedFit, plan: Plan, threads: Threads) -> Operations:
+    n, d, D, method = fit.n, fit.d, fit.size, fit.spec.method_value
+    busiest = max(plan.block_rows, n / threads.blocks)
+    sampled = plan.bytes_read - plan.passes * n * d * fit.stored.itemsize
+    frequencies = D // 2 if method.pairs else D
+    # Pre-images of random features come from the features of the sample.
+    decoded = 0 if method.landmarks else fit.sample
+    entries = plan.passes * busiest * d + (busiest + decoded) * D
+    return {
+        "reading": (plan.passes * busiest * d * fit.stored.itemsize + sampled / threads.blocks, "entries"),
+        "features": (entries * fit.dtype.itemsize / 4, "entries"),
+        "products": (busiest * D * D / 2 + (busiest + decoded) * d * frequencies, _product(fit)),
+    }
+
+
+def _of_the_sample(fit: ResolvedFit, threads: Threads) -> Operations:
+    d, D, m, rule = fit.d, fit.size, fit.sample, fit.rule
+    compared = rule.iterations * min(m, rule.most_rows(D)) * D if isinstance(rule, KMeans) else 0
+    return {"sample": (m * d, "entries"), "k-means": (compared / threads.driver, "entries")}
+
+
+def _of_the_solution(fit: ResolvedFit, threads: Threads) -> Operations:
+    d, D, u, h, method = fit.d, fit.size, fit.unseen, threads.driver, fit.spec.method_value
+    assert isinstance(fit.spec.components, int)
+    r, cube = min(fit.spec.components, D), float(D) ** 3
+    # (size, whether few eigenpairs are found by Lanczos) of the model and of that of half the features
+    solved = [(size, method.landmarks and lanczos.are_few(r, size)) for size in (D, D // 2)]
+    return {
+        "bound": ((u * u * d / 2 + u * D * (d + D)) / h if u else 0, _product(fit)),
+        "krylov": (u * u * _PRODUCTS / h, "entries"),
+        "rounding": (MEASURED_ROWS * D * (d + D), "double"),
+        "span": (cube / h if method.landmarks else 0, "double"),
+        "eigenproblem": (sum(size**3 for size, few in solved if not few), "double"),
+        "all pairs": (cube if isinstance(method, ColumnSampling) else 0, "double"),
+        "lanczos": (sum(size**2 * r for size, few in solved if few) / h, "double"),
+        "constant": (1, "seconds"),
+    }
+
+
+def _product(fit: ResolvedFit) -> str:
+    return "double" if fit.dtype == np.float64 else "single"

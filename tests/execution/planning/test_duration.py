@@ -1,0 +1,187 @@
+"""The expected time of a fit: the formula against a plain one, how it grows, and where it is not known."""
+
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.opening import open_rows
+from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_fit, plan_resolved, timed
+from bigkpca.execution.planning.duration import COEFFICIENTS
+from bigkpca.execution.planning.speed import Speed
+from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.spec import FitSpec, resolve
+
+SPEED = Speed(single=5e10, double=2.5e10, entries=2e9)
+WAYS = {
+    "k-means": {"landmarks": "kmeans"},
+    "uniform": {"landmarks": "uniform"},
+    "own landmarks": {"landmarks": np.arange(40.0).reshape(20, 2)},
+    "columns": {"method": "columns"},
+    "random features": {"method": "rff"},
+    "float64": {"dtype": "float64"},
+    "standardize": {"standardize": True},
+}
+SIZED = [way for way in WAYS if way != "own landmarks"]
+
+
+def rows(n=200_000, d=50, dtype=np.float32):
+    """Rows of a shape, of one stored number."""
+    return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
+
+
+def seconds(way, speed=SPEED, threads=2, driver=2, n=200_000, d=50, **options):
+    given = rows(n, d)
+    fit = resolve(FitSpec.checked(**WAYS[way] | options), given)
+    found = timed(plan_resolved(given, fit, threads), fit, speed, Threads(threads, driver)).expected_seconds
+    assert found is not None
+    return found
+
+
+def naive(way, n, d, D, threads, driver):
+    """The same formula, written out for data in float32 and 50 components."""
+    landmarks, iterations = way != "random features", 3 if way in ("k-means", "float64", "standardize") else 0
+    product = SPEED.double if way == "float64" else SPEED.single
+    words = 2 if way == "float64" else 1
+    passes = 2 if way == "standardize" else 1
+    block = min(n, min(65536, max(4096, 2 ** int(np.log2(n // 16)))))
+    b = max(block, n / threads)
+    m = min(n, max(D if landmarks else 0, min(20_000, 16_000_000 // d)))
+    u = min(n, 4096, 4_000_000 // d) if landmarks else 0
+    q = D if landmarks else D // 2
+    decoded = 0 if landmarks else m
+    by_lanczos = [size for size in (D, D // 2) if landmarks and size >= 2048]
+    by_lapack = [size for size in (D, D // 2) if size not in by_lanczos]
+    times = {
+        "reading": (passes * b * d * 4 + m * d * 4 / threads) / SPEED.entries,
+        "features": words * (passes * b * d + b * D + decoded * D) / SPEED.entries,
+        "products": (b * D * D / 2 + b * d * q + decoded * d * q) / product,
+        "sample": m * d / SPEED.entries,
+        "k-means": iterations * min(m, max(10_000, 20 * D)) * D / driver / SPEED.entries,
+        "bound": (u * u * d / 2 + u * D * d + u * D * D) / driver / product,
+        "krylov": 10 * u * u / driver / SPEED.entries,
+        "rounding": 512 * D * (d + D) / SPEED.double,
+        "span": D**3 / driver / SPEED.double if landmarks else 0,
+        "eigenproblem": sum(size**3 for size in by_lapack) / SPEED.double,
+        "all pairs": D**3 / SPEED.double if way == "columns" else 0,
+        "lanczos": sum(size**2 for size in by_lanczos) * 50 / driver / SPEED.double,
+        "constant": 1,
+    }
+    assert times.keys() == COEFFICIENTS.keys()
+    return sum(COEFFICIENTS[name] * times[name] for name in times)
+
+
+@pytest.mark.parametrize("way", SIZED)
+@pytest.mark.parametrize(
+    ("n", "d", "D", "threads", "driver"),
+    [(200_000, 50, 1000, 2, 2), (70_000, 784, 3000, 3, 1), (5000, 300, 4098, 1, 4), (6000, 9, 500, 16, 1)],
+)
+def test_the_time_is_that_of_the_plain_formula(way, n, d, D, threads, driver):
+    assert seconds(way, n=n, d=d, size=D, threads=threads, driver=driver) == pytest.approx(
+        naive(way, n, d, D, threads, driver), rel=1e-12
+    )
+
+
+def test_every_coefficient_is_a_cost():
+    assert all(value >= 0 for value in COEFFICIENTS.values())
+    assert COEFFICIENTS["products"] > 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "grown",
+    [
+        [{"n": n, "d": 2} for n in (300, 5000, 20_000, 100_000, 10**6, 10**8)],
+        [{"threads": threads, "d": 2} for threads in (64, 8, 3, 2, 1)],
+    ],
+    ids=["rows", "threads"],
+)
+def test_more_rows_and_fewer_threads_take_longer(way, grown):
+    found = [seconds(way, **each) for each in grown]
+    assert found == sorted(found)
+    assert found[0] < found[-1]
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "random features"])
+def test_fewer_threads_of_the_driver_take_longer(way):
+    found = [seconds(way, driver=driver, d=2) for driver in (8, 2, 1)]
+    assert found == sorted(set(found))
+
+
+@pytest.mark.parametrize("way", SIZED)
+@pytest.mark.parametrize("name", ["size", "d"])
+def test_more_features_and_columns_take_longer(way, name):
+    found = [seconds(way, **{name: value}) for value in (60, 200, 1000, 2000, 4000, 6000)]
+    assert found == sorted(set(found))
+
+
+def test_no_more_threads_are_counted_than_there_are_blocks():
+    assert seconds("uniform", n=8192, threads=2) == pytest.approx(seconds("uniform", n=8192, threads=50), rel=0.01)
+
+
+def test_a_machine_of_twice_the_speed_takes_half_the_time():
+    twice = Speed(2 * SPEED.single, 2 * SPEED.double, 2 * SPEED.entries)
+    constant = COEFFICIENTS["constant"]
+    assert seconds("k-means") - constant == pytest.approx(2 * (seconds("k-means", twice) - constant))
+
+
+def test_a_plan_that_nobody_asked_the_time_of_has_none():
+    assert plan_fit(rows(), FitSpec.checked(), 2).expected_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"method": "exact"}, "number of products depends on the data"),
+        ({"method": "exact", "n": 500}, "not measured for method exact"),
+        ({"refine": 1}, "number of products depends on the data"),
+        ({"tol": 0.1}, "the size depends on the data"),
+        ({"landmarks": "rpcholesky"}, "not measured for landmarks by rpcholesky"),
+        ({"landmarks": landmarks.RPCholesky(over="all")}, "not measured for landmarks by rpcholesky"),
+        ({"landmarks": "leverage"}, "not measured for landmarks by leverage"),
+        ({"method": "rff-pca"}, "not measured for method rff-pca"),
+        ({"method": methods.RandomFeatures("phase")}, "not measured for method rff with options"),
+        ({"kernel": "laplacian"}, "not measured for this kernel"),
+        ({"kernel": kernels.Gaussian(1.0) + kernels.Laplacian(1.0)}, "not measured for this kernel"),
+        ({"method": "rff", "solver": "randomized"}, "not measured for the randomized solver"),
+        ({"components": 0.9}, "number of components depends on the data"),
+        ({"components": None}, "number of components depends on the data"),
+        ({"preimage": preimages.Ridge()}, "not measured for pre-images that are trained"),
+    ],
+)
+def test_no_number_is_given_where_the_time_is_not_known(options, reason):
+    given = rows(options.get("n", 200_000))
+    spec = FitSpec.checked(**{name: value for name, value in options.items() if name != "n"})
+    assert reason in (not_timed(given, resolve(spec, given)) or "")
+
+
+def test_a_matrix_of_kernels_has_no_time():
+    given = rows(300, 300)
+    assert (
+        not_timed(given, resolve(FitSpec.checked(kernel="precomputed", method="exact", center=False), given))
+        is not None
+    )
+
+
+def test_rows_that_something_else_computes_or_sends_have_no_time():
+    lazy = open_rows(da.zeros((1000, 5), chunks=(100, 5)))
+    assert isinstance(lazy, DaskRows)
+    assert "Dask" in (not_timed(lazy, resolve(FitSpec(), lazy)) or "")
+    far = replace(rows(), where="s3://lab/rows.zarr")
+    assert "object store" in (not_timed(far, resolve(FitSpec(), far)) or "")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_measured_is_known(way):
+    assert not_timed(rows(), resolve(FitSpec.checked(**WAYS[way]), rows())) is None
+
+
+def test_the_probe_measures_one_thread_and_leaves_blas_as_it_was():
+    entered = single_threaded_blas._entered
+    found = measured_speed()
+    assert min(found.single, found.double, found.entries) > 0
+    assert single_threaded_blas._entered == entered
