@@ -1,6 +1,6 @@
 """Runs the benchmarks about speed, memory and accuracy, and writes their tables and targets as Markdown and JSON.
 
-All of them at full size take about 90 minutes on two cores, and want the machine for themselves.
+All of them at full size take about two hours on two cores, and want the machine for themselves.
 """
 
 from __future__ import annotations

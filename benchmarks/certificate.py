@@ -17,6 +17,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.spec import FitSpec, resolve
 
 COMPONENTS = 50
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> Results:
         model = fit_rows(rows, spec, engine, Silent())
         fit = resolve(spec, rows)
         chosen = choose_features(rows, fit, SizeLimits(given.size), engine, Silent())
-        checks = Checks(chosen.few, chosen.near_mean, chosen.unseen, rows.shape[0], chosen.few)
+        measured = chosen.few[:MEASURED_ROWS]  # as a fit measures rounding
+        checks = Checks(measured, chosen.near_mean, chosen.unseen, rows.shape[0], measured)
         few = replace(checks, unseen=chosen.unseen[:0])
 
         def solved(checks=checks, model=model, fit=fit, engine=engine) -> None:

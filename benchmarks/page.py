@@ -13,7 +13,7 @@ from benchmarks.suite import Outcome
 
 _INTRODUCTION = """# Benchmarks
 
-`python -m benchmarks` measures all of this, writes it to `build/benchmarks/benchmarks.md`, and takes about 90 minutes.
+`python -m benchmarks` measures all of this, writes it to `build/benchmarks/benchmarks.md`, and takes about two hours.
 `python -m benchmarks peers exact` runs only those, and `--quick` runs them at toy size, to see that they work.
 
 Seconds are medians. What is compared runs in turn, A B C A B C ..., and ratios are medians of the ratios of

@@ -2,9 +2,9 @@
 
 Lines "disk to disk" read a Zarr dataset and write model and scores; all others start from rows in memory, as float32,
 and keep their scores there. Each run is a process of its own, in turn A B C A B C ..., with one seed for each turn;
-imports, loading and a first call on few rows are not timed. dask-ml and nystrompca are measured where they are
-installed: pip install dask-ml nystrompca. nystrompca computes kernels one by one in Python, ten minutes for 60,000
-rows, and runs once.
+imports and loading are not timed, nor a first call of bigkpca and of scikit-learn's Nystroem + PCA on few rows. dask-ml
+and nystrompca are measured where they are installed: pip install dask-ml nystrompca. nystrompca computes kernels one by
+one in Python, ten minutes for 60,000 rows, and runs once.
 """
 
 from __future__ import annotations

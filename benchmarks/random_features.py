@@ -65,6 +65,7 @@ print(time.perf_counter() - started)
 _RBF_SAMPLER = f"""{IN_MEMORY}
 from sklearn.decomposition import PCA
 from sklearn.kernel_approximation import RBFSampler
+PCA(10, svd_solver="covariance_eigh").fit(RBFSampler(gamma=0.5 / sigma**2, n_components=some).fit_transform(few))
 started = time.perf_counter()
 Z = RBFSampler(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
 pca = PCA(components, svd_solver="covariance_eigh").fit(Z)
