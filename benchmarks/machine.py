@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 import scipy.linalg  # noqa: F401  with NumPy it loads the BLAS that threadpoolctl asks
@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info
 
 _LIBRARIES = ("numpy", "scipy", "zarr", "dask", "scikit-learn", "dask-ml", "nystrompca", "bigkpca")
 _ROOT = Path(__file__).resolve().parents[1]
+PEERS = _ROOT / "build" / "peers"  # peers with libraries of their own, which no other process imports
 
 
 def described() -> dict[str, str]:
@@ -42,10 +43,8 @@ def _processor() -> str:
 
 
 def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "not installed"
+    installed = [*distributions(name=library), *distributions(name=library, path=[str(PEERS)])]
+    return installed[0].version if installed else "not installed"
 
 
 def _libraries_of_products() -> set[str]:

@@ -24,7 +24,8 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task, group_size
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics import packed
+from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 ROWS = (10**7, 10**9)
@@ -61,7 +62,7 @@ class Parts:
     def arrivals(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
         """What the driver takes in one after the other: sums of groups, and word of blocks."""
         _, groups = groups_of(n, workers, block_rows)
-        return groups * (self.arrival + 8 * self.size**2 / NETWORK) + ceil(n / block_rows) * self.block
+        return groups * (self.arrival + 8 * packed.entries(self.size) / NETWORK) + ceil(n / block_rows) * self.block
 
     def efficiency(self, n: int, workers: int) -> float:
         """The share of the time of the workers that one worker would have needed."""
@@ -80,9 +81,9 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int]:
     return together, ceil(blocks / together)
 
 
-def zeros(size: int) -> Moments:
+def zeros(size: int) -> ShiftedSums:
     """The sum of a block without work."""
-    return Moments(1, np.zeros(size), np.zeros((size, size)), 0.0)
+    return ShiftedSums(np.zeros(size), 1, np.zeros(size), packed.empty_sums(size), 0.0, 0.0)
 
 
 def measured(given: argparse.Namespace) -> Parts:
@@ -162,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
             [f"a chunk of {parts.grain} rows that is only read", parts.read * parts.grain],
             ["landmarks, eigenproblem, certificate on the driver", parts.driver],
             ["scheduler and driver, for each block", parts.block],
-            [f"a sum of {8e-6 * parts.size**2:.1f} MB that comes to the driver", parts.arrival],
+            [f"a sum of {8e-6 * packed.entries(parts.size):.1f} MB that comes to the driver", parts.arrival],
             ["two sums added", parts.addition],
         ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from tests.helpers.fits import OPTIONS
 from tests.helpers.s3 import BUCKET, Server, settings
+
+# A shell that runs tests in the background has them ignore SIGINT, and what they start would ignore it, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

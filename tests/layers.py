@@ -8,6 +8,7 @@ LAYERS = [
     "numerics",
     "numerics.display",
     "numerics.linalg",
+    "numerics.packed",
     "numerics.moments",
     "numerics.triangular",
     "numerics.sketch",

@@ -272,6 +272,17 @@ def test_the_error_of_a_side_is_the_mean_over_its_leading_eigenvalues_and_runs()
     assert sides.error(runs, np.array([10.0, 5.0])) == pytest.approx((0.1 + 0.2) / 4)
 
 
+def test_peers_that_lie_apart_are_found_there_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_peer").mkdir()
+    (tmp_path / "a_peer" / "__init__.py").write_text("seconds = 7.0")
+    monkeypatch.setattr(sides, "PEERS", tmp_path)
+    code = "import json, a_peer\nprint(json.dumps([a_peer.seconds, [2.0]]))"
+    without = "try:\n import a_peer\nexcept ImportError:\n print('[8.0, []]')"
+    apart, alone = Side("a", 1, code, (), needs="a_peer"), Side("b", 1, without, ())
+    found = sides.runs_of([apart, alone], 1)
+    assert [found[each][0].seconds for each in (apart, alone)] == [7.0, 8.0]
+
+
 def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 

@@ -74,6 +74,9 @@ def fit(data: str, model: str, quiet: bool, transform: str | None, **options: An
     fitted = fit.fit(data, model, transform=transform, progress=Report(quiet), **run, **given(options))
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
-    show({key: facts[key] for key in shown if key in facts}, False)
+    about = {key: facts[key] for key in shown if key in facts}
+    if transform is not None:
+        about["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
+    show(about, False)
     show_choices(facts)
     show_spectrum(facts)

@@ -217,8 +217,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
         """The same bits as fit(X).transform(X).
 
-        For rows in memory, features that the pass of the fit computed are kept, not computed again: 96 MB of them, or
-        what `memory_limit` leaves beside the plan.
+        For rows in memory, features that the pass of the fit computed are kept, not computed again: as many as
+        `memory_limit` leaves room for beside the plan or, without it, twice the size of the rows, at least 96 MB, where
+        that holds a third of all features.
         """
         if is_lazy(X):
             return self.fit(X).transform(X)

@@ -18,6 +18,12 @@ from bigkpca.numerics.gram_tiles import add_strip
 _STRIP_ROWS = 2048
 
 
+def strip_bytes(d: int, itemsize: int) -> int:
+    """Work space of one thread that multiplies strips of kernels of rows in R^d."""
+    tile = tile_rows(d, _STRIP_ROWS, itemsize)
+    return itemsize * (tile * (_STRIP_ROWS + d + 2) + 4 * _STRIP_ROWS * (d + 2))
+
+
 def gather(rows: Rows, columns: Columns, engine: Engine, progress: Progress) -> Array:
     """All rows, shifted and scaled, in memory (n, d): one pass."""
     X = aligned(np.empty(rows.shape, columns.dtype))  # so that tasks get it itself, and no copy

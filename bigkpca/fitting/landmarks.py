@@ -31,8 +31,9 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
     rule, rng = fit.rule, random_stream(spec.seed, LANDMARKS)
     assert rule is not None  # a method of landmarks has one
     size = min(fit.size, len(sample))
-    candidates = np.sort(rng.choice(len(sample), min(rule.most_rows(size), len(sample)), replace=False))
-    few = columns.shifted(sample[candidates])
+    if (most := rule.most_rows(size)) < len(sample):
+        sample = sample[np.sort(rng.choice(len(sample), most, replace=False))]
+    few = columns.shifted(sample)
     if isinstance(rule, landmarks.RPCholesky) and rule.over == "all":
         chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
     else:

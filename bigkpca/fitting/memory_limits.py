@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
@@ -11,6 +12,8 @@ from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 _FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small beside what a process needs anyway
+_TIMES_ROWS = 2  # what rows in memory take: whoever holds them has memory of that order
+_LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
@@ -41,15 +44,18 @@ def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
 
 
 def place_for_features(rows: Rows, spec: FitSpec, limit: int | None) -> KeptFeatures | None:
-    """A place for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan, or 96 MB.
+    """A place for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan.
 
-    None for methods without such a pass.
+    Without a limit 96 MB or, for rows in memory, twice what these take, if that holds a third of all features; else
+    nothing is kept. None for methods without such a pass.
     """
     fit = resolve(spec, rows)
     if spec.precomputed or spec.exact or fit.matrix_free:
         return None
     if limit is None:
-        return KeptFeatures(_FEATURE_BYTES)
+        room = max(_FEATURE_BYTES, _TIMES_ROWS * rows.values.nbytes if isinstance(rows, ArrayRows) else 0)
+        least = _LEAST_SHARE * fit.n * fit.size * fit.dtype.itemsize
+        return KeptFeatures(room) if room >= least else None
     return KeptFeatures(max(0, limit - plan_resolved(rows, fit, Engine().threads).peak_bytes))
 
 

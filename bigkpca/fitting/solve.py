@@ -81,7 +81,6 @@ def solve(
     kept = None if basis is None else _significant_directions(moments, basis, measured, checks, tolerance, in_order)
     span = None if kept is None else kept.span
     del basis  # of all directions
-    measured = measured.of_the_rest(spec.center)
 
     def solved(components: Any) -> Solution:
         return method.solve(moments, features, components, spec.center, tolerance, span, in_order)

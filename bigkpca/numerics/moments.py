@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics import packed
 from bigkpca.numerics.display import brief
 
 _PIECE_ROWS = 16
@@ -37,7 +38,7 @@ class Moments:
         delta = other.mean - self.mean
         weighted = delta * (self.count * other.count / count)
         scatter = np.empty_like(self.scatter)
-        for piece in _pieces(len(delta)):
+        for piece in row_pieces(len(delta)):
             np.add(self.scatter[piece], other.scatter[piece], out=scatter[piece])
             scatter[piece] += np.outer(weighted[piece], delta)
         mean = self.mean + delta * (other.count / count)
@@ -94,13 +95,13 @@ def column_moments(X: Array) -> ColumnMoments:
 class ShiftedSums:
     """Sums of n feature rows v_i about a fixed vector c, all in float64: what blocks of a pass add up to.
 
-    total = Σ (v_i - c), products = Σ (v_i - c)(v_i - c)'; trace and largest as in `Moments`.
+    total = Σ (v_i - c), products = Σ (v_i - c)(v_i - c)', packed; trace and largest as in `Moments`.
     """
 
     about: Array  # c (D,)
     count: int
     total: Array  # (D,)
-    products: Array  # (D, D)
+    products: Array  # see `packed`
     trace: float
     largest: float
 
@@ -118,12 +119,13 @@ class ShiftedSums:
     @property
     def moments(self) -> Moments:
         """The moments of these rows. Little is lost to rounding where c is near their mean."""
+        D = len(self.total)
+        scatter = packed.square_of(self.products, D)
         if not self.count:
-            return Moments(0, np.zeros_like(self.total), self.products, self.trace, self.largest)
+            return Moments(0, np.zeros(D), scatter, self.trace, self.largest)
         deviation = self.total / self.count
-        scatter = np.empty_like(self.products)
-        for piece in _pieces(len(deviation)):
-            np.subtract(self.products[piece], np.outer(self.total[piece], deviation), out=scatter[piece])
+        for piece in row_pieces(D):
+            scatter[piece] -= np.outer(self.total[piece], deviation)
         return Moments(self.count, self.about + deviation, scatter, self.trace, self.largest)
 
 
@@ -135,16 +137,15 @@ def shifted_sums(tiles: Iterable[tuple[Array, Array]], shift: Array) -> ShiftedS
     """
     D = len(shift)
     count, trace, largest = 0, 0.0, -np.inf
-    total, products = np.zeros(D), np.zeros((D, D))
+    total, products = np.zeros(D), packed.empty_sums(D)
     work, shifted, ones = np.empty(0), shift, np.empty(0)
     for V, diagonal in tiles:
         if shifted.dtype != V.dtype or not work.size:
-            work, shifted = np.empty((D, D), V.dtype), shift.astype(V.dtype)
+            work, shifted = packed.work_space(D, V.dtype), shift.astype(V.dtype)
         if len(ones) != len(V):
             ones = np.ones(len(V), V.dtype)
         V -= shifted
-        np.matmul(V.T, V, out=work)
-        products += work
+        packed.add_products(products, V, work)
         total += ones @ V  # a product is several times faster here than a column sum
         count += len(V)
         trace += float(diagonal.sum())
@@ -158,6 +159,6 @@ def block_moments(tiles: Iterable[tuple[Array, Array]], shift: Array) -> Moments
     return shifted_sums(tiles, shift).moments
 
 
-def _pieces(rows: int) -> Iterator[slice]:
-    """Slices of few rows, which stay in cache from one sum to the next."""
-    return (slice(start, start + _PIECE_ROWS) for start in range(0, rows, _PIECE_ROWS))
+def row_pieces(stop: int, start: int = 0) -> Iterator[slice]:
+    """Slices of few rows, which stay in cache from one step to the next."""
+    return (slice(first, min(first + _PIECE_ROWS, stop)) for first in range(start, stop, _PIECE_ROWS))

@@ -15,11 +15,11 @@ from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map, at_once
-from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.moments import Moments, block_moments, row_pieces
 from bigkpca.numerics.span import Span
 
 MEASURED_ROWS = 512
-_TILE_ROWS, _PIECE_ROWS = 512, 16  # of matrices (D, D), a task, and what stays in cache
+_TILE_ROWS = 512  # of matrices (D, D), a task
 _LANDMARKS = 128  # landmarks that are measured as well, at most
 _ALIKE = 16  # eps: the least error of a sum in the dtype of block work
 _SAFETY = 16  # times the measured error: other rows may have larger errors
@@ -45,13 +45,14 @@ class Significant:
 class Rounding:
     """Errors per row of the sums of a pass over features in R^D.
 
-    scatter, second (D, D): of the scatter, and of the second moments about zero. value: the largest error of a kernel
-    value in float64, of which W consists. precision: of block work. rows: number of measured rows. squares (D,): mean
-    squares of their features. trace: the largest relative error of k(x, x).
+    second (D, D): of the second moments about zero. means (D, 2), columns m of the exact features and e of the rounded
+    ones: those of the scatter are second + m m' - e e'. value: the largest error of a kernel value in float64, of which
+    W consists. precision: of block work. rows: number of measured rows. squares (D,): mean squares of their features.
+    trace: the largest relative error of k(x, x).
     """
 
-    scatter: Array
     second: Array
+    means: Array
     value: float
     precision: float
     rows: int
@@ -64,17 +65,16 @@ class Rounding:
         They are a'(sums)a of its components a. Row norms of A'(errors)A bound the entries, some of which may cancel.
         """
         A = solution.components
-        moved = moments.count * np.linalg.norm(A.T @ (self.scatter if center else self.second) @ A, axis=1)
+        off = A.T @ self.second @ A
+        if center:
+            B = A.T @ self.means
+            off += (B * [1, -1]) @ B.T
+        moved = moments.count * np.linalg.norm(off, axis=1)
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         # Each term has an error of 2 eps, their sum one of 16 eps: equal rows make equal errors, which add up.
-        least = self.precision * np.maximum(2 * (A**2).T @ _squares(moments), _ALIKE * np.abs(sizes))
+        least = self.precision * np.maximum(2 * _weighted_squares(A, _squares(moments)), _ALIKE * np.abs(sizes))
         found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
         return found
-
-    def of_the_rest(self, center: bool) -> Rounding:
-        """What `of_eigenvalues` needs, without the square that only `significant` does."""
-        nothing = np.empty((0, 0))
-        return replace(self, second=nothing) if center else replace(self, scatter=nothing)
 
     def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
         """The leading directions of the basis for which the bound of tr(E), rounding included, is smallest.
@@ -84,7 +84,7 @@ class Rounding:
         """
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
         of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
-        others = 2 * self.precision * (P**2).T @ self._beyond(span.moments) + _ALIKE * self.precision * squares
+        others = self.precision * (2 * _weighted_squares(P, self._beyond(span.moments)) + _ALIKE * squares)
         every = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")
         order = every[:most]
         # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.
@@ -98,7 +98,7 @@ class Rounding:
             return Significant(span, float(errors[-1]), np.empty(0))
         # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
         # with that number itself show in the sum, where all directions add up.
-        least = 2 * _DOUBLE * (P**2).T @ _squares(span.moments)  # of the arithmetic after the pass
+        least = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # of the arithmetic after the pass
         noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W
         return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
 
@@ -109,8 +109,18 @@ class Rounding:
 
     def _of_W(self, A: Array) -> Array:
         """The largest error of a'W a = 1 of columns a, where each entry of W has an error of `value`."""
-        found: Array = self.value * np.abs(A).sum(axis=0) ** 2
-        return found
+        absolute = np.zeros(A.shape[1])
+        for piece in row_pieces(len(A)):
+            absolute += np.abs(A[piece]).sum(axis=0)
+        return np.asarray(self.value * absolute**2)
+
+
+def _weighted_squares(A: Array, weights: Array) -> Array:
+    """Σ_i w_i A_ij² of an A (k, m), (m,)."""
+    found = np.zeros(A.shape[1])
+    for piece in row_pieces(len(A)):
+        found += weights[piece] @ A[piece] ** 2
+    return found
 
 
 def _squares(moments: Moments) -> Array:
@@ -137,34 +147,30 @@ def measured(features: FeatureMap, shift: Array, X: Array, in_order: Map = map) 
         sums, second = at_once(
             in_order, lambda: block_moments([(rounded, np.zeros(1))], shift), lambda: exact.T @ exact
         )
-        scatter, errors = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(X), in_order)
+        squares = np.diag(second) / len(X)
+        errors, means = _errors_of_sums(sums, second, exact.mean(axis=0), smaller / len(X), in_order)
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
-        size = np.sqrt(np.diag(second) / len(X))
-        errors = scatter = smaller * _LOST * np.outer(size, size)
-    squares, trace = np.diag(second) / len(X), smaller * _of_diagonal(features, X)
-    return Rounding(scatter, errors, value, precision, len(X), squares, trace)
+        errors, means = smaller * _LOST * np.outer(np.sqrt(squares), np.sqrt(squares)), np.zeros_like(means)
+    trace = smaller * _of_diagonal(features, X)
+    return Rounding(errors, means, value, precision, len(X), squares, trace)
 
 
 def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:
-    """Errors of the scatter and of the second moments about zero of `sums`, times `scale`, (D, D) each.
+    """Errors of the second moments about zero of `sums`, (D, D), and `means`, see `Rounding`, times `scale`.
 
-    second (D, D) and mean (D,) are the exact ones.
+    second (D, D), which is overwritten, and mean (D,) are the exact ones.
     """
-    of_scatter, of_second, n = np.empty_like(second), np.empty_like(second), sums.count
 
     def rows(start: int) -> Array:
-        for first in range(start, min(start + _TILE_ROWS, len(second)), _PIECE_ROWS):  # which stay in cache
-            own = slice(first, first + _PIECE_ROWS)
-            np.subtract(sums.scatter[own], second[own], out=of_second[own])
-            np.add(of_second[own], np.outer(n * mean[own], mean), out=of_scatter[own])
-            of_second[own] += np.outer(n * sums.mean[own], sums.mean)
-            of_scatter[own] *= scale
-            of_second[own] *= scale
-        return of_second
+        for own in row_pieces(min(start + _TILE_ROWS, len(second)), start):
+            np.subtract(sums.scatter[own], second[own], out=second[own])
+            second[own] += np.outer(sums.count * sums.mean[own], sums.mean)
+            second[own] *= scale
+        return second
 
     for _ in in_order(rows, range(0, len(second), _TILE_ROWS)):
         pass
-    return of_scatter, of_second
+    return second, np.sqrt(sums.count * scale) * np.column_stack([mean, sums.mean])
 
 
 def _of_diagonal(features: FeatureMap, X: Array) -> float:

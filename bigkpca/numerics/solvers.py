@@ -11,6 +11,8 @@ from bigkpca.numerics.linalg import Map, eigh_descending, numerical_rank, signs
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
 
+_TILE_ROWS = 512
+
 
 def nystroem(
     span: Span, components: int | float | None, *, center: bool, tolerance: float, in_order: Map = map
@@ -49,7 +51,9 @@ def nystroem(
 
 def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
     """The signs that make the score of largest absolute value at the landmarks positive, (r,)."""
-    return signs((span.basis.W - mean) @ A)
+    W = span.basis.W
+    tiles = (slice(start, start + _TILE_ROWS) for start in range(0, len(W), _TILE_ROWS))
+    return signs(np.concatenate([(W[tile] - mean) @ A for tile in tiles]))
 
 
 def _leading_pairs(M: Array, components: int | float | None, in_order: Map) -> tuple[Array, Array]:

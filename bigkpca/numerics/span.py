@@ -102,8 +102,11 @@ def basis_of(W: Array, tolerance: float, in_order: Map = map, least: float | Non
     order, row_sum = nested(len(W)), float(np.abs(W).sum(axis=0).max(initial=0))
     L = triangular.cholesky(W[np.ix_(order, order)], in_order, overwrite=True) if row_sum > 0 else None
     if L is not None:
-        P = np.empty_like(W)
-        P[order] = triangular.inverse_transposed(L, in_order)
+        T = triangular.inverse_transposed(L, in_order)
+        del L  # squares, which are large
+        P = np.empty_like(T)
+        P[order] = T
+        del T
         inverse = np.einsum("ij,ij->i", P, P)
         least_eigenvalue = share * row_sum
         if inverse.sum() * 2 * least_eigenvalue <= 1 or triangular.is_positive(W, -least_eigenvalue, in_order):

@@ -80,7 +80,17 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
     for left in (*scratch_folders(path), path + _OLD, path + _TRASH):
         store.remove_folder(left)
+    check_place(path, record, overwrite=overwrite)
     state, work = _state(path, record), scratch_folder(path) if whole else run_folder(path, record)
+    note = _remove_runs(path, work, all_others=state != "done")
+    if state == "half" and not whole and not store.exists(work):
+        store.move(path, work)  # where earlier versions made it
+    return Destination(path, work, state == "done", note)
+
+
+def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Raise SpecError where output with this record, or this part of one, may not be put at `path`."""
+    state = _state(path, record)
     if state == "foreign":
         raise SpecError(
             f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, "
@@ -88,10 +98,6 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
         )
     if state == "other":
         _check_replaceable(path, record, overwrite=overwrite)
-    note = _remove_runs(path, work, all_others=state != "done")
-    if state == "half" and not whole and not store.exists(work):
-        store.move(path, work)  # where earlier versions made it
-    return Destination(path, work, state == "done", note)
 
 
 def destination_of_rows(path: str, record: Mapping[str, Any]) -> Destination:

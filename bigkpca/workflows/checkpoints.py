@@ -29,6 +29,7 @@ from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.sketch import Action
 
 _FOLDER = ".bigkpca-sums"  # behind the name of an output
+_LAYOUT = 2  # of the sums; others are not taken up
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
 _MOST_SHARE = 30.0  # times the duration of a save pass before the next
@@ -52,7 +53,7 @@ def saved_run(out: str, record: Mapping[str, Any], core_types: Sequence[str], pr
     Those of other runs at this output are removed.
     """
     versions = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}
-    about = {"record": record, "versions": versions, "core_types": list(core_types)}
+    about = {"record": record, "versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
     run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder, store = out + _FOLDER, store_of(out)
     for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():

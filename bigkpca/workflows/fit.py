@@ -21,7 +21,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import destination, groups, models, output_paths
 from bigkpca.workflows.block_writer import check_unchanged
 from bigkpca.workflows.checkpoints import remove_saved, saved_run
-from bigkpca.workflows.transform import write_scores
+from bigkpca.workflows.transform import check_scores_place, write_scores
 
 
 def fit(
@@ -88,8 +88,9 @@ def fit(
         Replace an earlier model at `out`, once the new one is finished.
     transform : path, optional
         Also write the scores of the rows to a feature store there: the same bits as `bigkpca.transform` writes. Where
-        the fit runs on threads, features that its pass computed are kept for this, not computed again: 96 MB of them,
-        or what `memory` leaves beside the plan.
+        the fit runs on threads, features that its pass computed are kept for this, not computed again: as many as
+        `memory` leaves room for beside the plan or, without it, 96 MB (for rows in memory, twice their size) where that
+        holds a third of all features.
     progress : Progress
         Receives titles and rows of each pass, and notes; by default nothing is shown.
     **unknown
@@ -145,7 +146,10 @@ def fit(
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     rows = open_rows(data, array)
-    kept = None if transform is None else place_for_features(rows, spec, run.memory_limit)
+    kept = None
+    if transform is not None:
+        check_scores_place(rows, path_of(out), transform, overwrite=overwrite)  # before the fit
+        kept = place_for_features(rows, spec, run.memory_limit)
     model = fit_and_save(rows, spec, out, run, kept)
     if transform is not None:
         write_scores(model, rows, path_of(out), transform, run, block_rows=block_rows, kept=kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath
+from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array
 from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.kept_features import KeptFeatures
@@ -29,9 +30,12 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import block_arrays, models, output_paths
 from bigkpca.storage.block_arrays import Stored
+from bigkpca.storage.destination import check_place
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import BlockOutput, written
 from bigkpca.workflows.scores import open_scores
+
+_KIND: Literal["features"] = "features"  # of output that holds scores
 
 
 def transform(
@@ -113,6 +117,17 @@ def transform(
     return write_scores(fitted, rows, path_of(model), out, run, residual=residual, block_rows=block_rows)
 
 
+def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
+    """Raise SpecError where scores of these rows may not be put at `out`, whatever the model is."""
+    fingerprint = rows.fingerprint()
+    path = output_paths.group_path(out, fingerprint["path"], model_path)
+    record = {"format": _KIND, "input": fingerprint, "residual": False}
+    # `write_scores`, which has the lock, finishes a move that was cut off, and reports what cannot be read.
+    if not store_of(path).is_moving(path):
+        with suppress(OSError):
+            check_place(path, record, overwrite=overwrite)
+
+
 def write_scores(
     fitted: Model,
     rows: Rows,
@@ -135,7 +150,7 @@ def write_scores(
         return plan_transform(rows, fitted, block_rows, threads, residual=residual)
 
     function, prepared = (_scores_and_residuals, expansion_of) if residual else (partial(_scores, kept=kept), None)
-    work = BlockOutput("features", rows, fitted, arrays, plan, function, "transforming", model_path, prepared)
+    work = BlockOutput(_KIND, rows, fitted, arrays, plan, function, "transforming", model_path, prepared)
     return written(work, out, {"residual": residual}, run)
 
 

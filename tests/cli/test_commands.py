@@ -63,6 +63,35 @@ def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
     assert "Traceback" not in again.stderr + fitted.stderr
 
 
+def test_fit_and_transform_in_one_command(tmp_path: Path, dataset: Path, model: Path) -> None:
+    scores, alone = tmp_path / "s.zarr", tmp_path / "alone.zarr"
+    fitted = run("fit", dataset, tmp_path / "m.zarr", "--components", 12, "--size", 80, "--transform", scores)
+    assert fitted.exit_code == 0
+    assert re.search(rf"scores +{re.escape(str(scores))}, 1,797 × 12", fitted.stdout)
+    run("transform", model, dataset, alone, "-q")
+    found, expected = (zarr.open_array(f"{path}/scores", mode="r")[:] for path in (scores, alone))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("what", ["a file", "a model", "scores of other rows"])
+def test_nothing_is_fitted_where_scores_cannot_be_put(tmp_path: Path, dataset: Path, model: Path, what: str) -> None:
+    out = tmp_path / "s.zarr"
+    if what == "a file":
+        out.write_text("mine")
+    elif what == "a model":
+        out = model
+    else:
+        np.save(tmp_path / "other.npy", np.zeros((5, 64), np.float32))
+        assert run("transform", model, tmp_path / "other.npy", out, "-q").exit_code == 0
+    refused = run("fit", dataset, tmp_path / "m.zarr", "--components", 12, "--size", 80, "--transform", out)
+    assert refused.exit_code == 2
+    assert str(out) in refused.stderr
+    assert not (tmp_path / "m.zarr").exists()
+    assert what != "a file" or out.read_text() == "mine"
+    over = run("fit", dataset, tmp_path / "m.zarr", "--components", 12, "--size", 80, "--transform", out, "--overwrite")
+    assert over.exit_code == (0 if what == "scores of other rows" else 2)
+
+
 def test_info_of_everything(dataset: Path, model: Path, rows: Path, tmp_path: Path) -> None:
     run("transform", model, dataset, tmp_path / "s.zarr", "-q")
     zarr.create_array(str(tmp_path / "plain.zarr"), data=np.ones((5, 2)))

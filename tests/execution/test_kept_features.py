@@ -90,6 +90,18 @@ def test_a_limit_leaves_what_the_plan_does_not_need() -> None:
         assert place_for_features(given, spec, None) is None
 
 
+@pytest.mark.parametrize(
+    ("columns", "sizes"),
+    [(6, (700, 730)), (784, (1500 * 3, 1700 * 3))],  # 288 and 1882 MB of features are the most in float32
+    ids=["96 MB", "twice the rows"],
+)
+def test_without_a_limit_a_third_of_the_features_at_least_is_kept_or_none(columns: int, sizes: tuple[int, int]) -> None:
+    given = ArrayRows(np.broadcast_to(np.float32(1), (100_000, columns)))
+    for size, kept in zip(sizes, (True, False), strict=True):
+        spec = FitSpec.checked(size=size, dtype="float32", sigma=1.0)
+        assert (place_for_features(given, spec, None) is not None) == kept
+
+
 def test_a_pass_forgets_what_another_kept() -> None:
     place = KeptFeatures(1000)
     tile = np.ones((4, 50), np.float32)

@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_refused_by_name(options, message):
         {},
         {"components": None, "sigma": 2.5, "size": 100, "dtype": "float32", "center": False, "block_rows": 9},
         {"components": 0.9, "kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 0.5, "method": "exact"},
-        {"kernel": 2 * kernels.Gaussian(3.0) + kernels.Linear(), "landmarks": landmarks.KMeans(5, 20)},
+        {"kernel": 2 * kernels.Gaussian(3.0) + kernels.Linear(), "landmarks": landmarks.KMeans(5)},
         {"kernel": "cosine", "landmarks": "uniform", "seed": 12},
         {"method": methods.Nystroem("thesis", rank=5), "landmarks": "uniform"},
         {"landmarks": landmarks.RPCholesky(0.1, "all", 0.3)},

@@ -84,7 +84,7 @@ def rows_of(n, d, dtype="f4"):
         ({"kernel": np.dot}, landmarks.RPCholesky()),
         ({"kernel": "poly", "landmarks": "kmeans"}, landmarks.KMeans()),
         ({"landmarks": "uniform"}, landmarks.Uniform()),
-        ({"landmarks": landmarks.KMeans(9, 3)}, landmarks.KMeans(9, 3)),
+        ({"landmarks": landmarks.KMeans(9)}, landmarks.KMeans(9)),
         ({"landmarks": "rpcholesky"}, landmarks.RPCholesky()),
         ({"landmarks": "basic_patterns"}, landmarks.BasicPatterns()),
         ({"method": "columns"}, landmarks.Uniform()),

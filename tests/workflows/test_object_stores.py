@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca.data.stores import clients, leases, store_of
+from bigkpca.data.stores import clients, leases, moves, store_of
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
@@ -63,6 +63,16 @@ def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(
     before = store_of(bucket).files(bucket)
     made(source, bucket, bucket)  # again: nothing to do
     assert store_of(bucket).files(bucket) == before
+
+
+def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source: str, bucket: str) -> None:
+    store, out = store_of(bucket), f"{bucket}/scores.zarr"
+    bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
+    before = objects(bucket)
+    store.remove_file(f"{out}/zarr.json")  # which is copied last
+    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)  # type: ignore[arg-type]
+    bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
+    assert objects(bucket) == before
 
 
 def labels_of(text: str) -> list[str]:

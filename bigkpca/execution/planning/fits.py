@@ -10,8 +10,10 @@ from typing import Any
 from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
+from bigkpca.execution.gram import strip_bytes
 from bigkpca.execution.planning.base import Plan, components, graph_bytes, resident, streaming_bytes, tile_bytes
 from bigkpca.execution.tasks import group_size
+from bigkpca.numerics import packed
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.rounding import MEASURED_ROWS
@@ -70,7 +72,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
         result_bytes=held + 8 * D * components(spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2)),
-        checkpoint_bytes=(partial_sums + passes) * 8 * D * (_sketch_width(fit) or D) if passes else 0,
+        checkpoint_bytes=(partial_sums + passes) * 8 * _summed(fit) if passes else 0,
     )
 
 
@@ -107,8 +109,14 @@ def _features_pass(rows: Rows, fit: ResolvedFit, threads: int, partial_sums: int
     passes, working = _pass(rows, fit.size, held, itemsize, threads, partial_sums, width)
     stages = [held + _scaled_bytes(fit) + working]  # allocators keep what held the copy
     if width is None:
-        stages.append(held + _certificate_bytes(fit.d, fit.size, fit.unseen, itemsize, threads))
+        stages.append(held + _certificate_bytes(fit, threads))
     return passes, stages
+
+
+def _summed(fit: ResolvedFit) -> int:
+    """Numbers of one partial sum of a pass."""
+    width = _sketch_width(fit)
+    return packed.entries(fit.size) if width is None else fit.size * width
 
 
 def _axes_width(d: int) -> int | None:
@@ -116,12 +124,15 @@ def _axes_width(d: int) -> int | None:
     return _AXES_WIDTH if d > DENSE_MOST_FEATURES else None
 
 
-def _certificate_bytes(d: int, D: int, unseen: int, itemsize: int, threads: int) -> int:
+def _certificate_bytes(fit: ResolvedFit, threads: int) -> int:
     """Work space of the certificate: squares of the sums, of W and of their rounding, and the upper half of the square
     of kernels of the unseen rows, with tiles of it and their coordinates."""
-    rounding = 12 * 8 * D * D + 3 * MEASURED_ROWS * 8 * D
+    d, D, unseen, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
+    few = isinstance(spec.components, int) and spec.method_value.name == "nystroem"  # else LAPACK solves, with copies
+    squares = (7 if few else 9) + (not spec.center)
+    rounding = 8 * 8 * D * D + 3 * MEASURED_ROWS * 8 * D
     spectral = itemsize * (unseen * unseen // 2 + unseen * (2 * D + 7 * d + 2 * 512 * threads)) + 8 * unseen * 400
-    return max(rounding, 7 * 8 * D * D + spectral)
+    return max(rounding, squares * 8 * D * D + spectral)
 
 
 def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, partial_sums: int) -> int:
@@ -139,7 +150,8 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     start = plan_resolved(rows, fit.start(), threads)
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
-    working = max(2 * held, held + (_BLOCKS_HELD + threads) * block)
+    multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
+    working = max(2 * held, held + multiplying)
     return replace(
         start,
         size=n,
@@ -205,10 +217,9 @@ def _pass(
     """
     streaming = streaming_bytes(rows, D, held, itemsize)
     if width is None:
-        # Products, and a sum with its correction; the eigenproblem holds six squares.
-        square = 8 * D * D
-        accumulators = 3 * square + D * D * itemsize
-        return 1, max(threads * (streaming + accumulators) + partial_sums * square, 6 * square)
+        # Two sums and what they add up to, and the products of a tile; the eigenproblem holds six squares.
+        sums = 8 * packed.entries(D)
+        return 1, max(threads * (streaming + 3 * sums + sums // 2) + partial_sums * sums, 6 * 8 * D * D)
     thin = 8 * D * width
     return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial_sums * thin + (
         2 * PASSES + 4

@@ -63,11 +63,13 @@ class ResidualMatrix:
 def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = map) -> ResidualMatrix:
     """E of rows X (m, d) in the units of the data, in the dtype of block work."""
     rows, kernel = features.shifted(X), features.kernel
-    diagonal = kernel.diagonal(rows)
+    diagonal, C = kernel.diagonal(rows), np.empty((len(X), features.size), features.dtype)
 
     def columns(start: int) -> Array:
+        own = slice(start, start + _TILE_ROWS)
         with _quiet():
-            return kernel(rows[start : start + _TILE_ROWS], features.landmarks)
+            C[own] = kernel(rows[own], features.landmarks)
+        return C[own]
 
     def tile(start: int) -> Array:
         stop = min(start + _TILE_ROWS, len(X))
@@ -80,7 +82,8 @@ def residual_matrix(features: KernelRows, span: Span, X: Array, in_order: Map = 
             K[start + own, own] = diagonal[start:stop]
         return K
 
-    C = np.concatenate(list(in_order(columns, range(0, len(X), _TILE_ROWS))))
+    for _ in in_order(columns, range(0, len(X), _TILE_ROWS)):
+        pass
     longest_first = range(0, len(X), _TILE_ROWS)[::-1]
     with _quiet():
         P = span.basis.P.astype(C.dtype, copy=False)

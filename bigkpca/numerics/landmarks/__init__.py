@@ -6,7 +6,7 @@ Examples
 --------
 >>> from bigkpca import landmarks
 >>> landmarks.named("k-means")
-KMeans(iterations=3, rows_per_landmark=20)
+KMeans(iterations=6)
 >>> rule = landmarks.RPCholesky(tol=0.01)
 >>> landmarks.to_dict(rule)
 {'name': 'rpcholesky', 'tol': 0.01, 'over': 'sample', 'least_accepted': 0.2}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bigkpca.data.blocks import sample_rows
 from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
@@ -25,9 +26,7 @@ def sum_of_squares(rows, centres):
 def test_iterations_of_kmeans_lower_the_sum_of_squares(seed):
     sample = clustered(seed)
     sums = [
-        sum_of_squares(
-            sample, KMeans(iterations, rows_per_landmark=20).choose(sample, KERNEL, 10, np.random.default_rng(7))
-        )
+        sum_of_squares(sample, KMeans(iterations).choose(sample, KERNEL, 10, np.random.default_rng(7)))
         for iterations in range(5)  # without iterations they are the rows that it starts from
     ]
     assert (np.diff(sums) <= 1e-9 * sums[0]).all()
@@ -36,9 +35,7 @@ def test_iterations_of_kmeans_lower_the_sum_of_squares(seed):
 
 def test_one_centre_is_the_mean():
     sample = clustered(0)
-    assert_allclose(
-        KMeans(1, rows_per_landmark=200).choose(sample, KERNEL, 1, np.random.default_rng(0))[0], sample.mean(axis=0)
-    )
+    assert_allclose(KMeans(1).choose(sample, KERNEL, 1, np.random.default_rng(0))[0], sample.mean(axis=0))
 
 
 def test_more_rows_than_a_tile_are_all_assigned(monkeypatch):
@@ -102,10 +99,9 @@ def test_kmeans_beats_uniform_landmarks_threefold_on_digits(digits):
     assert 0 < kmeans < uniform / 3
 
 
-@pytest.mark.parametrize("values", [{"rows_per_landmark": 0}, {"iterations": -1}])
-def test_kmeans_refuses_options_out_of_range(values):
-    with pytest.raises(SpecError, match="iterations must not be negative, rows_per_landmark at least 1"):
-        landmarks.KMeans(**values)
+def test_kmeans_refuses_options_out_of_range():
+    with pytest.raises(SpecError, match="iterations must not be negative"):
+        landmarks.KMeans(iterations=-1)
 
 
 def test_averages_need_a_kernel_that_says_it_is_made_for_them():
@@ -119,6 +115,6 @@ def test_averages_need_a_kernel_that_says_it_is_made_for_them():
     )
 
 
-def test_kmeans_uses_ten_rows_for_a_landmark_but_no_fewer_than_10000():
-    assert KMeans().most_rows(50) == 10_000
-    assert KMeans().most_rows(2000) == 2000 * KMeans().rows_per_landmark > 10_000
+def test_kmeans_uses_the_whole_sample():
+    assert KMeans().most_rows(50) == sample_rows(10**6, 5, 50) == 20_000
+    assert KMeans().most_rows(30_000) == sample_rows(10**6, 5, 30_000) == 30_000

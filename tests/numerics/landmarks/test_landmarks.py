@@ -77,7 +77,7 @@ def test_an_unknown_name_comes_with_the_nearest(name, nearest):
 
 @pytest.mark.parametrize(
     "rule",
-    [KMeans(), KMeans(5, 20), Uniform(), RPCholesky(0.01, "all", 0.1), Leverage(), BasicPatterns(0.9, False)],
+    [KMeans(), KMeans(5), Uniform(), RPCholesky(0.01, "all", 0.1), Leverage(), BasicPatterns(0.9, False)],
     ids=str,
 )
 def test_a_rule_goes_through_json_and_back(rule):

@@ -1,0 +1,40 @@
+"""Sums of products of which strips down to the diagonal are held."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.numerics import packed
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("D", [1, 2, 16, 511, 512, 1023, 1024, 1025, 1111, 1600, 2047])
+def test_sums_of_products_are_those_of_the_square(D, dtype):
+    rng = np.random.default_rng(D)
+    sums, expected = packed.empty_sums(D), np.zeros((D, D))
+    assert sums.shape == (packed.entries(D),)
+    assert not sums.any()
+    work = packed.work_space(D, dtype)
+    for rows in (5, 1, 0, 30):
+        V = rng.standard_normal((rows, D)).astype(dtype)
+        packed.add_products(sums, V, work)
+        expected += V.astype(np.float64).T @ V.astype(np.float64)
+    found = packed.square_of(sums, D)
+    eps = np.finfo(dtype).eps
+    assert_allclose(found, expected, rtol=0, atol=100 * eps * np.abs(expected).max())
+    assert_array_equal(found, found.T)
+
+
+def test_every_product_of_a_tile_is_counted_once_and_in_its_place():
+    D = 1600
+    sums, rows = packed.empty_sums(D), np.eye(D)[[3, 700, 1599]]
+    rows += 2 * np.eye(D)[[1599, 3, 700]]
+    packed.add_products(sums, rows, packed.work_space(D, np.float64))
+    assert_array_equal(packed.square_of(sums, D), rows.T @ rows)
+
+
+def test_large_sums_hold_little_more_than_half_of_the_square():
+    assert packed.entries(500) == 500**2
+    assert packed.entries(2000) < 0.7 * 2000**2
+    assert packed.entries(4000) < 0.58 * 4000**2
+    assert packed.work_space(4000, np.float32).nbytes < 10e6

@@ -1,0 +1,51 @@
+"""Rounding errors of the sums of a pass, against the same sums computed in both precisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bigkpca.numerics import rounding
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Gaussian, Polynomial
+from bigkpca.numerics.moments import block_moments
+
+
+def features_of(dtype: Any, kernel: Any) -> tuple[KernelRows, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    return KernelRows(kernel, np.zeros(3), X[:40].astype(dtype)), X
+
+
+def in_both(features: KernelRows, X: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    dtypes = (np.dtype(np.float32), np.dtype(np.float64))
+    return [next(features.in_precision(dtype).tiles([X], len(X)))[0] for dtype in dtypes]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_errors_of_the_scatter_follow_from_those_about_zero(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    features, X = features_of(dtype, Gaussian(2.0))
+    monkeypatch.setattr(rounding, "_near_landmarks", lambda features: np.empty((0, 3)))
+    rounded, exact = in_both(features, X)
+    shift = exact.mean(axis=0)
+    sums = block_moments([(rounded.copy(), np.zeros(1))], shift)
+    centred = exact - exact.mean(axis=0)
+    found = rounding.measured(features, shift, X)
+    m, e = found.means.T
+    of_scatter = found.second + np.outer(m, m) - np.outer(e, e)
+    scale = (1.0 if dtype == np.float32 else 2.0**-29) / len(X)
+    largest = np.abs(sums.scatter - centred.T @ centred).max() * scale
+    np.testing.assert_allclose(found.second, (sums.about_zero - exact.T @ exact) * scale, atol=1e-6 * largest)
+    np.testing.assert_allclose(of_scatter, (sums.scatter - centred.T @ centred) * scale, atol=1e-6 * largest)
+    assert np.abs(found.second - of_scatter).max() > 0.1 * largest  # so that one is not taken for the other
+
+
+def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit() -> None:
+    features, X = features_of(np.float32, Polynomial(1.0, degree=9))
+    X *= np.float32(1e4)
+    with np.errstate(over="ignore"):
+        found = rounding.measured(features, np.zeros(40), X)
+    assert not found.means.any()
+    np.testing.assert_allclose(np.diag(found.second), 2.0**-20 * found.squares)
