@@ -49,6 +49,7 @@ from bigkpca.spec import ResolvedFit
 _TIMED_METHODS = ("nystroem", "columns", "rff")  # whose fits were measured
 _PRODUCTS = 10  # with the square of residuals, for the 95 % bound
 
+# 0 where the measured fits do not tell a term from others: what grows with d, or with D³, was counted there.
 COEFFICIENTS = {
     "reading": 0.0,
     "features": 15.2,
