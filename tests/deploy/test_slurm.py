@@ -12,10 +12,12 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import dask
 import numpy as np
+import psutil
 import pytest
 import yaml
 import zarr
@@ -96,9 +98,9 @@ def test_the_signal_before_the_limit_queues_it_again_and_a_cancelled_job_stays_s
         wait_until((tmp_path / "running").exists)
         job.send_signal(number)
         if number == signal.SIGTERM:  # reaches all processes of a job
-            children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-            for child in children:
-                os.kill(int(child), signal.SIGTERM)
+            for child in psutil.Process(job.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    child.terminate()
         job.communicate(timeout=60)
     assert job.returncode == 6
     assert queued_again(tmp_path) == again
