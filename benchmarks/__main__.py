@@ -6,12 +6,18 @@ All of them at full size take about two hours on two cores, and want the machine
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.machine import described
-from benchmarks.page import as_json, markdown
+from benchmarks.page import as_json, earlier, markdown
 from benchmarks.suite import CENTRAL, FURTHER, Outcome, outcomes
+
+
+def in_order(names: Iterable[str], ran: Sequence[Outcome], kept: Sequence[Outcome]) -> list[Outcome]:
+    """What ran, and in place of what did not what is kept, in the order of the names."""
+    found = {outcome.name: outcome for outcome in (*kept, *ran)}
+    return [found[name] for name in names if name in found]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,12 +33,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no benchmark {', '.join(unknown)}: there are {', '.join(known)}")
     chosen = [known[name] for name in given.names] or [*CENTRAL, *(FURTHER if given.all else ())]
     given.out.mkdir(parents=True, exist_ok=True)
-    machine, finished = described(), list[Outcome]()
+    machine, kept, ran = described(), list[Outcome](), list[Outcome]()
+    figures = given.out / "benchmarks.json"
+    if given.names and figures.exists():
+        try:
+            kept = earlier(figures.read_text(encoding="utf-8"), machine, toy=given.quick)
+        except ValueError as error:
+            parser.error(f"{figures}: {error}: remove it, or choose another folder with --out")
     for outcome in outcomes(chosen, lambda each: [*(each.toy if given.quick else ()), "--folder", str(given.out)]):
-        finished.append(outcome)  # written at once, so that what ends the command loses nothing
+        ran.append(outcome)  # written at once, so that what ends the command loses nothing
+        finished = in_order(known, ran, kept)
         (given.out / "benchmarks.md").write_text(markdown(machine, finished, toy=given.quick), encoding="utf-8")
         (given.out / "benchmarks.json").write_text(as_json(machine, finished, toy=given.quick), encoding="utf-8")
-    failed = [outcome.name for outcome in finished if outcome.error]
+    failed = [outcome.name for outcome in ran if outcome.error]
     print(f"\n{given.out / 'benchmarks.md'}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

@@ -8,18 +8,20 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from benchmarks.results import Measured, as_cell, markdown_rows
+from benchmarks.results import Measured, Results, Table, Target, as_cell, markdown_rows
 from benchmarks.suite import Outcome
 
 _INTRODUCTION = """# Benchmarks
 
 `python -m benchmarks` measures all of this, writes it to `build/benchmarks/benchmarks.md`, and takes about two hours.
-`python -m benchmarks peers exact` runs only those, and `--quick` runs them at toy size, to see that they work.
+`python -m benchmarks peers exact` runs only those again, and keeps the figures of the others; `--quick` runs all at toy
+size, to see that they work.
 
 Seconds are medians. What is compared runs in turn, A B C A B C ..., and ratios are medians of the ratios of
 neighbouring runs, since the speed of a machine drifts; "least to most" is their spread. Peak memory is the resident
 memory of a process of its own. Data are MNIST, USPS, covertype and the digits of scikit-learn. `benchmarks.json`,
 beside the page, has the same figures."""
+_CHANGES = ("commit", "date", "memory")  # of the machine's description, from one run to the next
 _TOY = """**At toy size (`--quick`): these figures say nothing about speed.**"""
 
 
@@ -40,6 +42,27 @@ def as_json(machine: Mapping[str, str], outcomes: Sequence[Outcome], *, toy: boo
     return json.dumps(found, indent=1, default=lambda value: value.item()) + "\n"  # NumPy's numbers
 
 
+def earlier(text: str, machine: Mapping[str, str], *, toy: bool) -> list[Outcome]:
+    """The outcomes in a file of JSON of the same machine, with the commit that each is of.
+
+    Raises ValueError where they are of another machine or size, beside which new figures would mislead.
+    """
+    found = json.loads(text)
+    own = {key: value for key, value in machine.items() if key not in _CHANGES}
+    if found["toy"] != toy or any(found["machine"].get(key) != value for key, value in own.items()):
+        raise ValueError("it holds figures of another machine, of other libraries, or of toy size")
+    return [_outcome(each, found["machine"]["commit"]) for each in found["benchmarks"]]
+
+
+def _outcome(found: Mapping[str, Any], commit: str) -> Outcome:
+    """An outcome from its JSON; `commit` is that of the page."""
+    results = found["results"] and Results(
+        tuple(Table(each["title"], each["header"], each["rows"]) for each in found["results"]["tables"]),
+        tuple(Measured(Target(**each["target"]), each["value"]) for each in found["results"]["measured"]),
+    )
+    return Outcome(found["name"], found["seconds"], results, found["error"], found.get("commit") or commit)
+
+
 def _plain(outcome: Outcome) -> dict[str, Any]:
     """An outcome as JSON takes it, with whether targets are reached."""
     found = asdict(outcome)
@@ -50,7 +73,9 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 def _section(outcome: Outcome) -> list[str]:
     about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
-    parts = [f"## {outcome.name}", f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s.", about]
+    commit = f" At commit {outcome.commit[:10]}." if outcome.commit else ""
+    run = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s.{commit}"
+    parts = [f"## {outcome.name}", run, about]
     if outcome.results is None:
         return [*parts, f"It failed: `{outcome.error}`"]
     return [*parts, *(table.markdown() for table in outcome.results.tables)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, seconds_of
+from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, repeated_dataset, seconds_of
 from benchmarks.results import Results, table
 from benchmarks.scheduling import summed
 from bigkpca.data.blocks import READ_BYTES
@@ -88,7 +88,7 @@ def zeros(size: int) -> ShiftedSums:
 
 def measured(given: argparse.Namespace) -> Parts:
     """The parts of a fit on this machine."""
-    rows, one_pass = fit_pass(given)
+    rows, one_pass = fit_pass(repeated_dataset(given.folder, given.rows), given.size, MEDIAN_DISTANCE)
     n, spec = rows.shape[0], FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
     fit, threads, few = resolve(spec, rows), Engine(threads=2), zeros(given.size)
 

@@ -60,12 +60,13 @@ FURTHER = (  # about something else, and slow
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one benchmark: its results, or why it has none."""
+    """What came of one benchmark: its results, or why it has none. commit: of the code, where it ran before others."""
 
     name: str
     seconds: float
     results: Results | None
     error: str | None
+    commit: str | None = None
 
 
 def run(name: str, argv: Sequence[str]) -> Results:

@@ -198,6 +198,30 @@ def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed
     assert {"processor", "cores", "memory", "system", "Python", "BLAS", "commit", "date", "dask"} <= {*read["machine"]}
 
 
+def test_benchmarks_that_run_again_keep_the_figures_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    speed = Target("speed", "more", 3.0, "times")
+    runs = iter(
+        [[outcome_of(Table("T", ["n"], [[7]]), measured=[speed.measured(4.0)])], [Outcome("peers", 1.0, None, "E")]]
+    )
+    monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: next(runs))
+    now = {"processor": "fast", "commit": "1234567890abc", "date": "today"}
+    monkeypatch.setattr(command, "described", lambda: now)
+    assert command.main(["residual", "--out", str(tmp_path)]) == 0
+    now = {**now, "commit": "fedcba", "date": "tomorrow"}
+    assert command.main(["peers", "--out", str(tmp_path)]) == 1
+    page = (tmp_path / "benchmarks.md").read_text()
+    assert (
+        page.index("## peers") < page.index("## residual") < page.index("At commit 1234567890.") < page.index("| 7 |")
+    )
+    assert "| speed | at least 3 times | 4 times | yes |" in page
+    now = {**now, "processor": "slow"}
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["peers", "--out", str(tmp_path)])
+    assert "it holds figures of another machine" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("options", "further"), [((), False), (("--all",), True)])
 def test_the_command_runs_all_central_benchmarks_and_further_ones_if_asked(
     options: tuple[str, ...], further: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
