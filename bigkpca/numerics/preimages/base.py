@@ -19,6 +19,8 @@ from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.preimages.regression import Regression
 from bigkpca.numerics.span import Basis
 
+_TILE_FEATURES = 2**22  # of some rows that are projected at once: 32 MB in float64
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -48,12 +50,13 @@ class Fitted:
     def scores(self, X: Array, most_rows: int = 1024) -> Array:
         """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
         project = Projection(self.solution.mean.astype(self.features.dtype), self.solution.components)
+        height = max(1, min(most_rows, len(X), _TILE_FEATURES // self.features.size))
 
         def of_tile(start: int) -> Array:
-            ((V, _),) = self.features.tiles([X[start : start + most_rows]], min(most_rows, len(X)))
-            return project(V)
+            ((V, _),) = self.features.tiles([X[start : start + height]], height)
+            return project(V, overwrite=True)
 
-        return np.concatenate(list(self.in_order(of_tile, range(0, len(X), most_rows)))).astype(np.float64)
+        return np.concatenate(list(self.in_order(of_tile, range(0, len(X), height)))).astype(np.float64)
 
 
 @dataclass(frozen=True)
