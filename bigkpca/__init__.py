@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from bigkpca import arrays
     from bigkpca.comparing import compare
     from bigkpca.estimator import KernelPCA
+    from bigkpca.ingesting.streaming import ingest
     from bigkpca.numerics import kernels, landmarks, measures, methods, preimages
     from bigkpca.reporting import report
+    from bigkpca.storage.describe import info
     from bigkpca.storage.models import load_model as load
+    from bigkpca.workflows.choosing import cross_validate, plan, sigma
     from bigkpca.workflows.evaluate import evaluate
+    from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
     from bigkpca.workflows.scheduled.history import history, rollback
     from bigkpca.workflows.scheduled.run import run
@@ -34,18 +38,24 @@ _PUBLIC = {
     "arrays": ("bigkpca.arrays", None),
     "KernelPCA": ("bigkpca.estimator", "KernelPCA"),
     "compare": ("bigkpca.comparing", "compare"),
+    "cross_validate": ("bigkpca.workflows.choosing", "cross_validate"),
     "denoise": ("bigkpca.workflows.transform", "denoise"),
     "evaluate": ("bigkpca.workflows.evaluate", "evaluate"),
+    "export": ("bigkpca.workflows.export", "export"),
     "fit": ("bigkpca.workflows.fit", "fit"),
     "history": ("bigkpca.workflows.scheduled.history", "history"),
+    "info": ("bigkpca.storage.describe", "info"),
+    "ingest": ("bigkpca.ingesting.streaming", "ingest"),
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
     "methods": ("bigkpca.numerics.methods", None),
+    "plan": ("bigkpca.workflows.choosing", "plan"),
     "preimages": ("bigkpca.numerics.preimages", None),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
     "run": ("bigkpca.workflows.scheduled.run", "run"),
+    "sigma": ("bigkpca.workflows.choosing", "sigma"),
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),
     "transform": ("bigkpca.workflows.transform", "transform"),
@@ -55,20 +65,26 @@ __all__ = [
     "KernelPCA",
     "arrays",
     "compare",
+    "cross_validate",
     "denoise",
     "evaluate",
+    "export",
     "fit",
     "history",
+    "info",
+    "ingest",
     "kernels",
     "landmarks",
     "load",
     "measures",
     "methods",
+    "plan",
     "preimages",
     "reconstruct",
     "report",
     "rollback",
     "run",
+    "sigma",
     "transform",
     "verify",
 ]

@@ -102,12 +102,28 @@ def write_features(path: Path, digits: np.ndarray[Any, Any]) -> None:
     bigkpca.run(path.with_name("nightly.toml"))
 
 
+def write_flights(path: Path, digits: np.ndarray[Any, Any]) -> None:
+    """A table of flights: dates, words, numbers and values that are missing."""
+    rng = np.random.default_rng(0)
+    lines = ["time_hour,carrier,origin,tailnum,distance,air_time,dep_delay,arr_delay,cancelled"]
+    for i in range(MANY):
+        day, hour, distance = rng.integers(1, 29), rng.integers(5, 23), rng.choice([200, 760, 1400])
+        late = rng.normal(5, 30)
+        times = (
+            ",," if i % 50 == 0 else f"{distance / 7.5 + rng.normal(18, 7):.0f},{late:.0f},{late + rng.normal():.0f}"
+        )
+        words = f"{rng.choice(['UA', 'AA', 'DL'])},{rng.choice(['JFK', 'LGA'])},N{i}"
+        lines.append(f"2013-09-{day:02} {hour:02}:00:00,{words},{distance},{times},{str(i % 50 == 0).lower()}")
+    path.write_text("\n".join(lines) + "\n")
+
+
 STAND_INS: dict[str, Callable[[Path, np.ndarray[Any, Any]], None]] = {
     "train-images-idx3-ubyte.gz": lambda path, digits: write_idx(path, images(digits)),
     "train-labels-idx1-ubyte.gz": lambda path, digits: write_idx(path, np.arange(MANY, dtype=np.uint8) % 10),
     "mnist.zarr": lambda path, digits: write_dataset(path, images(digits)),
     "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
     "noisy.zarr": write_noisy,
+    "flights.csv": write_flights,
     "nightly.toml": write_job,
     "features.zarr": write_features,
     "gram.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
@@ -129,7 +145,7 @@ def prepared(
     def prepare(text: str) -> Callable[[str], str]:
         made = re.findall(r"^bigkpca ingest .*?([\w-]+\.zarr)", text, re.M)
         made += ["features.zarr"] if "bigkpca run " in text else []
-        for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml)\b", text)} & {*STAND_INS} - {*made}:
+        for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml|csv)\b", text)} & {*STAND_INS} - {*made}:
             STAND_INS[name](tmp_path / name, digits)
         address = request.getfixturevalue("cluster_elsewhere").client.scheduler.address if ADDRESS.search(text) else ""
         return lambda line: ADDRESS.sub(address, line)

@@ -161,7 +161,7 @@ def test_the_check_sees_what_is_wrong(name, source, message):
             "import os\nimport numpy as np\nfrom bigkpca.storage import groups\nfrom bigkpca.numerics import solvers",
         ),
         ("cli.transform", "def f():\n    from bigkpca import arrays"),
-        ("ingesting.formats.columnar", "def f():\n    import h5py"),
+        ("ingesting.formats.hdf5", "def f():\n    import h5py"),
         ("numerics.bandwidth", "from bigkpca.numerics.kernels import Distance\nimport scipy.linalg"),
     ],
 )

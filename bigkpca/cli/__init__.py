@@ -17,6 +17,7 @@ _COMMANDS = {
     "transform": ("bigkpca.cli.transform", "Write the scores of rows."),
     "reconstruct": ("bigkpca.cli.transform", "Write pre-images of scores."),
     "denoise": ("bigkpca.cli.transform", "Remove noise from rows."),
+    "export": ("bigkpca.cli.export", "Write scores as CSV, Parquet or .npy."),
     "verify": ("bigkpca.cli.verify", "Check what is stored."),
     "run": ("bigkpca.cli.run", "Run a scheduled job once."),
     "history": ("bigkpca.cli.run", "List the runs of a job."),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bigkpca.cli.options import PATH, common, given, json_option, memory_option, overwrite_option, spec_options
-from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
+from bigkpca.execution.shown_progress import ShownProgress
 from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
 
@@ -55,7 +55,7 @@ def compare(data: str, outdir: str, as_json: bool, quiet: bool, **options: Any) 
         outdir,
         methods=names.split(",") if names else None,
         sizes=[_whole(part) for part in sizes.split(",")] if sizes else None,
-        progress=Report(quiet),
+        progress=ShownProgress(quiet),
         **asked,
         **given(options),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 import click
@@ -9,7 +10,12 @@ import click
 from bigkpca.cli.exit_codes import verbose_option
 from bigkpca.cli.options import PATH, common, json_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
-from bigkpca.cli.progress import Report
+from bigkpca.execution.shown_progress import ShownProgress
+
+
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Names between commas, quoted where they hold commas themselves."""
+    return None if text is None else tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)))
 
 
 @click.command()
@@ -18,17 +24,32 @@ from bigkpca.cli.progress import Report
 @click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
 @click.option("--labels", type=PATH, metavar="NAME|FILE", help="Labels: a member, a column, or a second file.")
 @click.option("--dtype", metavar="T", help="Store as this dtype.")
+@click.option("--columns", callback=_names, metavar="A,B,...", help="Use only these columns.")
+@click.option("--drop", callback=_names, metavar="A,B,...", help="Leave these columns out.")
+@click.option(
+    "--missing",
+    type=click.Choice(["refuse", "drop", "mean", "median"]),
+    default="refuse",
+    show_default=True,
+    help="Rows with missing values: an error, left out, or filled with the mean or median of the column.",
+)
+@click.option(
+    "--categories", type=click.Choice(["one-hot"]), help="Make a column of 0 and 1 for each text of a column."
+)
+@click.option("--text", metavar="NAME", help="Make rows of the characters of this column, for string kernels.")
+@click.option("--like", type=PATH, metavar="DATASET", help="Use the columns, categories, means and medians of DATASET.")
 @click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one stored shard.")
 @click.option("--append", is_flag=True, help="Add rows to the dataset DST.")
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz .tsv IDX Parquet HDF5."""
+    """Make a dataset DST (chunked Zarr) from files: .npy .npz .csv .csv.gz .tsv IDX Parquet HDF5 FASTA."""
     from bigkpca.ingesting.streaming import ingest as run
     from bigkpca.storage.describe import info as look
 
-    report = Report(quiet)
-    done = run(sources, destination, progress=report, **options)
+    report = ShownProgress(quiet)
+    drop = options.pop("drop") or ()
+    done = run(sources, destination, drop=drop, progress=report, **options)
     if done.already_done:
         report.note(f"{destination} holds these files already: nothing to do")
     facts = look(destination)

@@ -6,7 +6,7 @@ import click
 
 from bigkpca.cli.options import PATH, common
 from bigkpca.cli.output import show_spectrum
-from bigkpca.cli.progress import Report
+from bigkpca.execution.shown_progress import ShownProgress
 
 
 @click.command()
@@ -18,7 +18,7 @@ def demo(folder: str, quiet: bool) -> None:
     from bigkpca.reporting import INSTALL
     from bigkpca.storage.describe import model_info
 
-    shown = demonstrate(folder, Report(quiet))
+    shown = demonstrate(folder, ShownProgress(quiet))
     facts = model_info(shown.model, shown.paths["model"])
     click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (the median pair of digits has k = exp(-1))")
     show_spectrum(facts)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bigkpca.cli.options import PATH, json_option, running
-from bigkpca.cli.progress import Report
+from bigkpca.execution.shown_progress import ShownProgress
 
 
 @click.command()
@@ -23,7 +23,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     """Estimate how wrong MODEL is on DATA, fitted or new, from exact kernels with sampled rows: one pass."""
     from bigkpca.workflows import evaluate
 
-    found = evaluate.evaluate(model, data, progress=Report(quiet), **options)
+    found = evaluate.evaluate(model, data, progress=ShownProgress(quiet), **options)
     if as_json:
         click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
         return

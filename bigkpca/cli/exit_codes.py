@@ -45,7 +45,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        from bigkpca.cli.progress import stderr
+        from bigkpca.execution.shown_progress import stderr
 
         return_freed_memory()
         signal.signal(signal.SIGTERM, _interrupt)
@@ -78,7 +78,7 @@ verbose_option = click.option(
 
 
 def _leave(ctx: click.Context, error: BigKPCAError) -> None:
-    from bigkpca.cli.progress import print_json, stderr
+    from bigkpca.execution.shown_progress import print_json, stderr
 
     if ctx.meta.get(_VERBOSE):
         traceback.print_exc()

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, run_options, running
+from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, running
 from bigkpca.cli.output import show, show_choices, show_spectrum
-from bigkpca.cli.progress import Report
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.errors import MemoryLimitError
+from bigkpca.execution.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
-    from bigkpca.execution.engine import Engine
+    from bigkpca.execution.planning import Plan
 
+_TOLD_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
 _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on, and their length
 
 
@@ -25,32 +26,25 @@ _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from 
 @running
 def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the cost of fitting DATA without running it, and check it against --memory and the workers."""
-    from bigkpca.data.opening import open_rows
-    from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_resolved, timed
-    from bigkpca.fitting.memory_limits import check_fits
+    from bigkpca.workflows import choosing
 
-    rows, spec = open_rows(data, options["array"]), FitSpec.checked(**given(options))
-    run = run_options(options, Report(quiet))
-    with run.engine() as engine:
-        fit = resolve(spec, rows)
-        planned, unknown = plan_resolved(rows, fit, engine.threads), not_timed(rows, fit)
-        if unknown is None:
-            planned = timed(planned, fit, measured_speed(), Threads(engine.all_threads, engine.threads))
-        facts = asdict(planned)
-        if not as_json:
-            seconds = facts.pop("expected_seconds")
-            facts["expected_time"] = f"not known: {unknown}" if unknown else _told(seconds, engine)
-        show(facts, as_json)
-        check_fits(rows, fit, engine, run.memory_limit)
+    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
+    found = choosing.plan(data, progress=ShownProgress(quiet), **run, **given(options))
+    facts = {key: value for key, value in asdict(found).items() if key not in _TOLD_OTHERWISE}
+    if not as_json:
+        seconds = facts.pop("expected_seconds")
+        facts["expected_time"] = f"not known: {found.not_timed}" if found.not_timed else _told(seconds, found)
+    show(facts, as_json)
+    if found.refused:
+        raise MemoryLimitError(found.refused)
 
 
-def _told(seconds: float, engine: Engine) -> str:
+def _told(seconds: float, plan: Plan) -> str:
     """An expected time in two digits, and what it holds for."""
     _, length, unit = next(each for each in _UNITS if seconds >= each[0])
-    count = engine.all_threads
-    threads = "1 thread" if count == 1 else f"{count} threads"
+    threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
     where = f"on this machine, {threads}"
-    if engine.client is not None:
+    if plan.on_workers:
         where = f"on {threads} of workers, if each is as fast as one of this machine"
     return f"about {float(f'{seconds / length:.2g}'):,g} {unit} {where}"
 
@@ -71,7 +65,7 @@ def fit(data: str, model: str, quiet: bool, transform: str | None, **options: An
     run = {
         key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout", "overwrite", "time_budget")
     }
-    fitted = fit.fit(data, model, transform=transform, progress=Report(quiet), **run, **given(options))
+    fitted = fit.fit(data, model, transform=transform, progress=ShownProgress(quiet), **run, **given(options))
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
     about = {key: facts[key] for key in shown if key in facts}

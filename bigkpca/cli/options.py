@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,10 +13,6 @@ from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
 from bigkpca.spec.checks import landmarks_of_file
 from bigkpca.spec.combinations import unused
-
-if TYPE_CHECKING:
-    from bigkpca.execution.progress import Progress
-    from bigkpca.execution.run_options import RunOptions
 
 Command = Callable[..., Any]
 
@@ -103,14 +99,6 @@ def running(command: Command) -> Command:
     for option in options:
         command = option(command)
     return common(command)
-
-
-def run_options(options: Mapping[str, Any], progress: Progress) -> RunOptions:
-    """The values of the options of `running`."""
-    from bigkpca.execution.run_options import RunOptions
-
-    given = {key: options[key] for key in ("scheduler", "workers", "memory", "timeout")}
-    return RunOptions(**given, progress=progress)
 
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace earlier output of bigkpca at this path.")

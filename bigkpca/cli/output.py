@@ -29,6 +29,8 @@ def _readable(key: str, value: Any) -> str:
         return f"{value / 1e6:,.1f} MB"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if key == "encoding":
+        return _encoding(value)
     if key in ("options", "preimage_options"):
         return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
@@ -42,6 +44,18 @@ def _readable(key: str, value: Any) -> str:
         shown = ", ".join(_readable(key, item) for item in value[:8])
         return f"{shown}, ... ({len(value)} in all)" if len(value) > 8 else shown or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _encoding(value: Mapping[str, Any]) -> str:
+    """How the columns of a table became numbers."""
+    more = {"text": "{} categories", "characters": "{} characters", "date": "days since 1970-01-01", "time": "hours"}
+    columns = [
+        f"{each['name']} ({more.get(each['kind'], each['kind']).format(len(each['categories']))})"
+        for each in value["columns"]
+    ]
+    shown = ", ".join(columns[:8]) + (f", ... ({len(columns)} in all)" if len(columns) > 8 else "")
+    left_out = f"; left out {', '.join(value['left_out'])}" if value["left_out"] else ""
+    return f"{shown}; missing values: {value['missing']}{left_out}"
 
 
 SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed by themselves

@@ -8,8 +8,8 @@ import click
 
 from bigkpca.cli.options import PATH, common, overwrite_option
 from bigkpca.cli.output import show
-from bigkpca.cli.progress import Report
 from bigkpca.errors import SpecError
+from bigkpca.execution.shown_progress import ShownProgress
 
 
 @click.command()
@@ -31,7 +31,7 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
     from bigkpca.reporting import report as draw
 
     shape = _shape(image_shape) if image_shape else None
-    path = draw(model, out, image_shape=shape, progress=Report(quiet), **options)
+    path = draw(model, out, image_shape=shape, progress=ShownProgress(quiet), **options)
     show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
 
 

@@ -10,8 +10,8 @@ import click
 from bigkpca.cli.exit_codes import JSON_LINES, verbose_option
 from bigkpca.cli.options import PATH, certificates, common, json_option
 from bigkpca.cli.output import show
-from bigkpca.cli.progress import JsonReport, Report
 from bigkpca.errors import SpecError
+from bigkpca.execution.shown_progress import JsonProgress, ShownProgress
 
 
 @click.command()
@@ -53,7 +53,7 @@ def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
     click.get_current_context().meta[JSON_LINES] = job.run.log == "json"
-    report = JsonReport(quiet) if job.run.log == "json" else Report(quiet)
+    report = JsonProgress(quiet) if job.run.log == "json" else ShownProgress(quiet)
     for record in run(job, **asked, progress=report):
         if as_json:
             click.echo(json.dumps(record))
@@ -89,7 +89,7 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
     """List the runs of the job that writes OUT."""
     from bigkpca.workflows.scheduled.history import history
 
-    found = history(out, progress=Report(quiet))
+    found = history(out, progress=ShownProgress(quiet))
     if as_json:
         for record in found:
             click.echo(json.dumps(record))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import PATH, json_option, run_options, running
-from bigkpca.cli.progress import Report
+from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.errors import SpecError
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.execution.shown_progress import ShownProgress
+from bigkpca.spec import FitSpec
 
 if TYPE_CHECKING:
     from bigkpca.evaluating.cross_validation import CrossValidation
@@ -36,24 +36,17 @@ _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Print candidate lengths sigma from distances of sampled pairs, each with its sampling error."""
-    from bigkpca.data.opening import open_rows
-    from bigkpca.execution.planning import check_peak, sample_bytes
-    from bigkpca.fitting.sample import sample_lengths
+    from bigkpca.workflows import choosing
 
     fields = {key: options[key] for key in ("kernel", "seed", "standardize")}
+    run = {key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout")}
     if options["cv"]:
-        _cross_validated(data, fields, as_json, quiet, options)
+        _cross_validated(data, fields, run, as_json, quiet, options)
         return
     for name in ("preimage", "noise", "size", "components", "save"):
         if options[name] is not None:
             raise SpecError(f"--{name} is for --cv: add it, or leave --{name} out")
-    spec, rows = FitSpec.checked(**fields), open_rows(data, options["array"])
-    run = run_options(options, Report(quiet))
-    with run.engine() as engine:
-        fit = resolve(spec, rows)
-        check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
-        engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
-        lengths = sample_lengths(rows, spec, engine, run.progress)
+    lengths = choosing.sigma(data, progress=ShownProgress(quiet), **fields, **run)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))
         return
@@ -61,21 +54,18 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         click.echo(f"{name.replace('_', ' '):<14} {length.sigma:>12.6g}  ± {length.standard_error:.2g}")
 
 
-def _cross_validated(data: str, fields: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]) -> None:
+def _cross_validated(
+    data: str, fields: dict[str, Any], run: dict[str, Any], as_json: bool, quiet: bool, options: Mapping[str, Any]
+) -> None:
     """Find the setting with the smallest error of pre-images, and print all that were tried."""
-    from bigkpca.data.opening import open_rows
-    from bigkpca.evaluating.cross_validation import cross_validate
+    from bigkpca.workflows import choosing
 
-    preimage = options["preimage"] or "ridge"
-    spec = FitSpec.checked(**fields, preimage=preimage, noise=options["noise"], size=options["size"] or "auto")
+    fields |= {"preimage": options["preimage"] or "ridge", "noise": options["noise"], "size": options["size"] or "auto"}
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
     place = options["save"] and _check_place(options["save"], data)
-    run = run_options(options, Report(quiet))
-    with run.engine() as engine:
-        rows = open_rows(data, options["array"])
-        found = cross_validate(rows, spec, engine, run.progress, components=numbers, limit=run.memory_limit)
-    _show(found, data, options["array"], spec, as_json)
+    found = choosing.cross_validate(data, components=numbers, progress=ShownProgress(quiet), **fields, **run)
+    _show(found, data, options["array"], FitSpec.checked(**fields), as_json)
     if place:
         _save_settings(place, found.settings)
 

@@ -9,7 +9,7 @@ import click
 
 from bigkpca.cli.options import PATH, Command, overwrite_option, running
 from bigkpca.cli.output import show
-from bigkpca.cli.progress import Report
+from bigkpca.execution.shown_progress import ShownProgress
 
 
 def _writes_rows(given: str, *own: Callable[[Command], Command]) -> Callable[[Command], click.Command]:
@@ -42,7 +42,7 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.workflows import transform
 
-    scores = transform.transform(model, data, out, progress=Report(quiet), **options)
+    scores = transform.transform(model, data, out, progress=ShownProgress(quiet), **options)
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
 
 
@@ -51,7 +51,7 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     """Write the pre-images of SCORES of MODEL to OUT: rows with about these scores."""
     from bigkpca.workflows import transform
 
-    _show_rows(out, transform.reconstruct(model, scores, out, progress=Report(quiet), **options))
+    _show_rows(out, transform.reconstruct(model, scores, out, progress=ShownProgress(quiet), **options))
 
 
 @_writes_rows("data")
@@ -59,7 +59,7 @@ def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> Non
     """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
     from bigkpca.workflows import transform
 
-    _show_rows(out, transform.denoise(model, data, out, progress=Report(quiet), **options))
+    _show_rows(out, transform.denoise(model, data, out, progress=ShownProgress(quiet), **options))
 
 
 def _show_rows(out: str, x: Any) -> None:

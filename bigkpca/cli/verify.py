@@ -9,7 +9,7 @@ import click
 
 from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.cli.output import show
-from bigkpca.cli.progress import Report
+from bigkpca.execution.shown_progress import ShownProgress
 
 
 @click.command()
@@ -21,5 +21,5 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
     digest, datasets and other arrays by the checksums of their chunks."""
     from bigkpca.workflows import verify
 
-    found = verify.verify(path, progress=Report(quiet), **options)
+    found = verify.verify(path, progress=ShownProgress(quiet), **options)
     show(asdict(found) | {"shape": list(found.shape)}, as_json)

@@ -38,7 +38,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
@@ -93,7 +93,7 @@ def compare(
     time_budget: str | float | None = "10 min",
     memory: str | int | None = None,
     overwrite: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
     **varied: Any,
 ) -> Comparison:
     """Fit data by every method, at every size, for every seed, and record time, memory and errors of each fit.
@@ -122,8 +122,9 @@ def compare(
         Leave out fits that need more memory in a process, e.g. "2 GB", or in bytes.
     overwrite : bool, default=False
         Replace another comparison in `out`. Other files are never replaced.
-    progress : Progress, optional
-        Receives progress and notes.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        progress and notes.
     **varied
         Refused, with the reason: options of a fit that a comparison varies, such as method, landmarks, size and seed.
 
@@ -156,6 +157,7 @@ def compare(
     Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg. The
     same call continues a comparison with the fits that are missing.
     """
+    progress = shown(progress)
     # Each field of FitSpec that fits share is a parameter of this function, of the same name.
     shared = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
     spec, run = _spec(shared | varied), RunOptions(None, None, memory, time_budget, overwrite, progress)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import zarr
 from dask.base import optimize
+from scipy.sparse import issparse
 
 from bigkpca.data.dask import DaskRows, frame_rows
 from bigkpca.data.frames import (
@@ -23,8 +24,9 @@ from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
 from bigkpca.data.run_folders import run_folders, scratch_folders
+from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.data.zarr import ZarrRows, array_path, group_rows, zarr_name
+from bigkpca.data.zarr import ZarrRows, array_path, files_stamp, group_rows, zarr_name
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError, check_numeric
 
 
@@ -90,8 +92,10 @@ def _opened(data: Any, array: str | None) -> Rows:
     if isinstance(data, zarr.Array):
         check_shape(data.shape, f"the zarr array {data.path}")
         return ZarrRows(data, zarr_name(data), data.shape[0])
-    if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows):
+    if isinstance(data, ArrayRows | DaskRows | ZarrRows | NpyRows | SparseRows):
         return data
+    if issparse(data):
+        return sparse_rows(data)
     check_frame(data)
     if is_frame(data):
         values = frame_values(data)
@@ -110,6 +114,11 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if path.endswith(".npy"):
         _check_unnamed(path, array)
         return NpyRows.open(store.absolute(path))  # workers may run in another folder
+    if path.endswith(".npz") and not store.is_folder(path):
+        _check_unnamed(path, array)
+        return npz_rows(store.absolute(path))
+    if path.endswith((".h5ad", ".h5", ".hdf5")) and not store.is_folder(path):
+        return hdf5_rows(store.absolute(path), array)
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:
@@ -124,7 +133,15 @@ def _path_rows(path: str, array: str | None) -> Rows:
         _check_unnamed(path, array)
         check_shape(node.shape, path)
         return ZarrRows(node, path, node.shape[0])
+    if is_stored_matrix(node):
+        found = zarr_matrix(path, node, array, files_stamp(path))
+        return found or group_rows(path, node, array or "X")
     return group_rows(path, node, array)
+
+
+def in_memory(rows: Rows) -> bool:
+    """Whether the values of these rows are in memory."""
+    return isinstance(rows, ArrayRows) or (isinstance(rows, SparseRows) and rows.in_memory)
 
 
 def _check_unnamed(path: str, array: str | None) -> None:

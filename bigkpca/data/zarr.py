@@ -238,6 +238,12 @@ def nonempty_files(folder: str) -> dict[str, StoredFile]:
     return {name: file for name, file in store_of(folder).files(folder).items() if file.bytes}
 
 
+def files_stamp(folder: str) -> str:
+    """What changes when a file below a folder is written."""
+    files = sorted(nonempty_files(folder).items())
+    return hashlib.sha256("\n".join(f"{name} {file.stamp}" for name, file in files).encode()).hexdigest()
+
+
 def zarr_name(array: zarr.Array[Any]) -> str:
     """The name of an array in messages."""
     return array_path(array) or f"the zarr array {array.path!r}"
@@ -275,7 +281,9 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
     if kind != "dataset" or name != "x":
-        count = published_rows(path, kind) if kind in MAIN and about.get("grows") else node.shape[0]
+        count = node.shape[0]
+        if isinstance(kind, str) and kind in MAIN and about.get("grows"):
+            count = published_rows(path, kind)
         return ZarrRows(node, path, min(count, node.shape[0]), name)
     _check_vouched(path, about, node.shape)
     names = tuple(about["column_names"]) if "column_names" in about else None

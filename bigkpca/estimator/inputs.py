@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from bigkpca import arrays
 from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.opening import is_lazy, open_rows
+from bigkpca.data.opening import in_memory, is_lazy, open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array
+from bigkpca.data.sparse import sparse_rows
+from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution import containers, few_rows, projection
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.kept_features import KeptFeatures
@@ -36,7 +38,7 @@ class RowOutput:
 
     def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
         """A NumPy array for rows in memory, from features that their fit has `kept` if it did, else a lazy array."""
-        if not isinstance(rows, ArrayRows):
+        if not in_memory(rows):
             return self.lazy(model, rows)
         if self.few is not None and few_rows.are_few(rows, model):
             return self.few(rows, model)
@@ -67,11 +69,13 @@ class RowsInput:
 
     n_features_in_: int
     feature_names_in_: Array
+    _columns_like: Any  # the columns of a DataArray that was fitted, without rows
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """Rows to fit (`reset`), or to compare with those that were fitted."""
         if is_dask_frame(X):
             return open_rows(self._checked_frame(X, reset=reset))
+        self._check_dims(X, reset=reset)
         if is_lazy(X):
             rows = open_rows(X)
             if reset:
@@ -83,10 +87,30 @@ class RowsInput:
             X,
             reset=reset,
             dtype=[np.float64, np.float32, *_SMALL_INTEGERS],
+            accept_sparse="csr",
             ensure_all_finite=False,  # the pass checks, and names row and column
             ensure_min_samples=2 if reset else 1,
         )
-        return ArrayRows(values, names=column_names(X))
+        return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X))
+
+    def _check_dims(self, X: Any, *, reset: bool) -> None:
+        """Raise an error for a DataArray that is no table, or whose columns have another dim than those of the fit."""
+        if not is_data_array(X):
+            if reset and hasattr(self, "_columns_like"):
+                del self._columns_like
+            return
+        if X.ndim != 2:
+            raise DataError(
+                f"the DataArray has the dims {X.dims}: rows must be two-dimensional; stack what belongs to one row, as "
+                f"in X.stack(feature={list(X.dims[1:])!r})"
+            )
+        if reset:
+            self._columns_like = containers.header_of(X)  # which pre-images get again
+        elif hasattr(self, "_columns_like") and X.dims[1] != self._columns_like.dims[1]:
+            raise SpecError(
+                f"the DataArray has the dims {X.dims}: the model was fitted on columns along "
+                f"{self._columns_like.dims[1]!r}, which must be the last one; transpose or rename"
+            )
 
     def _matching_rows(self, X: Any, model: Model) -> Rows:
         """Rows with as many columns as those that were fitted, and the same names."""

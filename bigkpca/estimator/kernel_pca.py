@@ -17,6 +17,7 @@ from bigkpca.estimator.inputs import SCORES, in_kind
 from bigkpca.estimator.model_methods import ModelMethods
 from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_more_rows
 from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import check_fits, place_for_features
@@ -88,6 +89,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Rows of one task.
     memory_limit : str such as "2 GB", int (bytes) or None
         Refuse a fit whose process would need more; with `tol`, end the growth of the size. Nothing else depends on it.
+    verbose : bool or Progress
+        True shows the progress of a fit: bars, or lines where there is no terminal. A Progress receives it.
 
     Attributes
     ----------
@@ -156,6 +159,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         block_rows: int | None = None,
         memory_limit: str | int | None = None,
+        verbose: bool | Progress = False,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -179,6 +183,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.block_rows = block_rows
         self.memory_limit = memory_limit
+        self.verbose = verbose
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Fit to rows (n, d).
@@ -208,7 +213,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         return self._fitted(rows, None, rows.fingerprint() if is_path(X) else None)
 
     def _fitted(self, rows: Rows, kept: KeptFeatures | None, identity: dict[str, Any] | None = None) -> Self:
-        run = RunOptions(memory=self.memory_limit)
+        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
             keeping = replace(engine, kept=kept)
             self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
@@ -247,7 +252,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             return self.fit(X)
         rows, fixed = self._rows(X, reset=False), isinstance(self.random_state, int | np.integer)
         spec = spec_of(self) if fixed else spec_of(self, FitSpec.of(self.model_).seed)
-        run = RunOptions(memory=self.memory_limit)
+        run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
             check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
             self.model_ = extend(self.model_, rows, spec, engine, run.progress)
@@ -279,4 +284,5 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.pairwise = is_precomputed(self.kernel)
+        tags.input_tags.sparse = True
         return tags

@@ -14,8 +14,11 @@ from bigkpca.estimator.attributes import FittedAttributes
 from bigkpca.estimator.inputs import DENOISED, PREIMAGES, RESIDUALS, SCORES, RowsInput, in_kind
 from bigkpca.estimator.parameters import restores_rows
 from bigkpca.evaluating import preimage_error
+from bigkpca.execution.containers import stacked_rows
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.run_options import RunOptions
+from bigkpca.serving.fitted import FittedKernelPCA
+from bigkpca.workflows.export import export_model
 from bigkpca.workflows.scores import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
 
@@ -30,7 +33,8 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
 
         A Dask frame gets a lazy Dask frame, with its index and divisions, taken partition by partition without a count;
         a DataArray gets one with the dim of its rows, their coordinates, and a dim "component", lazy where it is over
-        Dask. With `out` they are streamed to a feature store at that path, and its Zarr array is returned.
+        Dask; rows that were stacked of several dims have these again. With `out` they are streamed to a feature store
+        at that path, and its Zarr array is returned.
 
         Raises SpecError for rows of another width or other columns, DataError for NaN and infinity. One pass.
         """
@@ -43,7 +47,8 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and
-        paths; in kind for Dask frames and DataArrays, as `transform`, with the names of the columns that were fitted.
+        paths; in kind for Dask frames and DataArrays, as `transform`, with the names or the dim and coordinates of the
+        columns that were fitted.
         With `out` they are streamed to that path, and its Zarr array is returned.
 
         Raises SpecError for scores of another width or model and for kernels without pre-images, DataError for NaN.
@@ -55,7 +60,10 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
-        return in_kind(Y, PREIMAGES.of(open_scores(self.model_, Y), self.model_), "rows", "feature", names)
+        if is_data_array(Y):
+            Y = stacked_rows(Y)
+        like = getattr(self, "_columns_like", names)
+        return in_kind(Y, PREIMAGES.of(open_scores(self.model_, Y), self.model_), "rows", "feature", like)
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
         """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.
@@ -95,3 +103,19 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         if is_dask_frame(X):
             return RESIDUALS.of_frame(self._checked_frame(X), self.model_, ["residual"])["residual"]
         return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_), "residual")
+
+    def to_sklearn(self) -> FittedKernelPCA:
+        """A fitted estimator with the same scores, and pre-images where there are some, that can be pickled and needs
+        NumPy, SciPy and scikit-learn alone: for serving. No pass."""
+        check_is_fitted(self)
+        model = self.model_
+        return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
+
+    def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write the scores as a graph of ONNX to a file, from "rows" (n, d) to "scores" (n, r). No pass.
+
+        Raises SpecError for a kernel or features without operators in ONNX, where the library onnx is missing, and for
+        a file that is there already, unless it may be replaced.
+        """
+        check_is_fitted(self)
+        export_model(self.model_, path, overwrite=overwrite)

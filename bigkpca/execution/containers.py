@@ -48,12 +48,43 @@ def _labelled(values: Array, frame: Any, columns: Sequence[Any]) -> Any:
     return type(frame)(values, index=frame.index, columns=columns)
 
 
-def in_data_array(given: Any, values: Any, name: str, columns: str = "component", labels: Any = None) -> Any:
+def in_data_array(given: Any, values: Any, name: str, columns: str = "component", like: Any = None) -> Any:
     """Values (n, c) or (n,) of the rows of a DataArray, in memory or lazy, with the dim of its rows and what belongs to
-    that; the dim of new columns is called `columns`, with coordinates if there are labels."""
+    that; a dim of rows that was stacked is unstacked.
+
+    The dim of new columns is called `columns`, or is that of the columns of `like`, a DataArray or names.
+    """
     rows = given.dims[0]
+    coords = _coords_along(given, rows)
+    if like is not None and hasattr(like, "dims"):
+        columns = like.dims[1]
+        coords = coords.merge(_coords_along(like, columns)).coords
     columns += "_" * (columns == rows)  # a dim occurs once
-    kept = {key: own for key, own in given.coords.items() if set(own.dims) <= {rows}}
-    if labels is not None:
-        kept[columns] = labels
-    return type(given)(values, dims=(rows, columns)[: values.ndim], coords=kept, name=name)
+    found = type(given)(values, dims=(rows, columns)[: values.ndim], coords=coords, name=name)
+    if like is not None and not hasattr(like, "dims"):
+        found = found.assign_coords({columns: like})
+    return found.unstack(rows) if is_stacked(given, rows) else found
+
+
+def header_of(given: Any) -> Any:
+    """The columns of a DataArray, as one without rows: their dim and coordinates. No values are computed."""
+    coords = _coords_along(given, given.dims[1])
+    return type(given)(np.empty((0, given.shape[1])), dims=given.dims, coords=coords)
+
+
+def _coords_along(given: Any, dim: str) -> Any:
+    """The coordinates of a DataArray that lie along one dim alone."""
+    others = [key for key, own in given.coords.items() if not set(own.dims) <= {dim}]
+    return given.drop_vars(others).coords
+
+
+def is_stacked(given: Any, dim: str) -> bool:
+    """Whether a dim of a DataArray was made of several."""
+    return dim in given.indexes and given.indexes[dim].nlevels > 1
+
+
+def stacked_rows(given: Any, columns: str = "component") -> Any:
+    """A DataArray of scores with the dims of its rows stacked to one, where they are several."""
+    if given.ndim <= 2 or columns not in given.dims:
+        return given
+    return given.stack(sample=[dim for dim in given.dims if dim != columns]).transpose("sample", columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Protocol
 
 WARNING = "warning: "  # notes that begin so are shown in any case
@@ -31,3 +32,10 @@ class Silent:
     def finish(self) -> None: ...
 
     def note(self, message: str) -> None: ...
+
+
+def shown(progress: Progress | bool) -> Progress:
+    """The progress that a user asked for: their own, bars and lines on stderr for True, nothing for False."""
+    if progress is True:
+        return import_module("bigkpca.execution.shown_progress").ShownProgress(quiet=False)
+    return Silent() if progress is False else progress

@@ -10,21 +10,24 @@ work.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import zarr
 
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import AnyPath, last_name, store_of
+from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE
 from bigkpca.errors import Array, IncompleteError, SpecError
-from bigkpca.execution.progress import Progress, Silent
-from bigkpca.ingesting.formats.concat import Source, kind_of
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.ingesting.shards import Shards, rows_of_shard, shard_rows
-from bigkpca.storage import groups, output_paths
+from bigkpca.ingesting.source import Files, Source, kind_of
+from bigkpca.ingesting.tables.choosing import Choice
+from bigkpca.ingesting.tables.encoding import Encoding, Missing
+from bigkpca.storage import groups, output_paths, records
 from bigkpca.storage.destination import open_destination
 
 
@@ -42,26 +45,33 @@ class Ingested:
 
 
 def ingest(
-    sources: Sequence[AnyPath],
+    sources: AnyPath | Sequence[AnyPath],
     destination: AnyPath,
     *,
     member: str | None = None,
     labels: str | None = None,
     dtype: str | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    missing: Missing = "refuse",
+    categories: Literal["one-hot"] | None = None,
+    text: str | None = None,
+    like: AnyPath | None = None,
     block_rows: int | None = None,
     append: bool = False,
     overwrite: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> Ingested:
     """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
 
     Axes after the first are flattened. Columns that have names (Parquet, CSV with a header) are found by name in all
-    files after the first, and the names are kept; the index of a pandas frame is left out. Doing the same again changes
-    nothing, and goes on where an earlier run was stopped.
+    files after the first, and the names are kept; the index of a pandas frame is left out. Truth values become 0 and 1,
+    dates days since 1970-01-01 (in UTC, where they have a time zone), times of day and durations hours. Doing the same
+    again changes nothing, and goes on where an earlier run was stopped.
 
     Parameters
     ----------
-    sources : list of paths
+    sources : path or list of paths
         Files of the formats of `docs/getting-started.md`, all with the same columns.
     destination : path
         Folder of the dataset.
@@ -72,14 +82,28 @@ def ingest(
         becomes codes, numbered by first appearance.
     dtype : str, optional
         Type to cast to; without it all sources must have one type.
+    columns, drop : sequence of str, optional
+        Names of the columns to use, in this order, or of those to leave out.
+    missing : {"refuse", "drop", "mean", "median"}
+        What becomes of missing values (empty fields, NA, NaN, null): an error that lists them; their rows are left out;
+        or the mean or median of their column stands for them. A category counts as a column of 0 and 1. The median is
+        that of a uniform sample where a column has more than 100,000 values (5000 or more for wide tables).
+    categories : {"one-hot"}, optional
+        Make a column of 0 and 1 for each different text of a column of text, at most 1000, in alphabetical order.
+    text : str, optional
+        Name of a column of text: rows are the numbers of its characters, with zeros behind the last, for string
+        kernels (`kernels.Spectrum`). Of FASTA files always the sequence.
+    like : path, optional
+        A dataset: use its columns, categories, means and medians. `append` always does so.
     block_rows : int, optional
         Rows of a shard.
     append : bool
         Add the rows to a finished dataset of the same columns, type and kind of labels.
     overwrite : bool
         Replace a dataset once its successor is finished.
-    progress : Progress
-        Receives the number of rows read, and notes; by default nothing is shown.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        the number of rows read, and notes; by default nothing is shown.
 
     Returns
     -------
@@ -91,7 +115,7 @@ def ingest(
     SpecError
         What does not exist or fit together.
     DataError
-        Values that are no finite numbers; rows are counted from 0 in their own file.
+        Values that are no finite numbers, listed by column; rows are counted from 0 in their own file.
     CorruptionError
         Files that do not decode.
     LockedError
@@ -101,29 +125,41 @@ def ingest(
 
     Notes
     -----
-    One pass over the files; memory does not depend on the number of rows.
+    One pass over the files, and another before it where categories, means or medians are learnt. Memory does not depend
+    on the number of rows.
     """
-    source = Source.open(sources, member, labels, dtype)
-    out = output_paths.group_path(destination, *(each["path"] for each in source.identity["sources"]))
+    progress = shown(progress)
+    choice = Choice(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)
+    if like is not None and (append or choice != Choice()):
+        raise SpecError("like takes all about columns from a dataset: leave out append and other options about columns")
+    given = None if like is None else expanded(like)
+    sources = [sources] if isinstance(sources, str | os.PathLike) else sources
+    files = Files.open(sources, member, labels, dtype, choice)
+    out = output_paths.group_path(destination, *(each["path"] for each in files.identity["sources"]))
     path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows is {block_rows}, and must be at least 1")
-    record = {"format": "dataset", **source.identity, "block_rows": block_rows}
+    record = {
+        "format": "dataset",
+        **files.identity,
+        "like": given and store_of(given).absolute(given),
+        "block_rows": block_rows,
+    }
     if append and overwrite:
         raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
     with store_of(path).writer(path):
-        done = _append(source, path, record, progress) if append else _create(source, path, record, overwrite, progress)
+        done = _append(files, path, record, progress) if append else _create(files, path, record, overwrite, progress)
     return _ingested(path, already_done=done)
 
 
-def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
+def _create(files: Files, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
     """Make a new dataset; return whether it existed already.
 
     An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
     """
     target = open_destination(path, record, overwrite=overwrite, whole=True)
     if target.done:
-        if source.names is not None and "column_names" not in (groups.describe(path) or {}):
+        if files.names is not None and "column_names" not in (groups.describe(path) or {}):
             progress.note(
                 f"{path} was made before column names were kept, so that it may hold the index of a frame, or "
                 "columns of files in different orders: remove it and run this again to be sure"
@@ -131,15 +167,35 @@ def _create(source: Source, path: str, record: Mapping[str, Any], overwrite: boo
         return True
     if target.note:
         progress.note(target.note)
+    source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
     _show_notes(source, progress)
     with target.made() as scratch:
         group = groups.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
         shape = {"columns": source.columns, "row_shape": list(source.tables[0].row_shape)}
         names = {} if source.names is None else {"column_names": list(source.names)}
-        _publish(scratch, {**shape, **names, **_fill(group, source, 0, {}, progress)})
+        encoding = {}
+        if source.encoding is not None and not source.encoding.says_nothing:
+            encoding = {"encoding": source.encoding.to_json()}
+        _publish(scratch, {**shape, **names, **encoding, **_fill(group, source, 0, {}, progress)})
     target.put_in_place()
     return False
+
+
+def _like(files: Files, path: str, progress: Progress) -> Source:
+    """The rows of the files with the columns of the finished dataset at `path`."""
+    about: Any = groups.open_group(path, "dataset").attrs[ATTRIBUTE]
+    if "rows" not in about:
+        raise IncompleteError(f"{path}: its ingest did not finish; run that command again first")
+    records.check(about, records.DATASET, path)
+    encoding = None
+    if "encoding" in about:
+        records.check(about["encoding"], records.ENCODING, path)
+        encoding = Encoding.from_json(about["encoding"])
+    names = tuple(about["column_names"]) if "column_names" in about else None
+    if names is None and files.names is not None:
+        progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
+    return files.source(encoding, names, path, progress)
 
 
 def _show_notes(source: Source, progress: Progress) -> None:
@@ -157,32 +213,31 @@ def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) ->
         groups.create_array(group, "y", (0,), kind, rows, ("row",))
 
 
-def _append(source: Source, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
+def _append(files: Files, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
     """Add rows to a finished dataset; return whether they were the last ones added already."""
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
     if "rows" not in about:
         raise IncompleteError(f"{path}: its ingest did not finish; run that command again before you append")
-    if _added_last(source, about):
+    if _added_last(files, about):
         return True
-    names = tuple(about["column_names"]) if "column_names" in about else None
-    if names is None and source.names is not None:
-        progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
-    source = source.named(names, path)
+    if files.choice.identity not in ({}, about.get("table")):
+        raise SpecError(f"{path} keeps the columns that it began with: leave out options about columns when you append")
+    source = _like(files, path, progress)
     _show_notes(source, progress)
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(group, source, about["rows"], categories, progress)
-    added["sources"] = about["sources"] + source.identity["sources"]
+    added["sources"] = about["sources"] + files.identity["sources"]
     added["provenance"] = about["provenance"] + added["provenance"]
     _publish(path, added)
     return False
 
 
-def _added_last(source: Source, about: Mapping[str, Any]) -> bool:
-    """Whether the sources are those that were added last."""
+def _added_last(files: Files, about: Mapping[str, Any]) -> bool:
+    """Whether the files are those that were added last."""
     *earlier, last = about["provenance"]
-    return bool(earlier) and about["sources"][-len(last["sources"]) :] == source.identity["sources"]
+    return bool(earlier) and about["sources"][-len(last["sources"]) :] == files.identity["sources"]
 
 
 def _check_fits(source: Source, record: Mapping[str, Any], path: str, group: zarr.Group) -> None:
@@ -212,6 +267,7 @@ def _fill(
     group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
 ) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
+    names = [last_name(path) for path in source.paths]
     x = Shards.after(_array(group, "x"), start)
     y = None if source.label_dtype is None else Shards.after(_array(group, "y"), start)
     digest = hashlib.sha256()
@@ -231,9 +287,22 @@ def _fill(
     stop = x.flush()
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)
-    names = [last_name(identity["path"]) for identity in source.identity["sources"]]
-    entry = {"sources": names, "rows": [start, stop], "sha256": digest.hexdigest()}
+    entry = {"sources": list(names), "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
     return {"rows": stop, "provenance": [entry], **({"categories": list(categories)} if categories else {})}
+
+
+def _missing(source: Source, progress: Progress) -> dict[str, Any]:
+    """How many values were missing, for the dataset's record, and told to the user."""
+    counts = source.counts
+    if not counts.values and not counts.rows_dropped:
+        return {}
+    columns = ", ".join(f"{count:,} in {name!r}" for name, count in counts.values.most_common())
+    rule = "" if source.encoding is None else source.encoding.missing
+    done = (
+        f"{counts.rows_dropped:,} rows are left out" if rule == "drop" else f"the {rule} of the column stands for them"
+    )
+    progress.note(f"missing values: {columns or 'labels'}; {done}")
+    return {"missing": {"values": dict(counts.values), "rows_dropped": counts.rows_dropped}}
 
 
 def _codes(labels: Array, categories: dict[str, int]) -> Array:

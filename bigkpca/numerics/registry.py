@@ -26,6 +26,10 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
+# How the text of an option is read, by the annotation of its field; all others are floats.
+_READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
+
+
 def check_plain(kind: Any, values: Mapping[str, Any], what: str) -> None:
     """Raise SpecError unless `values`, from a file, can be fields of a dataclass: known, complete, and of their types.
 
@@ -107,6 +111,29 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     def named(self, name: str) -> T:
         """The default value of a name as a user types it. Raises SpecError like `kind`."""
         return self.kind(name)()
+
+    def typed(self, text: str) -> T:
+        """The value of a name with options, "name" or "name:key=value,key=value", as a user types it.
+
+        Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
+        """
+        name, _, options = text.partition(":")
+        kind: Any = self.kind(name)
+        known = {option.name: _READ.get(str(option.type).partition(" ")[0], float) for option in fields(kind)}
+        found: dict[str, Any] = {}
+        for part in filter(None, options.split(",")):
+            key, _, value = part.strip().partition("=")
+            if key not in known:
+                raise unknown_name(f"option of {self._what} {kind.name!r}", key, list(known))
+            try:
+                found[key] = known[key](value)
+            except (KeyError, ValueError):
+                raise SpecError(f"{self._what}='{text}': {key} cannot be {value!r}") from None
+        lacking = [each.name for each in fields(kind) if each.default is MISSING and each.name not in found]
+        if lacking:
+            raise SpecError(f"{self._what}='{text}' lacks {lacking[0]}, as in '{kind.name}:{lacking[0]}=1'")
+        made: T = kind(**found)
+        return made
 
     def to_dict(self, value: Any) -> dict[str, Any]:
         """Name and fields as JSON-ready values, which `from_dict` reads."""

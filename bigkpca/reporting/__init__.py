@@ -22,7 +22,7 @@ from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import sections, text
 from bigkpca.reporting.page import MARK, render, request_mark
@@ -44,7 +44,7 @@ def report(
     image_shape: Sequence[int] | None = None,
     array: str | None = None,
     overwrite: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> str:
     """Write an HTML report of a model.
 
@@ -70,8 +70,9 @@ def report(
         Name of the array of the rows inside a Zarr group.
     overwrite : bool, default=False
         Replace another report at `out`. Other files are never replaced.
-    progress : Progress, optional
-        Receives progress and notes.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        progress and notes.
 
     Returns
     -------
@@ -103,6 +104,7 @@ def report(
     >>> bigkpca.report(model, "report.html")
     'report.html'
     """
+    progress = shown(progress)
     check_installed()
     fitted, path = model_of(model), path_of(model) or ""
     out = output_paths.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
@@ -155,7 +157,7 @@ def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
         verdict=text.verdict(model),
-        findings=text.findings(model, data),
+        findings=text.findings(model, data) + sections.named_columns(data),
         sections=[section for section in found if section is not None],
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],

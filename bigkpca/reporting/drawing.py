@@ -116,6 +116,13 @@ def _opened(svg: str, opening: str, name: str, alt: str) -> str:
     return opening + title + rounded
 
 
+def legend_above(axes: Axes) -> None:
+    """A legend above the axes, where it covers no data; in one column where its words are long."""
+    words = axes.get_legend_handles_labels()[1]
+    columns = len(words) if sum(map(len, words)) < 28 else 1
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)
+
+
 def plain_ticks(axes: Axes) -> None:
     """Label a logarithmic y axis with plain numbers, without exponents."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

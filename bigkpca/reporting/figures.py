@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from bigkpca.reporting.drawing import (
     Drawing,
     axes_of,
     drawing,
+    legend_above,
     plain_ticks,
     whole_ticks,
 )
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
 MAX_POINTS = 2000  # points of a scatter plot; more become a density plot
 _MAX_COMPONENTS = 60
+_NAMED: dict[str, Any] = {  # how names stand at points of a map
+    "ha": "center",
+    "va": "center",
+    "fontweight": "bold",
+    "annotation_clip": False,
+    "bbox": {"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": "none", "alpha": 0.85},
+}
+_FONT, _LINE = 11 * 100 / 72, 22.0  # pixels of a figure: size of its text, height of a line with its frame
 
 
 def spectrum(model: Model) -> Drawing:
@@ -59,7 +68,7 @@ def spectrum(model: Model) -> Drawing:
         axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * shares[shares > 0].min(), None))
         plain_ticks(axes)
         whole_ticks(axes)
-        axes.legend(loc="upper right")
+        legend_above(axes)
         return drawing(figure, "spectrum", alt)
 
 
@@ -75,9 +84,9 @@ def drift(runs: Sequence[DriftOfRun]) -> Drawing:
         axes.plot(numbers, figures, "-o", color=ACCENT, linewidth=1, markersize=4, label="drift")
         axes.plot([each.run for each in above], [each.figure for each in above], "o", color=SECOND, markersize=6)
         axes.set(xlabel="run", ylabel="drift", xlim=(numbers[0] - 0.5, numbers[-1] + 0.5))
-        axes.set(ylim=(-0.02 * top, 1.25 * top))  # room for the legend
+        axes.set(ylim=(-0.02 * top, 1.1 * top))
         whole_ticks(axes)
-        axes.legend(loc="upper left", ncols=2)
+        legend_above(axes)
         return drawing(figure, "drift", alt)
 
 
@@ -123,7 +132,7 @@ def trust(model: Model) -> Drawing | None:
             axes.axhline(border, color=INK, linewidth=0.8, linestyle="--")
         whole_ticks(axes)
         axes.set(xlabel="component", ylabel=what, ylim=(None, 2 * max(values.max(), borders[1])))
-        axes.legend(loc="lower right", ncols=3)
+        legend_above(axes)
         span = f"{what} between {values.min():.2g} and {values.max():.2g}"
         alt = f"Trust of {len(x)} components: {', '.join(counts)}; {span}."
         return drawing(figure, "trust", alt)
@@ -150,7 +159,7 @@ def learning_curve(model: Model) -> Drawing | None:
         axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max() or 1))
         axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
         axes.minorticks_off()
-        axes.legend(loc="lower left")
+        legend_above(axes)
         return drawing(figure, "learning-curve", f"Variance out of reach of the landmarks: {pairs}.")
 
 
@@ -170,14 +179,33 @@ def scores(Y: Array, pair: tuple[int, int], labels: Labels | None) -> Drawing:
         if labels is not None and codes is not None:
             _legend(axes, labels.names)
             middles = {name: (x[codes == i], y[codes == i]) for i, name in enumerate(labels.names)}
-            for word, (xs, ys) in middles.items():
-                axes.text(float(np.median(xs)), float(np.median(ys)), word, ha="center", va="center", fontweight="bold",
-                          bbox={"boxstyle": "round,pad=0.15", "fc": PAPER, "ec": "none", "alpha": 0.85})  # fmt: skip
+            at = {word: (float(np.median(xs)), float(np.median(ys))) for word, (xs, ys) in middles.items()}
+            _write_apart(axes, {word: at[word] for word in sorted(at, key=lambda word: -len(middles[word][0]))})
             alt += " Middles: " + "; ".join(
                 f"{word} at {np.median(xs):.2g}, {np.median(ys):.2g}" for word, (xs, ys) in middles.items()
             ) + "."  # fmt: skip
         axes.set(xlabel=f"component {first}", ylabel=f"component {second}")
         return drawing(figure, name, alt)
+
+
+def _write_apart(axes: Axes, words: Mapping[str, tuple[float, float]]) -> None:
+    """Write words at these points of the data, or a little above or below, so that none covers another.
+
+    The first words have the first choice; one without a free place nearby is left to the legend.
+    """
+    figure: Any = axes.figure
+    figure.draw_without_rendering()  # lays the axes out, so that places on the page are known
+    taken: list[tuple[float, float, float]] = []  # middle of a word on the page, and half its width
+    for word, point in words.items():
+        x, y = axes.transData.transform(point)
+        half = 0.36 * _FONT * len(word)
+        for step in (0, 1, -1, 2, -2, 3, -3):
+            moved = y + step * _LINE
+            if all(abs(x - other) > half + width or abs(moved - height) > _LINE for other, height, width in taken):
+                taken.append((x, moved, half))
+                shift = (0, step * _LINE * 72 / figure.dpi)
+                axes.annotate(word, point, shift, textcoords="offset points", **_NAMED)
+                break
 
 
 def _density(axes: Axes, x: Array, y: Array, codes: Array | None) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import tile_rows
-from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
@@ -23,10 +22,12 @@ from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.model import Model
+from bigkpca.reporting.columns import ShownColumn, shown_columns
 from bigkpca.reporting.pictures import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups
 from bigkpca.storage.models import model_digest
 from bigkpca.storage.run_records import read_records
+from bigkpca.workflows.labels import dataset_at, open_labels
 from bigkpca.workflows.scores import feature_store, open_scores
 
 _MAX_SCORES = 65_536  # rows shown, if their scores are given
@@ -62,7 +63,8 @@ class ReportData:
 
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows. `scores` (m, r) and `residual` (m,) are
     those of these rows. `rows` is the input, of which single rows are read. `shape` is (H, W) or (H, W, 3) of a row as
-    a picture. `drift` is that of the runs of the job whose scores these are.
+    a picture. `columns` are those of the table that rows were made of. `drift` is that of the runs of the job whose
+    scores these are.
     """
 
     total: int
@@ -74,6 +76,7 @@ class ReportData:
     shape: tuple[int, ...] | None
     notes: tuple[str, ...]
     drift: tuple[DriftOfRun, ...] = ()
+    columns: tuple[ShownColumn, ...] = ()
 
 
 def collect_report_data(
@@ -120,6 +123,7 @@ def collect_report_data(
         shape=shape or _row_shape(source["path"], model.columns),
         notes=tuple(notes),
         drift=_drift(scores),
+        columns=() if rows is None else shown_columns(rows.names, dataset_at(source["path"]), rows.where),
     )
 
 
@@ -229,24 +233,18 @@ def _residual(place: str | None, numbers: Array) -> Array | None:
 
 def _row_shape(path: str | None, columns: int) -> tuple[int, ...] | None:
     """The shape of rows before ingest flattened them, if the dataset records one that is a picture."""
-    shape = tuple((_dataset(path) or {}).get("row_shape") or ())
+    shape = tuple((dataset_at(path) or {}).get("row_shape") or ())
     return shape if is_picture(shape) and np.prod(shape) == columns else None
-
-
-def _dataset(path: str | None) -> Mapping[str, Any] | None:
-    """The description of a dataset at this path, if there is one."""
-    about = None if path is None else groups.describe(path)
-    return about if about and about["format"] == "dataset" else None
 
 
 def _labels(given: AnyPath | None, source: str | None, total: int, numbers: Array) -> Labels | None:
     """The labels that were given, or else the array `y` of the dataset."""
     if given is None:
-        if source is None or _dataset(source) is None or not store_of(source).is_folder(f"{source}/y"):
+        if source is None or dataset_at(source) is None or not store_of(source).is_folder(f"{source}/y"):
             return None
         # Rows may have been appended since; the earlier ones keep their numbers.
         return _as_labels(_values(groups.open_values(source, "y"), numbers), source)
-    values, where = _open_labels(expanded(given), source)
+    values, where = open_labels(expanded(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
@@ -268,28 +266,9 @@ def _labels_stamp(given: AnyPath | None, source: str | None) -> list[Any]:
     return sorted((name, file.stamp) for name, file in store.files(place).items())
 
 
-def _open_labels(given: str, source: str | None) -> tuple[Any, str]:
-    """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
-    store = store_of(given)
-    if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
-        check_on_disk(given)
-        try:
-            return np.load(given, mmap_mode="r", allow_pickle=False), given
-        except ValueError as error:
-            raise SpecError(f"labels cannot be read from {given}: {error}") from error
-    if store.is_folder(given):
-        return groups.open_values(given, "y"), given
-    if source is None or "/" in given or not store_of(source).is_folder(source):
-        raise SpecError(
-            f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
-            "beside the rows"
-        )
-    return groups.open_values(source, given), source
-
-
 def _as_labels(values: Array, where: str) -> Labels:
     """Values as labels: names of categories, numbers, or bins of numbers that hardly repeat; at most ten of them."""
-    categories = (_dataset(where) or {}).get("categories")
+    categories = (dataset_at(where) or {}).get("categories")
     if categories:
         values = np.array(categories)[values]
     distinct, counts = np.unique(values, return_counts=True)

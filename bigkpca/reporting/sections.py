@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
+from bigkpca.reporting.columns import Relation, ShownColumn, relations
 from bigkpca.reporting.drawing import Drawing
 from bigkpca.reporting.pictures import Frame
 from bigkpca.reporting.report_data import ReportData
@@ -20,9 +21,16 @@ _COMPONENTS = 6  # components shown with pre-images and extreme rows
 _EXTREMES = 6  # rows shown at either end of a component
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
+_COLUMNS = 5  # columns shown for each component
+_MUCH = 0.2  # share of a component that a column explains, from which on the headline names it
+_RELATED_VALUES = 4e6  # values of rows, at most, from which relations to columns are computed
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
+)
+_WITH = (
+    "Columns that go with a component explain a share of its scores: by a straight line, or by the means of their "
+    "categories. Below them the rows with the lowest and the highest scores."
 )
 
 
@@ -37,10 +45,11 @@ class Pictures:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Column titles and rows of a table, as text."""
+    """Column titles and rows of a table."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    words: bool = False  # whether the first column is text
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Card:
     text: str = ""
     drawing: Drawing | None = None
     pictures: tuple[Pictures, ...] = ()
-    table: ReportTable | None = None
+    tables: tuple[ReportTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,9 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
     if Y is None:
         return None
     pairs = [(0, 1), (2, 3)] if model.components >= 4 else [(0, 1)] if model.components >= 2 else []
+    best = text.best_component(data)
+    if best is not None and pairs and best > pairs[-1][1]:  # which the headline names
+        pairs.append((0, best))
     cards = [Card(f"Components {a + 1} and {b + 1}", "", figures.scores(Y, (a, b), data.labels)) for a, b in pairs] or [
         Card("Component 1", "", figures.histogram(Y[:, 0], "scores-1", "score"))
     ]
@@ -154,16 +166,53 @@ def components(model: Model, data: ReportData) -> Section | None:
     walks = _walks(model, frame) if frame else {}
     if data.scores is None and not walks:
         return None
-    cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in range(min(_COMPONENTS, model.components)))
-    return Section("What do the components mean?", _ALONG if walks else "", cards)
+    shown, best = list(range(min(_COMPONENTS, model.components))), text.best_component(data)
+    if best is not None and best not in shown:  # which the headline names
+        shown.append(best)
+    related = _related(data)
+    cards = tuple(_component(model, data, frame, j, walks.get(j), related) for j in shown)
+    return Section(
+        "What do the components mean?", " ".join(filter(None, [_ALONG * bool(walks), _WITH * bool(related)])), cards
+    )
 
 
-def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk: Pictures | None) -> Card:
+def named_columns(data: ReportData) -> str:
+    """The column that goes with each of the first components best, in a sentence; nothing where none explains much."""
+    related = _related(data)
+    if related is None or data.scores is None:
+        return ""
+    at, rows = related
+    found = [relations(rows, data.scores[at, j], data.columns)[0] for j in range(min(3, data.scores.shape[1]))]
+    told = [
+        f"component {j + 1} goes with {each.column.name} ({each.share:.0%} of it explained)"
+        for j, each in enumerate(found)
+        if each.share >= _MUCH
+    ]
+    return f" By columns, {', '.join(told)}." if told else ""
+
+
+def _related(data: ReportData) -> tuple[Array, Array] | None:
+    """Positions (k,) and rows (k, d) from which relations of scores to columns are computed; None without columns."""
+    if not data.columns or data.rows is None or data.scores is None:
+        return None
+    most = max(2, int(_RELATED_VALUES / data.rows.shape[1]))
+    at = np.linspace(0, len(data.numbers) - 1, min(most, len(data.numbers))).astype(np.intp)
+    return at, _rows(data, at)
+
+
+def _component(
+    model: Model,
+    data: ReportData,
+    frame: Frame | None,
+    j: int,
+    walk: Pictures | None,
+    related: tuple[Array, Array] | None,
+) -> Card:
     """The card of component j."""
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
-    note, table = "", None
+    note, table, columns = "", None, None
     if data.scores is not None:
         y = data.scores[:, j]
         order = np.argsort(y, kind="stable")
@@ -173,9 +222,34 @@ def _component(model: Model, data: ReportData, frame: Frame | None, j: int, walk
             note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
+        elif related:
+            found = relations(related[1], y[related[0]], data.columns)[:_COLUMNS]
+            columns, table = _relation_table(found), _value_table(data, y, extremes, [each.column for each in found])
         else:
             table = _row_table(data, y, extremes)
-    return Card(title, note, pictures=tuple(pictures), table=table)
+    return Card(title, note, pictures=tuple(pictures), tables=tuple(filter(None, [columns, table])))
+
+
+def _relation_table(found: Sequence[Relation]) -> ReportTable:
+    """The columns that go with a component."""
+    lines = []
+    for each in found:
+        unit = f" ({each.column.unit})" if each.column.unit else ""
+        how = f"correlation {each.correlation or 0:+.2f}".replace("-", "−")
+        if each.ends is not None:
+            how = f"from {each.ends[0]} to {each.ends[1]}"
+        lines.append((each.column.name + unit, f"{each.share:.0%}", how))
+    return ReportTable(("column", "explains", "how"), tuple(lines), words=True)
+
+
+def _value_table(data: ReportData, y: Array, extremes: dict[str, Array], columns: Sequence[ShownColumn]) -> ReportTable:
+    """The rows at either end of a component, with their values in these columns."""
+    at = np.concatenate(list(extremes.values()))
+    rows = _rows(data, at)
+    values = [column.words(rows) for column in columns]
+    scores = [f"{value:.4g}".replace("-", "−") for value in y[at]]
+    head = ("row", "score", *(column.name for column in columns))
+    return ReportTable(head, tuple(zip(_row_names(data, at), scores, *values, strict=True)))
 
 
 def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:
@@ -277,7 +351,7 @@ def novelty(model: Model, data: ReportData) -> Section | None:
         cards.append(Card("Rows least like the others", pictures=(_row_pictures(data, frame, "Largest first", most),)))
     else:
         lines = zip(_row_names(data, most), (f"{value:.4g}" for value in values[most]), strict=True)
-        cards.append(Card("Rows least like the others", table=ReportTable(("row", "residual"), tuple(lines))))
+        cards.append(Card("Rows least like the others", tables=(ReportTable(("row", "residual"), tuple(lines)),)))
     return Section(
         "What is new?",
         "The residual of a row is what its scores do not explain. It is large for rows unlike the fitted ones.",
@@ -286,13 +360,18 @@ def novelty(model: Model, data: ReportData) -> Section | None:
 
 
 def left_out(model: Model, data: ReportData) -> Iterator[str]:
-    """What the report does not show, and why."""
+    """What the report does not show, and the option that would show it."""
     yield from data.notes
     if data.scores is None:
         yield "scores, extreme rows and labels are left out: give --scores, or put the rows back"
-    if data.shape is None:
+    elif data.labels is None:
+        yield "no labels: --labels gives some, or bigkpca ingest --labels keeps them with the rows"
+    if data.scores is not None and data.residual is None and not model.features.precomputed:
+        yield "no residuals: --scores of bigkpca transform --residual shows the rows least like the others"
+    if data.shape is None and not data.columns:
         yield "no pictures: rows have no image shape; --image-shape gives one"
-    elif model.decoder is None:
+        yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"
+    elif data.shape is not None and model.decoder is None:
         try:
             model.reconstructing(1)
         except SpecError as error:

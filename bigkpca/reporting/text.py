@@ -150,12 +150,19 @@ def findings(model: Model, data: ReportData) -> str:
     )
     if data.labels is None or data.scores is None or len(data.labels.names) < 2:
         return text
-    explained = explained_by_labels(data.scores, data.labels)
-    best = int(explained.argmax())
+    explained, best = explained_by_labels(data.scores, data.labels), best_component(data)
+    assert best is not None  # there are labels
     return text + (
         f" Component {best + 1} tells the labels apart best: they explain {explained[best]:.0%} of it, "
         f"{extreme_labels(data.scores[:, best], data.labels)}."
     )
+
+
+def best_component(data: ReportData) -> int | None:
+    """The component that tells the labels apart best; None where there are none to tell apart."""
+    if data.labels is None or data.scores is None or len(data.labels.names) < 2:
+        return None
+    return int(explained_by_labels(data.scores, data.labels).argmax())
 
 
 def explained_by_labels(scores: Array, labels: Labels) -> Array:

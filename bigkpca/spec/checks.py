@@ -43,14 +43,14 @@ def components(value: int | float | str | None) -> int | float | str | None:
 
 
 def kernel(value: Any) -> str | Kernel:
-    """A kernel, or the name of one."""
+    """A kernel, or the name of one, with its options where they are given."""
     if isinstance(value, Kernel):
         return value
     if isinstance(value, type):
         raise SpecError(f"kernel={value.__name__} is a class: give one of its values, or its name")
     if callable(value):
         return kernels.Function(value)
-    return kernels.kernel_class(str(value)).name
+    return kernels.named(str(value))
 
 
 def method(value: str | Method) -> str | Method:

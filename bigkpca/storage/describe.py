@@ -9,6 +9,7 @@ from bigkpca.data.blocks import split
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.run_folders import run_folders
+from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.versions import JOB, read_versions
 from bigkpca.data.zarr import MAIN, ZarrRows
@@ -133,7 +134,9 @@ def _dataset_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:
         return facts | {"advice": "run the same bigkpca ingest command again"}
     records.check(about, records.DATASET, path)
     own = {
-        key: about[key] for key in ("row_shape", "column_names", "labels", "categories", "provenance") if key in about
+        key: about[key]
+        for key in ("row_shape", "column_names", "encoding", "labels", "categories", "provenance")
+        if key in about
     }
     if isinstance(own["labels"], dict):  # a file of their own
         own["labels"] = own["labels"]["path"]
@@ -199,7 +202,8 @@ def _job_info(path: str) -> dict[str, Any]:
 
 def _rows_info(path: str, array: str | None) -> dict[str, Any]:
     rows = open_rows(path, array)
-    kind = "npy" if isinstance(rows, NpyRows) else "zarr array"
+    kinds = {NpyRows: "npy", SparseRows: "sparse matrix"}
+    kind = kinds.get(type(rows), "zarr array")
     return {"kind": kind, "path": path, **_array_facts(rows)}
 
 

@@ -73,6 +73,20 @@ DATASET: dict[str, Check] = {
     "labels": lambda value: not isinstance(value, dict) or is_text(value.get("path")),
 }
 """What the attribute of a finished dataset holds."""
+_TABLE_COLUMN: dict[str, Check] = {
+    "name": lambda value: isinstance(value, str),
+    "kind": lambda value: value in ("number", "boolean", "date", "time", "text", "characters"),
+    "categories": _listed(lambda value: isinstance(value, str)),
+    "fills": _listed(lambda value: type(value) in (int, float)),
+    "length": lambda value: value == 0 or is_count(value),
+}
+ENCODING: dict[str, Check] = {
+    "missing": lambda value: value in ("refuse", "drop", "mean", "median"),
+    "left_out": _optional(_listed(lambda name: isinstance(name, str))),
+    "named": lambda value: isinstance(value, bool),
+    "columns": _listed(lambda each: isinstance(each, dict) and not wrong(each, _TABLE_COLUMN)),
+}
+"""What the attribute of a dataset of a table holds about its columns."""
 FITTED: dict[str, Check] = {
     "identity": is_rows,
     "spec": lambda value: isinstance(value, dict) and _optional(is_count)(value.get("block_rows")),

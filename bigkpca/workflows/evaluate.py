@@ -7,7 +7,7 @@ from typing import Any
 from bigkpca.data.opening import open_rows
 from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.execution.engine import TIMEOUT
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.storage import models
@@ -27,7 +27,7 @@ def evaluate(
     workers: int | None = None,
     memory: str | int | None = None,
     timeout: str | float = TIMEOUT,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> Evaluation:
     """Estimate how wrong a model is on rows, those it was fitted on or others, from exact kernels with sampled rows.
 
@@ -70,6 +70,7 @@ def evaluate(
     >>> found.sampled, found.rows
     (200, 500)
     """
+    progress = shown(progress)
     fitted = models.model_of(model)
     rows = open_rows(data, array)
     run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)

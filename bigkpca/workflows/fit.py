@@ -11,7 +11,7 @@ from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.kept_features import KeptFeatures
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
 from bigkpca.fitting.memory_limits import place_for_features
@@ -57,7 +57,7 @@ def fit(
     time_budget: str | float | None = None,
     overwrite: bool = False,
     transform: AnyPath | None = None,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
     **unknown: Any,
 ) -> Model:
     """Fit a model and save it. The same call on a finished `out` does nothing.
@@ -91,8 +91,9 @@ def fit(
         the fit runs on threads, features that its pass computed are kept for this, not computed again: as many as
         `memory` leaves room for beside the plan or, without it, 96 MB (for rows in memory, twice their size) where that
         holds a third of all features.
-    progress : Progress
-        Receives titles and rows of each pass, and notes; by default nothing is shown.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        titles and rows of each pass, and notes; by default nothing is shown.
     **unknown
         Refused, with the nearest known option.
 
@@ -137,6 +138,7 @@ def fit(
 
     Of the 295 directions that the landmarks span, 117 are left out here, as they may be mostly rounding in float32.
     """
+    progress = shown(progress)
     # Each field of FitSpec is a parameter of this function, of the same name.
     options = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
     spec = FitSpec.checked(**options, **unknown)

@@ -16,7 +16,7 @@ from bigkpca.errors import Array
 from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.projection import (
     block_denoised,
     block_preimages,
@@ -51,7 +51,7 @@ def transform(
     memory: str | int | None = None,
     timeout: str | float = TIMEOUT,
     overwrite: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> Stored:
     """Write the scores of rows to a feature store, and return them as a Zarr array.
 
@@ -81,8 +81,9 @@ def transform(
         Time without a finished block after which the run ends with IncompleteError, e.g. "10 min", or seconds.
     overwrite : bool
         Replace earlier output of the same kind at `out`, once the new one is finished.
-    progress : Progress
-        Receives titles and rows of each pass, and notes; by default nothing is shown.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        titles and rows of each pass, and notes; by default nothing is shown.
 
     Returns
     -------
@@ -111,6 +112,7 @@ def transform(
     >>> bigkpca.transform(model, X, "scores.zarr").shape
     (500, 2)
     """
+    progress = shown(progress)
     fitted = models.model_of(model)
     rows = open_rows(data, array)
     run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
@@ -166,7 +168,7 @@ def reconstruct(
     memory: str | int | None = None,
     timeout: str | float = TIMEOUT,
     overwrite: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> Stored:
     """Write the pre-images of scores, the rows that they stand for, and return them as a Zarr array.
 
@@ -206,6 +208,7 @@ def reconstruct(
     >>> bigkpca.reconstruct(model, scores, "rows.zarr").shape
     (500, 3)
     """
+    progress = shown(progress)
     fitted = models.model_of(model)
     rows = open_scores(fitted, scores, array)
     run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
@@ -224,7 +227,7 @@ def denoise(
     memory: str | int | None = None,
     timeout: str | float = TIMEOUT,
     overwrite: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> Stored:
     """Write the pre-images of the scores of rows, and return them as a Zarr array: rows as the model sees them.
 
@@ -263,6 +266,7 @@ def denoise(
     >>> bigkpca.denoise(model, X, "clean.zarr").shape
     (500, 3)
     """
+    progress = shown(progress)
     fitted = models.model_of(model)
     rows = open_rows(data, array)
     check_columns(rows, fitted)

@@ -17,7 +17,7 @@ from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.by_block import by_block, fit_blocks
 from bigkpca.execution.engine import TIMEOUT, Engine
 from bigkpca.execution.planning.base import check_peak, resident
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
 from bigkpca.storage import block_arrays, damage, describe, groups, growing, models
@@ -44,7 +44,7 @@ def verify(
     workers: int | None = None,
     memory: str | int | None = None,
     timeout: str | float = TIMEOUT,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> Verified:
     """Read everything that is stored at a path, and check it.
 
@@ -89,6 +89,7 @@ def verify(
     >>> bigkpca.verify("scores.zarr")
     Verified(path='scores.zarr', kind='features', shape=(500, 2), files=1)
     """
+    progress = shown(progress)
     path = expanded(path)
     run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     _check_finished(path)

@@ -17,10 +17,10 @@ from distributed import LocalCluster
 
 from bigkpca import reporting
 from bigkpca.cli import main
-from bigkpca.execution import planning
 from bigkpca.execution.planning.speed import Speed
 from bigkpca.numerics.landmarks import RULES
 from bigkpca.spec import FitSpec
+from bigkpca.workflows import choosing
 from tests.helpers.commands import run, run_apart
 from tests.helpers.files import shared_file
 
@@ -161,11 +161,11 @@ def test_plan_says_what_a_fit_costs(dataset: Path) -> None:
 def test_plan_tells_the_time_of_a_fit_where_it_is_known(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {"1 GHz": 1e9, "1 MHz": 1e6, "slow": 1e4}
     for (name, speed), unit in zip(speeds.items(), ("s", "min", "h"), strict=True):
-        monkeypatch.setattr(planning, "measured_speed", lambda speed=speed: Speed(speed, speed, speed))
+        monkeypatch.setattr(choosing, "measured_speed", lambda speed=speed: Speed(speed, speed, speed))
         shown = run("plan", dataset, "--size", 200).stdout
         assert re.search(rf"^expected time +about [\d.,]+ {unit} on this machine, \d+ threads?$", shown, re.M), name
     assert json.loads(run("plan", dataset, "--size", 200, "--json").stdout)["expected_seconds"] > 7200
-    monkeypatch.setattr(planning, "measured_speed", lambda: pytest.fail("nothing to measure for"))
+    monkeypatch.setattr(choosing, "measured_speed", lambda: pytest.fail("nothing to measure for"))
     assert json.loads(run("plan", dataset, "--tol", 0.1, "--json").stdout)["expected_seconds"] is None
     shown = run("plan", dataset, "--tol", 0.1).stdout
     assert "expected seconds" not in shown

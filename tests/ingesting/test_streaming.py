@@ -16,7 +16,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
 from bigkpca.data.stores import local_locks as locks
 from bigkpca.errors import DataError, IncompleteError, LockedError, SpecError
-from bigkpca.ingesting.formats import base, delimited
+from bigkpca.ingesting.formats import base, text_rows
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import small_disk, tree_bytes
@@ -187,7 +187,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
             source.write_bytes(gzip.compress((body * n).encode(), 1))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(base, "READ_BYTES", 2**19)
-            patch.setattr(delimited, "_TEXT_BYTES", 2**17)
+            patch.setattr(text_rows, "_TEXT_BYTES", 2**17)
             tracemalloc.start()
             ingest([source], tmp_path / f"out{n}.zarr", block_rows=1024)
             peaks.append(tracemalloc.get_traced_memory()[1])
@@ -199,7 +199,7 @@ def test_pieces_are_at_most_eight_megabytes():
     for row_bytes in (1, 784, 2**23 + 1):
         a, b = next(iter(base.ranges(10**9, row_bytes)))
         assert b - a == 1 or (b - a) * row_bytes <= 2**23
-    assert delimited._TEXT_BYTES * 4 <= 2**23
+    assert text_rows._TEXT_BYTES * 4 <= 2**23
 
 
 def test_progress_is_told_of_every_row(tmp_path):

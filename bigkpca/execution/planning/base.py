@@ -33,6 +33,10 @@ class Plan:
     result_bytes: int
     checkpoint_bytes: int = 0  # at most on disk beside the output, while the run lasts
     expected_seconds: float | None = None  # where it was asked for and is known
+    not_timed: str | None = None  # why it is not known
+    threads: int = 0  # of all processes, that it holds for
+    on_workers: bool = False  # whether these are of workers, and not of this process
+    refused: str | None = None  # why the memory allowed is not enough
 
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""

@@ -1,6 +1,7 @@
-"""Readers of .npy, .npz, .csv, IDX, Parquet and HDF5 files, as streams of bounded batches.
+"""Readers of .npy, .npz, .csv, IDX, Parquet, FASTA and HDF5 files, as streams of bounded batches.
 
-A reader looks at the header of a file and returns a Table, whose batches open the file again when they are read.
+A reader looks at the header of a file and returns its rows of numbers as a Table or, where columns have types of their
+own, as a Frame. Their batches open the file again when they are read.
 """
 
 from __future__ import annotations
@@ -9,33 +10,36 @@ import gzip
 from pathlib import Path
 
 from bigkpca.errors import SpecError, check_numeric
-from bigkpca.ingesting.formats import binary, columnar, delimited
+from bigkpca.ingesting.formats import binary, delimited, fasta, hdf5, parquet
 from bigkpca.ingesting.formats.base import TEXT, Column, Format, Table, decoding
+from bigkpca.ingesting.tables.frame import Frame
 
-__all__ = ["FORMATS", "TEXT", "Column", "Format", "Table", "open_column", "open_table"]
+__all__ = ["FORMATS", "TEXT", "Column", "Format", "Frame", "Table", "open_column", "open_rows_of"]
 
 _IDX = Format(binary.idx, column=binary.idx_column)
-_PARQUET = Format(columnar.parquet, (".parquet",), signature=b"PAR1")
+_PARQUET = Format(parquet.parquet, (".parquet",), signature=b"PAR1")
 
 FORMATS: tuple[Format, ...] = (
     Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
     Format(binary.npz, (".npz",), signature=b"PK\x03\x04"),
-    Format(delimited.csv_table, (".csv", ".csv.gz", ".tsv"), column=delimited.csv_column),
+    Format(delimited.csv_frame, (".csv", ".csv.gz", ".tsv"), column=delimited.csv_column),
     _IDX,
     _PARQUET,
-    Format(columnar.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
+    Format(fasta.fasta, fasta.SUFFIXES),
+    Format(hdf5.hdf5, (".h5", ".hdf5"), signature=b"\x89HDF\r\n\x1a\n"),
 )
 
 
-def open_table(path: Path, member: str | None, labels: str | None) -> Table:
+def open_rows_of(path: Path, member: str | None, labels: str | None) -> Table | Frame:
     """Rows of the file at `path`: those of its array `member`, without its column or array `labels`.
 
     Raises SpecError for an unknown format or name, DataError for values that cannot be rows, CorruptionError for bytes
     that do not decode; reading the batches raises the last two.
     """
-    table = _format(path).table(path, member, labels)
-    check_numeric(table.dtype, table.where)
-    return table
+    rows = _format(path).rows(path, member, labels)
+    if isinstance(rows, Table):
+        check_numeric(rows.dtype, rows.where)
+    return rows
 
 
 def open_column(path: Path) -> Column:
@@ -55,7 +59,7 @@ def _format(path: Path) -> Format:
         head = file.read(8)
     signed = next((kind for kind in FORMATS if kind.signature and head.startswith(kind.signature)), None)
     suffixed = next((kind for kind in FORMATS if path.name.lower().endswith(kind.suffixes)), None)
-    if signed is _PARQUET and suffixed and not columnar.ends_as_parquet(path):  # text may begin with PAR1, too
+    if signed is _PARQUET and suffixed and not parquet.ends_as_parquet(path):  # text may begin with PAR1, too
         return suffixed
     if found := signed or suffixed:
         return found

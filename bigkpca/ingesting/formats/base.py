@@ -17,6 +17,7 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import check_shape
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
+from bigkpca.ingesting.tables.frame import Frame
 
 TEXT = np.dtype("U")
 Batches = Iterator[tuple[Array, Array | None]]
@@ -34,6 +35,12 @@ class Table:
     batches: Batches
     names: tuple[str, ...] | None = None  # of the columns
     notes: tuple[str, ...] = ()  # remarks for users on how the file is read
+    numbers: tuple[int, ...] | None = None  # of the columns in the file, where they are not 0, 1, 2 ...
+
+    def called(self, column: int) -> str:
+        """What messages call a column: its number in the file, with its name where it has one."""
+        number = column if self.numbers is None else self.numbers[column]
+        return f"column {number}" + ("" if self.names is None else f" ({self.names[column]!r})")
 
     @property
     def columns(self) -> int:
@@ -52,12 +59,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Format:
-    """A format by how it is known and read: `table` opens (path, member, labels), `column` a file of labels.
+    """A format by how it is known and read: `rows` opens (path, member, labels), `column` a file of labels.
 
     A `signature`, the first bytes of a file, counts for more than its suffix. A format with neither is known by other
     means."""
 
-    table: Callable[[Path, str | None, str | None], Table]
+    rows: Callable[[Path, str | None, str | None], Table | Frame]
     suffixes: tuple[str, ...] = ()
     signature: bytes | None = None
     column: Callable[[Path], Column] | None = None

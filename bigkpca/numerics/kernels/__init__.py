@@ -35,6 +35,7 @@ from bigkpca.numerics.kernels.laplacian import Laplacian
 from bigkpca.numerics.kernels.matern import Matern
 from bigkpca.numerics.kernels.precomputed import Precomputed
 from bigkpca.numerics.kernels.rational_quadratic import RationalQuadratic
+from bigkpca.numerics.kernels.spectrum import Spectrum
 from bigkpca.numerics.registry import Registry, check_plain, name_in
 
 __all__ = [
@@ -56,20 +57,48 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "Sigmoid",
+    "Spectrum",
     "Sum",
     "from_dict",
     "kernel_class",
+    "named",
     "parameter_names",
     "squared_norms",
 ]
 
 KERNELS: Registry[Kernel] = Registry(
     "kernel",
-    (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Precomputed),
+    (Gaussian, Laplacian, Matern, RationalQuadratic, Linear, Polynomial, Sigmoid, Cosine, Spectrum, Precomputed),
     aliases={"rbf": "gaussian", "poly": "polynomial"},  # as scikit-learn calls them
     also_known=["rbf", "poly"],
 )
 kernel_class = KERNELS.kind
+
+
+def named(text: str) -> str | Kernel:
+    """The name of a kernel as files hold it or, where options are given with it, the kernel.
+
+    Parameters
+    ----------
+    text : str
+        E.g. "rbf", or "spectrum:k=4".
+
+    Returns
+    -------
+    str or Kernel
+        A name alone leaves the parameters to the options of a fit.
+
+    Raises
+    ------
+    SpecError
+        Where the name or an option is unknown, with the nearest known one, or a value does not fit.
+
+    Examples
+    --------
+    >>> named("rbf"), named("spectrum:k=4")
+    ('gaussian', Spectrum(k=4, normalize=True))
+    """
+    return KERNELS.typed(text) if ":" in text else kernel_class(text).name
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:

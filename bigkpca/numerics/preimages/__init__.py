@@ -26,12 +26,12 @@ Ridge(ridge=0.01, size=500)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError, unknown_name
+from bigkpca.errors import Array, unknown_name
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
@@ -94,9 +94,6 @@ _DECODERS: dict[str, type[Decoder]] = {
     decoder.name: decoder for decoder in (FixedPointDecoder, DistancesDecoder, KernelDecoder, LinearDecoder)
 }
 
-# How the text of an option is read, by the annotation of its field; all others are floats.
-_READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
-
 
 def named(name: str) -> Preimage:
     """The pre-image method of a name, with options where they are given.
@@ -121,10 +118,7 @@ def named(name: str) -> Preimage:
     >>> named("linear")
     Linear()
     """
-    name, colon, typed = name.partition(":")
-    kind = PREIMAGES.kind(name)
-    preimage: Preimage = kind(**(_options(kind, typed) if colon else {}))
-    return preimage
+    return PREIMAGES.typed(name)
 
 
 def written(preimage: Preimage) -> str:
@@ -167,21 +161,6 @@ def with_noise(preimage: Preimage, noise: float | None) -> Preimage:
     if isinstance(preimage, Denoising) and preimage.noise is None:
         return replace(preimage, noise=noise)
     return preimage
-
-
-def _options(kind: type[Any], typed: str) -> dict[str, Any]:
-    """Read "key=value,key=value" for this class of methods."""
-    known = {option.name: _READ.get(str(option.type), float) for option in fields(kind)}
-    found: dict[str, Any] = {}
-    for part in typed.split(","):
-        key, _, value = part.strip().partition("=")
-        if key not in known:
-            raise unknown_name(f"option of preimage {kind.name!r}", key, list(known))
-        try:
-            found[key] = known[key](value)
-        except (KeyError, ValueError):
-            raise SpecError(f"preimage='{kind.name}:{typed}': {key} cannot be {value!r}") from None
-    return found
 
 
 def to_dict(preimage: Preimage) -> dict[str, Any]:

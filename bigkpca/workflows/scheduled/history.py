@@ -8,12 +8,12 @@ from typing import Any
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.storage import groups, growing, job_output, output_paths, run_records
 from bigkpca.workflows.scheduled import records
 
 
-def history(out: AnyPath, *, progress: Progress = Silent()) -> list[dict[str, Any]]:
+def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
     """The records of all runs of a job, in the order in which they ended.
 
     Parameters
@@ -37,6 +37,7 @@ def history(out: AnyPath, *, progress: Progress = Silent()) -> list[dict[str, An
     -----
     Reads no rows and no features.
     """
+    progress = shown(progress)
     path = expanded(out)
     groups.open_group(path, JOB)
     found, damaged = run_records.read_records(path)

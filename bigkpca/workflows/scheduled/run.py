@@ -13,7 +13,7 @@ from typing import Any
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import read_versions, version_path
 from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, SpecError
-from bigkpca.execution.progress import Progress, Silent
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.spec.job import Job, read_job
 from bigkpca.storage import destination, growing, job_output, output_paths, run_records
@@ -30,7 +30,7 @@ def run(
     rows: str | tuple[int, int] | None = None,
     since: str | date | None = None,
     full: bool = False,
-    progress: Progress = Silent(),
+    progress: Progress | bool = False,
 ) -> list[dict[str, Any]]:
     """Run a scheduled job once: extract features of the rows that arrived since the last run.
 
@@ -48,8 +48,9 @@ def run(
         Extract all rows again that runs extracted on this day or later (UTC), into a new version.
     full : bool
         Extract all rows again, into a new version.
-    progress : Progress
-        Receives titles and rows of each pass, and notes; by default nothing is shown.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        titles and rows of each pass, and notes; by default nothing is shown.
 
     Returns
     -------
@@ -71,6 +72,7 @@ def run(
     -----
     One pass over new rows and the rows of the last block that was not full; a fit takes those of `fit`.
     """
+    progress = shown(progress)
     asked = Asked.parsed(rows, since, full)
     if not isinstance(job, Job):
         job = read_job(expanded(job), os.environ)

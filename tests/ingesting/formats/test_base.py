@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.errors import DataError, SpecError
-from bigkpca.ingesting.formats import base
+from bigkpca.ingesting.formats import base, text_rows
 from bigkpca.ingesting.streaming import ingest
 from tests.ingesting.files import WORDS, X, Y, about, csv_text, labels_of, npy, refuse, rows_of
 
@@ -72,7 +72,8 @@ def test_long_whole_labels_are_kept_apart(tmp_path, labels, expected):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_long_label_far_down_is_named(tmp_path):
+def test_a_long_label_far_down_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 2**14)
     (tmp_path / "a.csv").write_text("k,a\n" + "1,2\n" * 20000 + f"{2**63},2\n")
     refuse(tmp_path, DataError, "row 20000 .* has the label '9223372036854775808', but", tmp_path / "a.csv", labels="k")
 

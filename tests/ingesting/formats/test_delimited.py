@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigkpca.errors import DataError
-from bigkpca.ingesting.formats import base
+from bigkpca.ingesting.formats import base, text_rows
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.files import shared_file
 from tests.ingesting.files import X, Y, npy, rows_of, write_parquet
@@ -60,7 +60,7 @@ def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
         ("k,a,b\nr,1,2\ns,3,nan\n", "k", r"row 1, column 2 \('b'\) is NaN"),
         ("a,b\n1,2\n3,4,5\n", None, r"row 1 has 3 fields, the first line 2"),
         ("a,b,c\n1,2\n", None, r"row 0 has 2 fields, the first line 3"),
-        ("1,2\n1_0,3\n", None, r"rows 0 to 1 do not parse: could not convert"),
+        ("1,2\n1_0,3\n", None, r"row 1, column 0 is '1_0', not a number"),
         ("k,a\n,1\n", "k", r"row 0 .* has no label"),
         ("k\n1\n", "k", r"no column but its labels"),
         ("", None, r"a\.csv is empty"),
@@ -69,7 +69,8 @@ def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
         ("k,a\n" + "1,2\n" * 20000 + "x,2\n", "k", r"row 20000 .* has the label 'x', but the first ones are int64"),
     ],
 )
-def test_a_csv_with_bad_fields_is_refused(tmp_path, lines, labels, message):
+def test_a_csv_with_bad_fields_is_refused(tmp_path, monkeypatch, lines, labels, message):
+    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 2**14)
     (tmp_path / "a.csv").write_bytes(lines.encode("latin1"))
     with pytest.raises(DataError, match=message):
         ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels=labels)

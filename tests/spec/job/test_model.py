@@ -31,7 +31,7 @@ from tests.helpers.jobs import problems_of_model
         (
             'kernel = "gausian"',
             'line 5: model.kernel = "gausian": did you mean "gaussian"? give "gaussian", "laplacian", "matern", '
-            '"rational-quadratic", "linear", "polynomial", "sigmoid", "cosine", "rbf" or "poly"',
+            '"rational-quadratic", "linear", "polynomial", "sigmoid", "cosine", "spectrum", "rbf" or "poly"',
         ),
         ('method = "nystron"', 'line 5: model.method = "nystron": did you mean "nystrom"? give "nystroem", "columns"'),
         ('landmarks = "kmaens"', 'line 5: model.landmarks = "kmaens": did you mean "kmeans"? give "auto", "kmeans"'),

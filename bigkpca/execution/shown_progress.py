@@ -17,7 +17,7 @@ _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a ba
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-class Report:
+class ShownProgress:
     """Progress on stderr: a bar on a terminal, else a line a minute; a line for each finished pass; warnings alone when
     quiet."""
 
@@ -67,7 +67,7 @@ class Report:
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
 
 
-class JsonReport(Report):
+class JsonProgress(ShownProgress):
     """Progress as one JSON object a line, for those who collect logs: never a bar."""
 
     def _bar(self) -> bool:

@@ -4,71 +4,122 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.stores import is_url, store_of
-from bigkpca.errors import Array, DataError, SpecError, check_finite, column_called, names_apart
-from bigkpca.ingesting.formats import Column, Table, open_column, open_table
+from bigkpca.errors import Array, DataError, SpecError, check_finite
+from bigkpca.execution.progress import Progress
+from bigkpca.ingesting.formats import Column, Frame, Table, open_column, open_rows_of
+from bigkpca.ingesting.tables.choosing import Choice, chosen
+from bigkpca.ingesting.tables.encoding import Encoding
+from bigkpca.ingesting.tables.learning import learnt
+from bigkpca.ingesting.tables.reading import MissingCounts, rows_of
 
 _BY_ORDER = "has no column names; its columns are taken to be in the order of the files that have names"
 
 
 @dataclass(frozen=True)
-class Source:
-    """Everything to ingest.
+class Files:
+    """Everything to ingest, of which the headers were read.
 
-    tables: the files. column: the labels, where they have a file of their own. dtype: to store rows in. identity: what
-    identifies all this, JSON-ready. names: of the columns in the order of storage, those of the first file that has
-    some; None where no file has. Columns with names are matched by name, others by order.
+    files: their rows. column: the labels, where they have a file of their own. choice: options about columns. dtype: to
+    store rows in, None for that of the rows. identity: what identifies all this, JSON-ready.
     """
 
-    tables: tuple[Table, ...]
+    files: tuple[Table | Frame, ...]
     column: Column | None
-    dtype: np.dtype[Any]
+    choice: Choice
+    dtype: np.dtype[Any] | None
     identity: Mapping[str, Any]
-    names: tuple[str, ...] | None
 
     @classmethod
     def open(
-        cls, sources: Sequence[str | os.PathLike[str]], member: str | None, labels: str | None, dtype: str | None
-    ) -> Source:
-        """Read the headers of all files. Raises SpecError where they do not fit together."""
+        cls,
+        sources: Sequence[str | os.PathLike[str]],
+        member: str | None,
+        labels: str | None,
+        dtype: str | None,
+        choice: Choice,
+    ) -> Files:
+        """Read the headers of all files. Raises SpecError where they do not exist or the options do not fit them."""
         paths = [_existing(source) for source in sources]
         if not paths:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        tables = tuple(open_table(path, member, None if apart else labels) for path in paths)
-        first = next((table for table in tables if table.names is not None), None)
-        if first is not None and first.names is not None:
-            for table in tables:
-                _order(table, first.names, first.where)
-        _check_alike(tables, cast=dtype is not None)
+        files = tuple(open_rows_of(path, member, None if apart else labels) for path in paths)
+        if choice != Choice() and (array := next((each for each in files if isinstance(each, Table)), None)):
+            raise SpecError(f"{array.where} is an array of numbers: options about columns are for CSV and Parquet")
+        if choice.missing == "drop" and apart:
+            raise SpecError(
+                f"{apart} has a label for each row, so no rows can be dropped: use another value of missing"
+            )
         identity = {
             "sources": [_identity(path, member) for path in paths],
             "labels": _identity(apart, None) if apart else labels,
             "dtype": None if dtype is None else _storable(dtype).name,
+            "table": choice.identity or None,
         }
         column = open_column(apart) if apart else None
-        names = None if first is None else first.names
-        source = cls(tables, column, _storable(dtype or tables[0].dtype), identity, names)
-        source.check_labels(column.rows if column else None, source.rows)
+        return cls(files, column, choice, None if dtype is None else _storable(dtype), identity)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns of the first file that has some."""
+        frames = (each for each in self.files if isinstance(each, Frame))
+        return next((frame.column_names for frame in frames if frame.column_names is not None), None)
+
+    def source(
+        self, encoding: Encoding | None, names: tuple[str, ...] | None, whose: str | None, progress: Progress
+    ) -> Source:
+        """The rows of all files, with the encoding of a dataset or, without one, an encoding of their own.
+
+        names: of the columns of a dataset. whose: what these belong to. One pass over the files where something has to
+        be learnt of them. Raises SpecError where files do not fit together, DataError where columns cannot be read.
+        """
+        frames = [each for each in self.files if isinstance(each, Frame)]
+        if frames and encoding is None:
+            first = next((frame for frame in frames if frame.names is not None), frames[0])
+            whose = whose or first.where
+            encoding = learnt(frames, chosen(frames, self.choice, names), whose, progress)
+        counts = MissingCounts()
+        tables = []
+        for each in self.files:
+            if isinstance(each, Frame):
+                assert encoding is not None
+                each = rows_of(each, encoding, whose or "", counts)
+            tables.append(each)
+        _check_alike(tables, cast=self.dtype is not None)
+        dtype = self.dtype or _storable(tables[0].dtype)
+        paths = tuple(each["path"] for each in self.identity["sources"])
+        source = Source(tuple(tables), self.column, dtype, encoding if frames else None, counts, paths)
+        source.check_labels(self.column.rows if self.column else None, source.rows)
         return source
 
-    def named(self, names: tuple[str, ...] | None, where: str) -> Source:
-        """The same rows with columns in the order of these names, which belong to `where`; None keeps the order.
 
-        Raises SpecError where they are not the same columns.
-        """
-        if names is None:
-            return self
-        for table in self.tables:
-            _order(table, names, where)
-        return replace(self, names=names)
+@dataclass(frozen=True)
+class Source:
+    """The rows of all files as numbers.
+
+    tables: the files. column: the labels, where they have a file of their own. dtype: to store rows in. encoding: of
+    the columns of tables, None for arrays. counts: of missing values, while the rows are read. paths: of the files.
+    """
+
+    tables: tuple[Table, ...]
+    column: Column | None
+    dtype: np.dtype[Any]
+    encoding: Encoding | None
+    counts: MissingCounts
+    paths: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns of numbers."""
+        return None if self.encoding is None else self.encoding.names
 
     @property
     def notes(self) -> list[str]:
@@ -82,10 +133,12 @@ class Source:
 
     @property
     def columns(self) -> int:
+        """The number of columns of numbers."""
         return self.tables[0].columns
 
     @property
     def label_dtype(self) -> np.dtype[Any] | None:
+        """The dtype of the labels; None where there are none."""
         return self.column.dtype if self.column else self.tables[0].label_dtype
 
     @property
@@ -105,14 +158,15 @@ class Source:
     def pieces(self) -> Iterator[tuple[Array, Array | None]]:
         """The rows of all files, checked and in one type, with the labels that come with them."""
         for table in self.tables:
-            row, order = 0, None if self.names is None else _order(table, self.names, "")
+            row = 0
             for X, labels in table.batches:
                 check_finite(X, row, table.where, names=table.names)
                 if labels is not None:
                     check_finite(labels[:, None], row, f"the labels of {table.where}")
-                X = _cast(X, self.dtype, row, table)
-                yield X if order is None else X[:, order], labels
+                yield _cast(X, self.dtype, row, table), labels
                 row += len(X)
+            if not row and self.counts.rows_dropped:
+                raise DataError(f"{table.where}: no row has a value in every column, so that all would be dropped")
             if not row:
                 raise DataError(f"{table.where} is empty: it holds no rows")
 
@@ -162,28 +216,6 @@ def _storable(dtype: str | np.dtype[Any]) -> np.dtype[Any]:
     return found
 
 
-def _order(table: Table, names: tuple[str, ...], where: str) -> list[int] | None:
-    """Position of the columns of these names in the table; None where they are in this order, or have no names.
-
-    Raises SpecError unless the table has exactly these columns, which are those of `where`.
-    """
-    if table.names is None or table.names == names:
-        return None
-    if set(table.names) != set(names) or len(table.names) != len(names):
-        raise SpecError(
-            f"{table.where} {names_apart(table.names, names, where)}: columns are found by name, so all files "
-            "must have the same names; rename, add or remove columns first"
-        )
-    at = {name: number for number, name in enumerate(table.names)}
-    if len(at) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise SpecError(
-            f"{table.where} {names_apart(table.names, names, where)}, and {twice!r} is the name of several: give each "
-            "column its own name, since columns are found by name"
-        )
-    return [at[name] for name in names]
-
-
 def _check_alike(tables: Sequence[Table], *, cast: bool) -> None:
     """Raise SpecError unless all tables have the same width, dtype (without a `cast`) and kind of labels."""
     first = tables[0]
@@ -220,7 +252,7 @@ def _cast(X: Array, dtype: np.dtype[Any], first: int, table: Table) -> Array:
     if lost.any():
         row, column = np.argwhere(lost)[0]
         raise DataError(
-            f"{table.where}: row {first + row}, {column_called(column, table.names)} (both counted from 0) is "
+            f"{table.where}: row {first + row}, {table.called(column)} (both counted from 0) is "
             f"{X[row, column]}, which {dtype} cannot hold: choose another --dtype"
         )
     return cast

@@ -1,0 +1,258 @@
+"""Rows of sparse matrices in CSR, in memory or on disk: a block at a time becomes dense.
+
+CSR keeps, row after row, the values that are not zero and their columns; row i has those from indptr[i] to
+indptr[i + 1]. On disk: .npz of SciPy, and matrices of AnnData in Zarr or HDF5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bigkpca.data.blocks import READ_BYTES, power_of_two
+from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
+from bigkpca.data.stores import store_of
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError
+
+
+class _Vector(Protocol):
+    """Numbers that are read by ranges."""
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def __getitem__(self, at: slice) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Hdf5Vector:
+    """A data set of one axis in an HDF5 file, which is opened for each reading, so that any process can read."""
+
+    path: str
+    name: str
+    dtype: np.dtype[Any]
+
+    def __getitem__(self, at: slice) -> Array:
+        with hdf5_file(self.path) as file:
+            values: Array = file[self.name][at]
+            return values
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows first, first + 1, ... of a matrix in CSR. path: where it is stored; None in memory.
+
+    indptr (n + 1,) is in memory, 8 bytes for each row. grain: rows that are read at once.
+    """
+
+    indptr: Array
+    indices: _Vector
+    values: _Vector
+    columns: int
+    where: str = "the sparse matrix"
+    path: str | None = None
+    name: str | None = None
+    names: tuple[str, ...] | None = None
+    first: int = 0
+    grain: int = 1
+    stamp: str | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.values.dtype)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.grain, self.columns
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the values are in memory."""
+        return isinstance(self.values, np.ndarray)
+
+    def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
+        if not self.in_memory:
+            return self
+        indptr, held = self._held(start, stop)
+        return replace(
+            self,
+            indptr=indptr - held.start,
+            indices=self.indices[held],
+            values=self.values[held],
+            names=None,
+            first=start,
+        )
+
+    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        indptr, held = self._held(start, stop)
+        try:
+            values, indices = self.values[held], self.indices[held]
+            if len(indices) and not 0 <= indices.min() <= indices.max() < self.columns:  # SciPy would write anywhere
+                raise ValueError(f"a column has the number {indices.max()}, and there are {self.columns}")
+            found = csr_array((values, indices, indptr - held.start), shape=(stop - start, self.columns)).toarray()
+        except (MemoryError, BigKPCAError):
+            raise
+        except (
+            Exception
+        ) as error:  # codecs and h5py raise their own kinds, SciPy a ValueError for columns that are none
+            raise CorruptionError(
+                f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); restore "
+                "this file"
+            ) from error
+        return found if columns == EVERY else np.ascontiguousarray(found[:, columns])
+
+    def _held(self, start: int, stop: int) -> tuple[Array, slice]:
+        """indptr of rows start..stop, and where their values are."""
+        indptr = self.indptr[start - self.first : stop - self.first + 1]
+        return indptr, slice(int(indptr[0]), int(indptr[-1]))
+
+    def fingerprint(self) -> dict[str, Any]:
+        if self.path is not None:
+            return anonymous(self) | {"path": self.path, "stamp": self.stamp}
+        digest = hashlib.sha256()
+        for array in (self.indptr, self.indices[EVERY], self.values[EVERY]):
+            digest.update(little_endian(np.asarray(array)))
+        return anonymous(self) | {"stamp": digest.hexdigest()}
+
+
+def sparse_rows(matrix: Any) -> SparseRows:
+    """Rows of a sparse matrix of SciPy, of any kind."""
+    check_shape(matrix.shape, "the sparse matrix")
+    csr = csr_array(matrix)
+    return SparseRows(csr.indptr, csr.indices, csr.data, csr.shape[1])
+
+
+def npz_rows(path: str) -> SparseRows:
+    """Rows of a .npz file that `scipy.sparse.save_npz` wrote; they are read into memory.
+
+    Raises SpecError for any other .npz file.
+    """
+    from scipy.sparse import load_npz
+
+    try:
+        matrix = load_npz(path)
+    except (KeyError, ValueError, OSError, AttributeError) as error:
+        raise SpecError(
+            f"{path} holds no sparse matrix of SciPy ({error}); make a dataset of its arrays: bigkpca ingest {path} "
+            "DATASET.zarr"
+        ) from error
+    found = sparse_rows(matrix)
+    store = store_of(path)
+    return replace(found, where=path, path=store.absolute(path), stamp=store.file(path).stamp)
+
+
+def is_stored_matrix(node: Any) -> bool:
+    """Whether a group of Zarr or HDF5 is AnnData, or a sparse matrix as AnnData writes it."""
+    return str(node.attrs.get("encoding-type", "")) in ("anndata", "csr_matrix", "csc_matrix")
+
+
+def zarr_matrix(path: str, group: Any, name: str | None, stamp: str) -> SparseRows | None:
+    """Rows of a sparse matrix in a group of Zarr, `name` in AnnData (X by default); None where that is a dense array.
+
+    Raises SpecError for a name that is not there, and for matrices that are stored by columns.
+    """
+    node, names = _chosen(path, group, name)
+    if node is None:
+        return None
+    vectors = {key: node[key] for key in ("indptr", "indices", "data")}
+    return _stored(path, node, vectors, name, names, stamp)
+
+
+def hdf5_rows(path: str, name: str | None) -> SparseRows:
+    """Rows of a sparse matrix in an HDF5 file, `name` in AnnData (X by default).
+
+    Raises SpecError as `zarr_matrix`, for dense arrays, and where h5py is missing.
+    """
+    store = store_of(path)
+    with hdf5_file(path) as file:
+        node, names = _chosen(path, file, name) if is_stored_matrix(file) else (None, None)
+        if node is None:
+            raise SpecError(
+                f"{path} holds no sparse matrix of AnnData there; make a dataset of an array: bigkpca ingest {path} "
+                "DATASET.zarr --member NAME"
+            )
+        vectors = {
+            key: Hdf5Vector(path, f"{node.name}/{key}", node[key].dtype) for key in ("indptr", "indices", "data")
+        }
+        return _stored(path, node, vectors, name, names, store.file(path).stamp)
+
+
+@contextmanager
+def hdf5_file(path: str) -> Iterator[Any]:
+    """An HDF5 file to read. Raises SpecError where h5py is missing, CorruptionError where the file cannot be read."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise SpecError(f"{path} needs h5py to be read: pip install 'bigkpca[io]'") from error
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except OSError as error:
+        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
+
+
+def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[str, ...] | None]:
+    """The sparse matrix in a group and the names of its columns, as far as it has some; None for a dense array."""
+    kind = str(group.attrs.get("encoding-type", ""))
+    node, names = group, None
+    if kind == "anndata":
+        if (name or "X") not in group:
+            raise SpecError(f"{path} holds no matrix {name or 'X'!r}: name one with --array (array= in Python)")
+        node, names = group[name or "X"], _variables(group)
+        kind = str(node.attrs.get("encoding-type", ""))
+    elif name is not None:
+        raise SpecError(f"{path} is one matrix, not a group that holds {name!r}: leave --array out (array= in Python)")
+    if kind == "csc_matrix":
+        raise SpecError(f"{path} is stored by columns (CSC), rows of which cannot be read alone: store it as CSR")
+    return (node if kind == "csr_matrix" else None), names
+
+
+def _variables(group: Any) -> tuple[str, ...] | None:
+    """Names of the variables of AnnData; None where they are not text."""
+    try:
+        values = group["var"][str(group["var"].attrs["_index"])][:]
+    except (KeyError, TypeError, ValueError):
+        return None
+    names = tuple(value.decode() if isinstance(value, bytes) else value for value in np.asarray(values).tolist())
+    return names if all(isinstance(each, str) for each in names) else None
+
+
+def _stored(
+    path: str, node: Any, vectors: dict[str, Any], name: str | None, names: tuple[str, ...] | None, stamp: str
+) -> SparseRows:
+    """Rows of a stored matrix. Raises CorruptionError where its parts do not fit each other, DataError where empty."""
+    rows, columns = (int(length) for length in node.attrs["shape"])
+    check_shape((rows, columns), path)
+    indptr = np.asarray(vectors["indptr"][EVERY]).astype(np.int64)
+    held = int(node["data"].shape[0])
+    if len(indptr) != rows + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != held:
+        raise CorruptionError(f"{path}: indptr does not fit a matrix of {rows} rows and {held} values; restore it")
+    if np.dtype(node["data"].dtype).kind not in "buif":
+        raise DataError(f"{path} holds {node['data'].dtype} values: rows must be real numbers")
+    itemsize = np.dtype(node["data"].dtype).itemsize
+    chunk = (getattr(node["data"], "chunks", None) or (READ_BYTES // itemsize,))[0]
+    dense = max(1, READ_BYTES // (columns * itemsize))  # rows of one reading
+    grain = power_of_two(min(dense, int(chunk * rows / max(1, held))))
+    return SparseRows(
+        indptr,
+        vectors["indices"],
+        vectors["data"],
+        columns,
+        path,
+        store_of(path).absolute(path),
+        name,
+        names,
+        0,
+        grain,
+        stamp,
+    )

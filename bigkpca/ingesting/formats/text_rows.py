@@ -1,0 +1,193 @@
+"""Files of text with one row in each line: layout by the first lines, and rows as batches of Arrow.
+
+Fields are parted by commas, semicolons or tabs; blank lines are skipped; the file may be compressed by gzip. The first
+line is a header if one of its fields is text, if dates or truth values in it stand above numbers, or if its fields are
+the numbers 0, 1, 2 and so on, as pandas writes columns without names.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from bigkpca.data.blocks import READ_BYTES
+from bigkpca.errors import DataError, SpecError, unknown_name
+from bigkpca.ingesting.formats.base import check_single, decoding
+from bigkpca.ingesting.tables.columns import MISSING, Kind, kind_of
+
+_TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
+_SNIFF_BYTES = 2**16
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """The layout of a file, from its first lines.
+
+    first: fields of the first line. blank: blank lines before it. longest: characters of the longest of the first
+    lines. kinds: of the columns, by the first rows.
+    """
+
+    path: Path
+    delimiter: str
+    first: tuple[str, ...]
+    blank: int
+    longest: int
+    has_header: bool = True
+    kinds: tuple[Kind, ...] = ()
+
+    @classmethod
+    def open(cls, path: Path) -> TextRows:
+        """Look at the first lines. Raises DataError where the file is empty or no text in UTF-8."""
+        with _decoding(path), _opened(path) as file:
+            lines = file.readlines(_SNIFF_BYTES)
+        blank = next((i for i, line in enumerate(lines) if line.strip()), None)
+        if blank is None:
+            raise DataError(f"{path} is empty")
+        delimiter = next((mark for mark in "\t;" if mark in lines[blank]), ",")
+        first = tuple(field.strip() for field in next(csv.reader(lines[blank:], delimiter=delimiter)))
+        layout = cls(path, delimiter, first, blank, max(map(len, lines)))
+        kinds = layout._kinds()
+        if not layout._is_header(kinds):
+            layout = replace(layout, has_header=False)
+            kinds = layout._kinds()
+        return replace(layout, kinds=kinds)
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.first)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of all columns, where there is a header."""
+        return self.first if self.has_header else None
+
+    @property
+    def row_names(self) -> int | None:
+        """The column of row names: the first, where it is the only one without a name."""
+        nameless = self.has_header and [j for j, name in enumerate(self.first) if not name] == [0]
+        return 0 if nameless else None
+
+    def column(self, name: str) -> int:
+        """The number of the column of this name. Raises SpecError unless there is exactly one."""
+        if not self.has_header:
+            raise SpecError(f"{self.path} has no header, so no column {name!r}")
+        if name not in self.first:
+            raise unknown_name(f"column of {self.path}", name, self.first)
+        check_single(self.first, name, str(self.path))
+        return self.first.index(name)
+
+    def read(self, kinds: Mapping[int, Kind | None]) -> Iterator[Any]:
+        """Batches of the columns of these numbers: float64 for numbers, text for all other kinds.
+
+        Raises DataError at a row of another width and at text that is not UTF-8, pyarrow.ArrowInvalid at a text that
+        is no number.
+        """
+        import pyarrow as pa
+
+        types = {str(j): pa.float64() if kind == "number" else pa.string() for j, kind in kinds.items()}
+        misfits: list[Any] = []
+        with _decoding(self.path), self._file() as file, self._batches(file, types, misfits) as batches:
+            try:
+                for batch in batches:
+                    self._check_widths(misfits)
+                    yield batch
+            except pa.ArrowInvalid as error:
+                if "UTF8" in str(error):
+                    raise DataError(f"{self.path} is not text in UTF-8: {error}") from error
+                raise
+            self._check_widths(misfits)
+
+    def texts(self, column: int) -> Iterator[Any]:
+        """The texts of a column, in batches."""
+        return (batch.column(0) for batch in self.read({column: None}))
+
+    def _check_widths(self, misfits: Sequence[Any]) -> None:
+        """Raise DataError where a row has more or fewer fields than the first line."""
+        if misfits:
+            number = misfits[0].number - 1 - self.has_header
+            raise DataError(
+                f"{self.path}: row {number} has {misfits[0].actual_columns} fields, the first line {self.width} (rows "
+                "of data are counted from 0)"
+            )
+
+    def _is_header(self, below: Sequence[Kind]) -> bool:
+        """Whether the first line is a header, given the kinds of the columns below it."""
+        if self.width > 2 and self.first == tuple(map(str, range(self.width))):
+            return True
+        line = io.StringIO()
+        csv.writer(line, delimiter=self.delimiter).writerow(self.first)
+        alone = replace(self, blank=0, has_header=False)
+        with alone._batches(io.BytesIO(line.getvalue().encode()), {}, []) as batches:
+            own = [kind_of(kind) for kind in batches.schema.types]
+        return "text" in own or any(
+            kind != "number" and other == "number" for kind, other in zip(own, below, strict=True)
+        )
+
+    def _kinds(self) -> tuple[Kind, ...]:
+        """Kinds of the columns by the first rows; what is no text in UTF-8 counts as text here."""
+        with _decoding(self.path), self._file() as file, self._batches(file, {}, []) as batches:
+            return tuple(kind_of(kind) or "text" for kind in batches.schema.types)
+
+    def _file(self) -> Any:
+        """The bytes of the file as a stream of Arrow."""
+        import pyarrow as pa
+
+        return pa.input_stream(str(self.path), compression="gzip" if _is_packed(self.path) else None)
+
+    @contextmanager
+    def _batches(self, file: Any, types: Mapping[str, Any], misfits: list[Any]) -> Iterator[Any]:
+        """Batches of the columns of these types, or of all; rows of another width are left out, and collected."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        def collect(row: Any) -> str:
+            misfits.append(row)
+            return "skip"
+
+        reading = arrow.ReadOptions(
+            use_threads=False,  # else rows of another width have no number
+            block_size=max(_TEXT_BYTES, 16 * self.longest),
+            column_names=[str(j) for j in range(self.width)],  # since several columns may have one name
+            skip_rows=self.blank,
+            skip_rows_after_names=int(self.has_header),
+        )
+        parsing = arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=collect)
+        converting = arrow.ConvertOptions(column_types=types, include_columns=list(types), null_values=MISSING)
+        try:
+            with arrow.open_csv(file, reading, parsing, converting) as batches:
+                yield batches
+        except pa.ArrowInvalid as error:
+            if "straddling" in str(error):
+                raise DataError(
+                    f"{self.path}: a row takes more than {reading.block_size / 1e6:.1f} MB of text: is a quote "
+                    "missing somewhere?"
+                ) from error
+            raise
+
+
+def _is_packed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
+def _opened(path: Path) -> IO[str]:
+    """Open a text file, decompressed where it is in gzip."""
+    if _is_packed(path):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+@contextmanager
+def _decoding(path: Path) -> Iterator[None]:
+    """Turn errors of decoding into errors of the package."""
+    try:
+        with decoding(path):
+            yield
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8: {error}") from error

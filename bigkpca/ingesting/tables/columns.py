@@ -1,0 +1,300 @@
+"""A column of a table as numbers: what its type means, which values are missing, and which cannot be read.
+
+| kind | becomes |
+|---|---|
+| number | itself |
+| boolean | 0 and 1 |
+| date, also with a time of day | days since 1970-01-01, UTC where it has a time zone |
+| time of day, duration | hours |
+| text, categories | one column of 0 and 1 for each category |
+| characters of a text | one column for each place: the number of its character, 0 behind the last |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from bigkpca.errors import Array
+
+Kind = Literal["number", "boolean", "date", "time", "text", "characters"]
+
+UNITS = {"date": "days since 1970-01-01", "time": "hours"}
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
+"""Texts that stand for a missing value, as pandas and Arrow have them."""
+
+_DAY, _HOUR = 86_400e6, 3_600e6  # in microseconds
+_WORDS = {"number": "a number", "boolean": "true or false", "date": "a date", "time": "a time of day"}
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """How one column of a table becomes columns of numbers.
+
+    categories: the texts that have a column of 0 and 1 each, or the characters, whose numbers begin with 1. length: of
+    the longest text, of characters only. fills: what stands for a missing value in each of its columns of numbers;
+    empty where missing values are not filled.
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[str, ...] = ()
+    fills: tuple[float, ...] = ()
+    length: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns of numbers."""
+        if self.kind == "characters":
+            return tuple(f"{self.name}[{place}]" for place in range(self.length))
+        return tuple(f"{self.name}={each}" for each in self.categories) if self.kind == "text" else (self.name,)
+
+    @property
+    def of_text(self) -> bool:
+        """Whether its values are texts."""
+        return self.kind in ("text", "characters")
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of its numbers, where the kind has one."""
+        return UNITS.get(self.kind)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "categories": list(self.categories),
+            "fills": list(self.fills),
+            "length": self.length,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TableColumn:
+        """The inverse of `to_json`."""
+        return cls(
+            values["name"], values["kind"], tuple(values["categories"]), tuple(values["fills"]), values["length"]
+        )
+
+
+Reason = Literal["missing", "unread", "infinite", "unknown"]
+ADVICE: dict[Reason, str] = {
+    "missing": "Leave such rows out with --missing drop, or fill them with --missing mean or median.",
+    "unread": "Turn text into columns of 0 and 1 with --categories one-hot, name labels with --labels, or leave such "
+    "columns out with --drop.",
+    "infinite": "Remove or mend such rows first.",
+    "unknown": "A dataset keeps the categories and characters it began with: leave such rows out, or make a new one.",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why some values of a column cannot be read: what the first of them is, its row, and how many there are."""
+
+    reason: Reason
+    what: str
+    row: int
+    count: int
+
+    def and_more(self, count: int) -> Fault:
+        """The same with more values."""
+        return replace(self, count=self.count + count)
+
+
+def kind_of(kind: Any) -> Kind | None:
+    """What a type of Arrow holds; None for what cannot be numbers."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        return kind_of(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
+        return "number"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "date"
+    if types.is_time(kind) or types.is_duration(kind):
+        return "time"
+    return "text" if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) else None
+
+
+def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
+    """(numbers (k,), missing (k,)) of an array of Arrow; what stands at missing ones is 0.
+
+    Parameters
+    ----------
+    values : pyarrow.Array
+        Of this kind, which is not text, or the texts of values of this kind.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        A text that is not of this kind.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if kind_of(values.type) == "text":
+        values = pc.if_else(missing_texts(values), pa.scalar(None, values.type), values)
+        values = _parsed(values, kind)
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    found = _numbers(values, kind)
+    if found.dtype.kind == "f" and np.isnan(found).any():
+        missing = missing | np.isnan(found)
+        found = np.where(missing, 0, found)
+    return found, missing
+
+
+def _parsed(texts: Any, kind: Kind) -> Any:
+    """Texts as values of a kind."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    if kind == "date":
+        try:
+            return texts.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:  # with time zones
+            return texts.cast(pa.timestamp("us", "UTC"))
+    if kind == "time":  # of the first day, as Arrow casts no text to times of day
+        return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us"))
+    return texts.cast(pa.float64() if kind == "number" else pa.bool_())
+
+
+def _numbers(values: Any, kind: Kind) -> Array:
+    """Values of a kind as numbers; 0 where one is missing."""
+    import pyarrow as pa
+
+    if kind == "date":
+        return _microseconds(values, pa.timestamp("us", getattr(values.type, "tz", None))) / _DAY
+    if kind == "time":
+        to = pa.time64("us") if pa.types.is_time(values.type) else values.type
+        return _microseconds(values, pa.duration("us") if pa.types.is_duration(to) else to) / _HOUR
+    if pa.types.is_decimal(values.type) or pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
+    filled = values.fill_null(False if pa.types.is_boolean(values.type) else 0)
+    found: Array = filled.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _microseconds(values: Any, to: Any) -> Array:
+    """Times as microseconds; 0 where one is missing."""
+    import pyarrow as pa
+
+    found: Array = values.cast(to, safe=False).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return found
+
+
+def codes(values: Any, categories: tuple[str, ...]) -> tuple[Array, Array]:
+    """(number of the category (k,), missing (k,)) of texts; -1 for what is missing, and for what is no category."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = values.cast(pa.string())
+    found = pc.index_in(texts, pa.array(categories, pa.string())).fill_null(-1).to_numpy()
+    return found, missing_texts(texts).to_numpy(zero_copy_only=False)
+
+
+def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
+    """(numbers of characters (k, length), missing (k,), unreadable (k,)) of texts.
+
+    Texts that are longer than the column, or hold a character that it does not have, cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = values.cast(pa.string())
+    missing = missing_texts(texts).to_numpy(zero_copy_only=False)
+    cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
+    padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
+    points = padded.view(np.uint32).reshape(len(padded), column.length)
+    known = np.array([0, *(ord(each) for each in column.categories)], np.uint32)
+    at = np.minimum(np.searchsorted(known, points), len(known) - 1)
+    strange = (known[at] != points).any(axis=1)
+    longer = pc.utf8_length(texts).fill_null(0).to_numpy() > column.length
+    return at, missing, (strange | longer) & ~missing
+
+
+def missing_texts(texts: Any) -> Any:
+    """Which texts stand for a missing value, as an array of Arrow."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.or_(texts.is_null(), pc.is_in(texts, pa.array(MISSING, texts.type)))
+
+
+def fault_of(values: Any, column: TableColumn, first: int, *, missing_too: bool) -> Fault | None:
+    """The first value that cannot be read, and how many there are; `first` is the number of the first row.
+
+    A slow search, for messages only.
+    """
+    if column.kind == "text":
+        found, missing = codes(values, column.categories)
+        unread = np.zeros(len(found), bool)
+        bad = (found < 0) & ~missing
+    elif column.kind == "characters":
+        _, missing, bad = characters(values, column)
+        unread = np.zeros(len(bad), bool)
+    else:
+        unread = _unread(values, column.kind)
+        found, missing = np.zeros(len(unread)), np.zeros(len(unread), bool)
+        if not unread.all():
+            found[~unread], missing[~unread] = numbers(_filtered(values, ~unread), column.kind)
+        bad = unread | ~np.isfinite(found)
+    if missing_too:
+        bad = bad | missing
+    if not bad.any():
+        return None
+    i = int(np.argmax(bad))
+    reason: Reason = "unread" if unread[i] else "missing" if missing[i] else "unknown"
+    if reason == "unknown" and not column.of_text:
+        reason = "infinite"
+    return Fault(reason, _said(values[i].as_py(), column, reason), first + i, int(bad.sum()))
+
+
+def _filtered(values: Any, kept: Array) -> Any:
+    import pyarrow as pa
+
+    return values.filter(pa.array(kept))
+
+
+def _unread(values: Any, kind: Kind) -> Array:
+    """Which values cannot be read."""
+    import pyarrow as pa
+
+    def fails(part: Any) -> bool:
+        try:
+            numbers(part, kind)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    if not fails(values):
+        return np.zeros(len(values), bool)
+    return np.array([fails(values.slice(i, 1)) for i in range(len(values))])
+
+
+def _said(value: Any, column: TableColumn, reason: Reason) -> str:
+    """What a value is that cannot be read for this reason."""
+    if reason == "unread":
+        return f"{value!r}, not {_WORDS[column.kind]}"
+    if reason == "infinite":
+        return "infinity"
+    if reason == "unknown" and column.kind == "characters":
+        longer = len(value) > column.length
+        what = (
+            f"longer than the {column.length} characters" if longer else f"of others than the {len(column.categories)}"
+        )
+        return f"{value!r:.40}, {what} of the dataset"
+    if reason == "unknown":
+        return f"{value!r}, none of the {len(column.categories)} categories of the dataset"
+    if value is None:
+        return "null"
+    if isinstance(value, str) and not value.strip():
+        return "empty"
+    return "NaN" if value in ("NaN", "nan") or isinstance(value, float) else f"{value!r}, which means a missing value"

@@ -1,0 +1,140 @@
+"""How the columns of a table become columns of numbers: the same for all rows of a dataset, and stored with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError, names_apart
+from bigkpca.ingesting.tables.columns import TableColumn, characters, codes, numbers
+from bigkpca.ingesting.tables.frame import Frame
+
+Missing = Literal["refuse", "drop", "mean", "median"]
+
+
+class Unreadable(Exception):
+    """A batch holds a value that the encoding cannot read; which one is searched for afterwards."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The columns of a table that are used, in the order of their numbers, and what becomes of missing values.
+
+    left_out: names of the other columns of the files; None where files may have others of any name. named: whether the
+    columns have names, else these are their numbers.
+    """
+
+    columns: tuple[TableColumn, ...]
+    missing: Missing = "refuse"
+    left_out: tuple[str, ...] | None = ()
+    named: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns of numbers."""
+        return tuple(name for column in self.columns for name in column.names) if self.named else None
+
+    @property
+    def width(self) -> int:
+        """The number of columns of numbers."""
+        return sum(len(column.names) for column in self.columns)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether columns are used as they are, so that their names say everything."""
+        as_they_are = all(column.kind in ("number", "boolean") and not column.fills for column in self.columns)
+        return as_they_are and self.missing == "refuse" and self.left_out == ()
+
+    def places(self, frame: Frame, whose: str) -> dict[int, TableColumn]:
+        """The columns by their numbers in a file. Raises SpecError where the file has other columns.
+
+        `whose` says what the columns belong to, in messages.
+        """
+        if frame.names is None or not self.named:
+            if self.left_out != ():
+                raise SpecError(f"{frame.where} has no column names, by which columns could be chosen")
+            if len(frame.columns) != len(self.columns):
+                raise SpecError(f"{frame.where} has {len(frame.columns)} columns, {whose} has {len(self.columns)}")
+            return dict(zip(frame.columns, self.columns, strict=True))
+        here = [frame.names[j] for j in frame.columns]
+        wanted = [column.name for column in self.columns]
+        expected = [*wanted, *(self.left_out or ())]
+        found = here if self.left_out is not None else [name for name in here if name in wanted]
+        if sorted(found) != sorted(expected):
+            raise SpecError(
+                f"{frame.where} {names_apart(found, expected, whose)}: columns are found by name, so all files must "
+                "have the same names; rename, add or remove columns first"
+            )
+        if len(set(expected)) == len(expected):
+            at = dict(zip(here, frame.columns, strict=True))
+            return {at[column.name]: column for column in self.columns}
+        if here != expected:
+            twice = next(name for name in expected if expected.count(name) > 1)
+            raise SpecError(
+                f"{frame.where} {names_apart(here, expected, whose)}, and {twice!r} is the name of several: give each "
+                "column its own name, since columns are found by name"
+            )
+        return dict(zip(frame.columns, self.columns, strict=True))
+
+    def dtype(self, frame: Frame, places: Mapping[int, TableColumn]) -> np.dtype[Any]:
+        """The common dtype of the columns of numbers of a file."""
+        own = dict(zip(frame.columns, frame.dtypes, strict=True))
+        return np.result_type(*(_dtype(column, own[j]) for j, column in places.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {
+            "missing": self.missing,
+            "left_out": None if self.left_out is None else list(self.left_out),
+            "named": self.named,
+            "columns": [column.to_json() for column in self.columns],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Encoding:
+        """The inverse of `to_json`."""
+        left_out = values["left_out"]
+        return cls(
+            tuple(TableColumn.from_json(each) for each in values["columns"]),
+            values["missing"],
+            None if left_out is None else tuple(left_out),
+            values["named"],
+        )
+
+
+def _dtype(column: TableColumn, own: np.dtype[Any] | None) -> np.dtype[Any]:
+    """The dtype of the numbers of a column of a dtype of its own."""
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    if column.of_text:
+        dtype = np.min_scalar_type(len(column.categories) if column.kind == "characters" else 1)
+    if column.kind in ("number", "boolean") and own is not None:
+        dtype = own
+    return np.result_type(dtype, np.float32) if column.fills else dtype
+
+
+def encode(values: Any, column: TableColumn) -> tuple[Array, Array]:
+    """(numbers (k, columns of numbers), missing (k,)) of an array of Arrow; missing ones are filled if the column can.
+
+    Raises Unreadable, or pyarrow.ArrowInvalid, where a value is not of the kind of the column, is infinite, or is a
+    category that the column does not have.
+    """
+    if column.kind == "text":
+        found, missing = codes(values, column.categories)
+        if ((found < 0) & ~missing).any():
+            raise Unreadable
+        X = (found[:, None] == np.arange(len(column.categories))).astype(np.uint8)
+    elif column.kind == "characters":
+        X, missing, bad = characters(values, column)
+        if bad.any():
+            raise Unreadable
+    else:
+        found, missing = numbers(values, column.kind)
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise Unreadable
+        X = found[:, None]
+    if column.fills and missing.any():
+        X = np.where(missing[:, None], column.fills, X)
+    return X, missing

@@ -1,0 +1,166 @@
+"""The spectrum kernel of strings, which counts words that two strings share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.kernels.algebra import Leaf
+from bigkpca.numerics.kernels.base import Evaluate
+
+_ROUNDED = 0.01  # how far from a whole number the number of a character may be
+_DENSE_WORDS = 4096  # of the fixed strings: with fewer, a dense table of counts is faster
+
+
+@dataclass(frozen=True)
+class Spectrum(Leaf):
+    """k(x, y) = Σ_w c_w(x) c_w(y), where c_w(x) counts the places at which the word w of k characters stands in x.
+
+    Rows are strings: whole numbers that stand for characters, and zeros behind the last of a shorter string, as
+    `bigkpca ingest` writes them. Words that hold a zero do not count.
+
+    Parameters
+    ----------
+    k : int
+        Length of the words, at least 1.
+    normalize : bool
+        Divide by √(k(x, x) k(y, y)), so that long strings are not more alike; a string without words has kernel 0.
+
+    Raises
+    ------
+    SpecError
+        Where k is not positive; in use, where rows hold other than whole numbers from 0 on.
+
+    Notes
+    -----
+    Costs one look-up for each character and one product of sparse counts, and not the length of both strings. Sums of
+    kernels of several k compare words of several lengths.
+
+    References
+    ----------
+    Leslie, Eskin and Noble (2002), *Pacific Symposium on Biocomputing*.
+
+    Examples
+    --------
+    >>> from bigkpca import kernels
+    >>> strings = np.array([[1, 2, 1, 2], [1, 2, 0, 0], [2, 1, 2, 0]])
+    >>> kernels.Spectrum(2, normalize=False)(strings, strings)
+    array([[5., 2., 3.],
+           [2., 1., 1.],
+           [3., 1., 2.]])
+    """
+
+    name: ClassVar[str] = "spectrum"
+    k: int = 3
+    normalize: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.k >= 1 and self.k == int(self.k)):
+            raise SpecError(f"Spectrum: k must be a positive whole number, not {self.k}")
+
+    @property
+    def on_vectors(self) -> bool:
+        return False
+
+    def against(self, Y: Array, most_rows: int) -> Evaluate:
+        fixed = _strings(Y)
+        words = _Words.of(fixed, int(self.k))
+        counts = words.counts(fixed).T.tocsr()  # (words, l)
+        if self.normalize:
+            counts = counts.multiply(_inverse_roots(self._squares(Y))[None, :]).tocsr()
+        table = counts.toarray() if counts.shape[0] <= _DENSE_WORDS else counts
+
+        def evaluate(X: Array, out: Array) -> None:
+            found = words.counts(_strings(X)) @ table
+            out[:] = found if isinstance(found, np.ndarray) else found.toarray()
+            if self.normalize:
+                out *= _inverse_roots(self._squares(X))[:, None].astype(out.dtype)
+
+        return evaluate
+
+    def diagonal(self, X: Array) -> Array:
+        squares = self._squares(X)
+        return (squares > 0).astype(np.float64) if self.normalize else squares
+
+    def _squares(self, X: Array) -> Array:
+        """Σ_w c_w(x_i)² of strings X (b, L), (b,)."""
+        strings = _strings(X)
+        counts = _Words.of(strings, int(self.k)).counts(strings)
+        return np.asarray(counts.multiply(counts).sum(axis=1), np.float64)
+
+
+def _inverse_roots(squares: Array) -> Array:
+    """1 / √ of numbers, and 0 where they are 0."""
+    return np.divide(1, np.sqrt(squares), out=np.zeros(len(squares)), where=squares > 0)
+
+
+def _strings(X: Array) -> Array:
+    """X (b, L) as whole numbers. Raises SpecError unless it holds, up to rounding, whole numbers from 0 on."""
+    whole = np.rint(X)
+    if X.size and not (whole.min() >= 0 and np.abs(X - whole).max() < _ROUNDED):
+        raise SpecError(
+            "the spectrum kernel takes strings: whole numbers for characters, 0 behind the last; it takes no "
+            "standardize, and rows of other data need another kernel"
+        )
+    return whole.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Numbers of the words of some strings.
+
+    levels[0] are their characters, sorted. levels[j] are the words of j + 1 characters, each as the number of its first
+    j characters times the number of characters, plus the number of its last one; sorted. A word of k characters has its
+    position in levels[k - 1] as its number. So numbers stay small for any alphabet and any k.
+    """
+
+    levels: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, X: Array, k: int) -> _Words:
+        """The words of k characters in strings X (b, L)."""
+        levels = [np.unique(X[X > 0])]
+        for _ in range(k - 1):
+            longer = _longer(levels, X)
+            levels.append(np.unique(longer[longer >= 0]))
+        return cls(tuple(levels))
+
+    def counts(self, X: Array) -> csr_array:
+        """How often each word is in each of the strings X (b, L), (b, words), sparse; of unknown words nothing."""
+        numbers = _numbers(self.levels, X)
+        known = numbers >= 0
+        rows = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+        parts = np.ones(int(rows[-1])), numbers[known], rows
+        found = csr_array(parts, shape=(len(X), len(self.levels[-1])))
+        found.sum_duplicates()
+        return found
+
+
+def _numbers(levels: tuple[Array, ...] | list[Array], X: Array) -> Array:
+    """The number of the word at each place of strings X (b, L), (b, L - k + 1); -1 where it is not among the words."""
+    found = _position(levels[0], X)
+    for j in range(1, len(levels)):
+        found = _position(levels[j], _longer(levels[:j], X, found))
+    return found
+
+
+def _longer(levels: tuple[Array, ...] | list[Array], X: Array, shorter: Array | None = None) -> Array:
+    """Words that are one character longer than those of the last level, as `_Words` numbers them; -1 for unknown."""
+    if shorter is None:
+        shorter = _numbers(levels, X)
+    k = len(levels)
+    last = _position(levels[0], X[:, k:])
+    first = shorter[:, : last.shape[1]]
+    return np.where((first >= 0) & (last >= 0), first * len(levels[0]) + last, -1)
+
+
+def _position(level: Array, values: Array) -> Array:
+    """Positions of values in sorted numbers; -1 for those that are not there."""
+    if not len(level):
+        return np.full(values.shape, -1)
+    at = np.minimum(np.searchsorted(level, values), len(level) - 1)
+    return np.where(level[at] == values, at, -1)

@@ -1,0 +1,219 @@
+"""The scores of a model as a graph of ONNX.
+
+    rows (n, d) -> (x - offset) / scale -> v(x) -> (v(x) - mean) @ components = scores (n, r)
+
+All in float64, but for what goes in and comes out. Source of the operators: https://onnx.ai/onnx/operators.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from bigkpca.errors import Array, SpecError
+from bigkpca.numerics import kernels
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
+from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows
+
+_OPSET, _IR = 17, 8  # of ONNX 1.12 (2022), which every runtime in use reads
+
+
+class _Graph:
+    """Nodes and constants of a graph; each operation returns the name of its result."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, value: Any) -> str:
+        """An array or a number in float64; whole numbers as they are."""
+        from onnx import numpy_helper
+
+        array = np.asarray(value)
+        if array.dtype.kind == "f":
+            array = array.astype(np.float64)
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        return name
+
+    def do(self, operator: str, *inputs: Any, **options: Any) -> str:
+        """An operation on results and constants."""
+        from onnx import helper
+
+        names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, names, [name], **options))
+        return name
+
+    def squared_norms(self, X: str) -> str:
+        """|x_i|² of rows (n, d), (n, 1)."""
+        return self.do("ReduceSum", self.do("Mul", X, X), np.array([1], np.int64), keepdims=1)
+
+    def cosines(self, angles: str) -> str:
+        """Cosines as sines, since runtimes have the sine alone in float64."""
+        return self.do("Sin", self.do("Add", angles, np.pi / 2))
+
+
+def onnx_model(features: FeatureMap, solution: Solution) -> Any:
+    """A model of ONNX that maps "rows" (n, d), of the dtype of block work, to "scores" (n, r) of the same.
+
+    Raises SpecError for kernels and features that ONNX has no operators for, and where the library is missing.
+    """
+    try:
+        from onnx import TensorProto, checker, helper
+    except ImportError as error:
+        raise SpecError("writing ONNX needs the library onnx: pip install 'bigkpca[onnx]'") from error
+    graph = _Graph()
+    kind = TensorProto.FLOAT if features.dtype == np.float32 else TensorProto.DOUBLE
+    X = graph.do("Sub", graph.do("Cast", "rows", to=TensorProto.DOUBLE), features.offset)
+    if features.scale is not None:
+        X = graph.do("Div", X, features.scale)
+    V = _features(features, graph, X)
+    scores = graph.do("MatMul", graph.do("Sub", V, solution.mean), solution.components)
+    graph.nodes.append(helper.make_node("Cast", [scores], ["scores"], to=kind))
+    given = helper.make_tensor_value_info("rows", kind, ["n", features.columns])
+    found = helper.make_tensor_value_info("scores", kind, ["n", len(solution.eigenvalues)])
+    whole = helper.make_graph(graph.nodes, "kernel PCA", [given], [found], graph.constants)
+    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="bigkpca")
+    model.ir_version = _IR
+    checker.check_model(model)
+    return model
+
+
+@singledispatch
+def _features(features: FeatureMap, graph: _Graph, X: str) -> str:
+    """v(x) of shifted rows."""
+    raise SpecError(f"{features.name} features have no operators in ONNX: use landmarks or random Fourier features")
+
+
+@_features.register
+def _(features: KernelRows, graph: _Graph, X: str) -> str:
+    return _kernel(features.kernel, graph, X, features.landmarks.astype(np.float64))
+
+
+@_features.register
+def _(features: GivenKernels, graph: _Graph, X: str) -> str:
+    return X
+
+
+@_features.register
+def _(features: FourierRows, graph: _Graph, X: str) -> str:
+    at_zero = float(features.kernel.diagonal(np.zeros((1, features.columns)))[0])
+    amplitude = np.sqrt(at_zero / len(features.frequencies))
+    return _waves(graph, X, features.frequencies, features.phases, graph.constant(amplitude))
+
+
+@_features.register
+def _(features: PrincipalFourierRows, graph: _Graph, X: str) -> str:
+    P = graph.do("MatMul", X, features.axes.astype(np.float64))
+    amplitude = np.sqrt(1 / len(features.frequencies))
+    if features.factor is not None:
+        return _waves(graph, P, features.frequencies, features.phases, graph.constant(amplitude * features.factor))
+    left = graph.do("Max", graph.do("Sub", graph.squared_norms(X), graph.squared_norms(P)), 0.0)
+    factors = graph.do("Mul", graph.do("Exp", graph.do("Mul", left, -features.kernel.gamma)), amplitude)
+    return _waves(graph, P, features.frequencies, features.phases, factors)
+
+
+def _waves(graph: _Graph, X: str, frequencies: Array, phases: Array | None, amplitude: str) -> str:
+    """amplitude (cos, sin) of the angles side by side, or √2 amplitude cos of the angles with phases."""
+    angles = graph.do("MatMul", X, frequencies.T.astype(np.float64))
+    if phases is None:
+        found = graph.do("Concat", graph.cosines(angles), graph.do("Sin", angles), axis=1)
+    else:
+        found = graph.do("Mul", graph.cosines(graph.do("Add", angles, phases)), np.sqrt(2))
+    return graph.do("Mul", found, amplitude)
+
+
+@singledispatch
+def _kernel(kernel: kernels.Kernel, graph: _Graph, X: str, Y: Array) -> str:
+    """k(x_i, y_j), (n, l), of rows X and landmarks Y (l, d)."""
+    raise SpecError(f"the {kernel.name} kernel has no operators in ONNX")
+
+
+def _squared_distances(graph: _Graph, X: str, Y: Array, sigma: float) -> str:
+    """|x_i - y_j|² / sigma², not negative."""
+    scaled, center = Y / sigma, Y.mean(axis=0) / sigma  # about the middle of the landmarks, where rounding is least
+    rows = graph.do("Sub", graph.do("Div", X, sigma), center)
+    scaled = scaled - center
+    products = graph.do("Mul", graph.do("MatMul", rows, scaled.T), -2.0)
+    sums = graph.do("Add", graph.squared_norms(rows), kernels.squared_norms(scaled))
+    return graph.do("Max", graph.do("Add", products, sums), 0.0)
+
+
+@_kernel.register
+def _(kernel: kernels.Gaussian, graph: _Graph, X: str, Y: Array) -> str:
+    return graph.do("Exp", graph.do("Mul", _squared_distances(graph, X, Y, kernel.sigma), -0.5))
+
+
+@_kernel.register
+def _(kernel: kernels.RationalQuadratic, graph: _Graph, X: str, Y: Array) -> str:
+    base = graph.do("Add", graph.do("Div", _squared_distances(graph, X, Y, kernel.sigma), 2 * kernel.alpha), 1.0)
+    return graph.do("Exp", graph.do("Mul", graph.do("Log", base), -kernel.alpha))
+
+
+@_kernel.register
+def _(kernel: kernels.Matern, graph: _Graph, X: str, Y: Array) -> str:
+    coefficients = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}.get(kernel.nu)
+    if coefficients is None:
+        raise SpecError(f"ONNX has no Bessel functions: the matern kernel needs nu = 0.5, 1.5 or 2.5, not {kernel.nu}")
+    squares = graph.do("Mul", _squared_distances(graph, X, Y, kernel.sigma), 2 * kernel.nu)
+    s = graph.do("Min", graph.do("Sqrt", squares), 1e4)  # where exp(-s) is zero, and powers of s are finite
+    polynomial = graph.constant(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        polynomial = graph.do("Add", graph.do("Mul", polynomial, s), coefficient)
+    return graph.do("Mul", polynomial, graph.do("Exp", graph.do("Neg", s)))
+
+
+@_kernel.register
+def _(kernel: kernels.Laplacian, graph: _Graph, X: str, Y: Array) -> str:
+    rows = graph.do("Unsqueeze", X, np.array([1], np.int64))  # (n, 1, d): n l d numbers are held at once
+    distances = graph.do("ReduceSum", graph.do("Abs", graph.do("Sub", rows, Y)), np.array([2], np.int64), keepdims=0)
+    return graph.do("Exp", graph.do("Div", distances, -kernel.sigma))
+
+
+@_kernel.register
+def _(kernel: kernels.Linear, graph: _Graph, X: str, Y: Array) -> str:
+    return graph.do("MatMul", X, Y.T)
+
+
+def _affine(graph: _Graph, X: str, Y: Array, gamma: float, coef0: float) -> str:
+    """gamma <x, y> + coef0."""
+    return graph.do("Add", graph.do("Mul", graph.do("MatMul", X, Y.T), float(gamma)), float(coef0))
+
+
+@_kernel.register
+def _(kernel: kernels.Polynomial, graph: _Graph, X: str, Y: Array) -> str:
+    base = _affine(graph, X, Y, kernel.gamma, kernel.coef0)
+    return graph.do("Pow", base, float(kernel.degree))
+
+
+@_kernel.register
+def _(kernel: kernels.Sigmoid, graph: _Graph, X: str, Y: Array) -> str:
+    return graph.do("Tanh", _affine(graph, X, Y, kernel.gamma, kernel.coef0))
+
+
+@_kernel.register
+def _(kernel: kernels.Cosine, graph: _Graph, X: str, Y: Array) -> str:
+    lengths = graph.do("Max", graph.do("Sqrt", graph.squared_norms(X)), np.finfo(np.float64).tiny)
+    norms = np.sqrt(kernels.squared_norms(Y))
+    units = Y / np.where(norms > 0, norms, 1)[:, None]
+    return graph.do("MatMul", graph.do("Div", X, lengths), units.T)
+
+
+@_kernel.register
+def _(kernel: kernels.Sum, graph: _Graph, X: str, Y: Array) -> str:
+    return graph.do("Add", _kernel(kernel.left, graph, X, Y), _kernel(kernel.right, graph, X, Y))
+
+
+@_kernel.register
+def _(kernel: kernels.Product, graph: _Graph, X: str, Y: Array) -> str:
+    return graph.do("Mul", _kernel(kernel.left, graph, X, Y), _kernel(kernel.right, graph, X, Y))
+
+
+@_kernel.register
+def _(kernel: kernels.Scaled, graph: _Graph, X: str, Y: Array) -> str:
+    return graph.do("Mul", _kernel(kernel.kernel, graph, X, Y), float(kernel.factor))

@@ -1,0 +1,225 @@
+"""Before a fit: what it will cost, and which length sigma to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import MemoryLimitError
+from bigkpca.evaluating import cross_validation
+from bigkpca.evaluating.cross_validation import CrossValidation
+from bigkpca.execution.engine import TIMEOUT
+from bigkpca.execution.planning import (
+    Plan,
+    Threads,
+    check_peak,
+    measured_speed,
+    not_timed,
+    plan_resolved,
+    sample_bytes,
+    timed,
+)
+from bigkpca.execution.progress import Progress, shown
+from bigkpca.execution.run_options import RunOptions
+from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.fitting.sample import sample_lengths
+from bigkpca.numerics.bandwidth import Length
+from bigkpca.spec import FitSpec, resolve
+
+
+def plan(
+    data: Any,
+    *,
+    array: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
+    progress: Progress | bool = False,
+    **options: Any,
+) -> Plan:
+    """What a fit of rows will cost: passes, bytes read, peak memory of a process, and time.
+
+    Parameters
+    ----------
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+        Rows to fit.
+    array, scheduler, workers, memory, timeout, progress
+        As `fit`.
+    **options
+        What to fit: components, kernel, size and all others of `fit`.
+
+    Returns
+    -------
+    Plan
+        `peak_bytes`, `expected_seconds` (None where it is not known; `not_timed` says why) and others. `refused` says
+        why the fit would be refused, where it needs more than `memory`, or than a worker has.
+
+    Raises
+    ------
+    SpecError
+        Options that do not fit each other or the data.
+
+    Notes
+    -----
+    Reads no rows. The time is that of an idle machine and data on its own disk; a probe of a twentieth of a second
+    measures its speed.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(5000, 3))
+    >>> found = bigkpca.plan(X, components=2, size=100)
+    >>> found.rows, found.size, found.passes
+    (5000, 100, 1)
+    """
+    progress = shown(progress)
+    rows, spec = open_rows(data, array), FitSpec.checked(**options)
+    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
+    with run.engine() as engine:
+        fit = resolve(spec, rows)
+        found, unknown = plan_resolved(rows, fit, engine.threads), not_timed(rows, fit)
+        found = replace(found, not_timed=unknown, threads=engine.all_threads, on_workers=engine.client is not None)
+        if unknown is None:
+            found = timed(found, fit, measured_speed(), Threads(engine.all_threads, engine.threads))
+        try:
+            check_fits(rows, fit, engine, run.memory_limit)
+        except MemoryLimitError as error:
+            return replace(found, refused=str(error))
+    return found
+
+
+def sigma(
+    data: Any,
+    *,
+    kernel: str = "gaussian",
+    seed: int = 0,
+    standardize: bool = False,
+    array: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
+    progress: Progress | bool = False,
+) -> dict[str, Length]:
+    """Candidate lengths sigma of a kernel, from distances of sampled pairs of rows.
+
+    Parameters
+    ----------
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+    kernel : str
+        A kernel with a length: gaussian, laplacian, matern or rational-quadratic.
+    seed : int
+        Seed of the sample.
+    standardize : bool
+        Bring columns to mean 0 and deviation 1 first.
+    array, scheduler, workers, memory, timeout, progress
+        As `fit`.
+
+    Returns
+    -------
+    dict of Length
+        By name, "median", "sigest_low", "sigest_middle", "sigest_high" and "mean": `sigma`, in the units of the
+        columns, and its `standard_error` from sampling pairs.
+
+    Raises
+    ------
+    SpecError
+        A kernel without a length.
+    DataError, MemoryLimitError, CorruptionError, IncompleteError
+        As `fit`.
+
+    Notes
+    -----
+    Reads a bounded sample, and makes one pass more with `standardize`. Source: `docs/numerics.md`, section 8.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(5000, 3))
+    >>> round(bigkpca.sigma(X)["median"].sigma, 1)
+    1.5
+    """
+    progress = shown(progress)
+    spec, rows = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize), open_rows(data, array)
+    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
+    with run.engine() as engine:
+        fit = resolve(spec, rows)
+        check_peak(sample_bytes(rows, fit, engine.threads), run.memory_limit, "allow more")
+        engine.check_memory(lambda threads: sample_bytes(rows, fit, threads))
+        return sample_lengths(rows, spec, engine, run.progress)
+
+
+def cross_validate(
+    data: Any,
+    *,
+    kernel: str = "gaussian",
+    seed: int = 0,
+    standardize: bool = False,
+    preimage: Any = "ridge",
+    noise: float | None = None,
+    size: int | str = "auto",
+    sigmas: Sequence[float] | None = None,
+    components: Sequence[int] | None = None,
+    folds: int = 3,
+    array: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    timeout: str | float = TIMEOUT,
+    progress: Progress | bool = False,
+) -> CrossValidation:
+    """Cross-validate sigma, the number of components and the ridge by the error of pre-images of held-out rows.
+
+    Parameters
+    ----------
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+    kernel, seed, standardize, preimage, noise, size
+        As `fit`. With `noise`, pre-images of rows plus such noise are compared with the rows themselves; with
+        `standardize`, errors are in standard deviations of the columns.
+    sigmas : sequence of float, optional
+        Lengths to try; by default 0.5, 0.71, 1, 1.41 and 2 times the median length.
+    components : sequence of int, optional
+        Numbers of components to try; by default 10, 25, 50, 100, 200 and 400, as far as a fit has as many.
+    folds : int
+        Number of parts; each is held out once.
+    array, scheduler, workers, memory, timeout, progress
+        As `fit`.
+
+    Returns
+    -------
+    CrossValidation
+        `settings`, every one that was tried with its error, and the `best`.
+
+    Raises
+    ------
+    SpecError
+        A kernel without a length or pre-images, fewer than two rows a fold, more components than a fit can have.
+    DataError, MemoryLimitError, CorruptionError, IncompleteError
+        As `fit`.
+
+    Notes
+    -----
+    Reads a sample of at most 6000 rows; each fit is scored on up to 500 rows of the part that was held out.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> found = bigkpca.cross_validate(X, components=[2], sigmas=[1.0, 2.0])
+    >>> found.folds, {setting.components for setting in found.settings}
+    (3, {2})
+    """
+    progress = shown(progress)
+    spec = FitSpec.checked(kernel=kernel, seed=seed, standardize=standardize, preimage=preimage, noise=noise, size=size)
+    run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
+    with run.engine() as engine:
+        return cross_validation.cross_validate(
+            open_rows(data, array),
+            spec,
+            engine,
+            run.progress,
+            sigmas=sigmas,
+            components=components,
+            folds=folds,
+            limit=run.memory_limit,
+        )

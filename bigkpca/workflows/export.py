@@ -1,0 +1,259 @@
+"""Scores, or any rows, as a file for other programs: .csv, .parquet or .npy; a model as .onnx."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.opening import open_rows
+from bigkpca.data.rows import Rows
+from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.execution.progress import Progress, shown
+from bigkpca.numerics.model import Model
+from bigkpca.serving.onnx import onnx_model
+from bigkpca.storage import block_arrays, models, output_paths
+from bigkpca.workflows.labels import dataset_at, open_labels
+from bigkpca.workflows.scores import feature_store
+
+Writer = Callable[[list[Array]], None]  # of columns (k,)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written: its path, and how many rows and columns it has; a model has no rows."""
+
+    path: str
+    rows: int
+    columns: int
+
+
+def export(
+    data: Any,
+    out: AnyPath,
+    *,
+    labels: AnyPath | None = None,
+    row_numbers: bool = False,
+    array: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | bool = False,
+) -> Exported:
+    """Write scores, or any rows, to a file: .csv, .parquet or .npy, by the end of its name; or a model to .onnx.
+
+    Columns of scores are named kernelpca0, kernelpca1 and so on, as by scikit-learn; those of other rows have their own
+    names, or column0, column1 and so on. The file appears when it is complete.
+
+    Parameters
+    ----------
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
+        A feature store, a dataset, or any rows; for .onnx a model, the path of one, or a fitted KernelPCA.
+    out : path
+        The file, on a local disk.
+    labels : path or name, optional
+        Add a column `label`: a .npy file, a dataset, or the name of an array beside the rows that the scores are of,
+        such as "y". Text labels are written as text.
+    row_numbers : bool
+        Add a column `row`: the number of each row, counted from 0.
+    array : str, optional
+        Name of the array where `data` is a Zarr group.
+    overwrite : bool
+        Replace a file that is there already.
+    progress : bool or Progress
+        True shows bars, or lines where there is no terminal; a Progress receives
+        the number of rows written; by default nothing is shown.
+
+    Returns
+    -------
+    Exported
+        Path, rows and columns of the file.
+
+    Raises
+    ------
+    SpecError
+        A name that ends otherwise, a file that is in the way, labels that do not fit, labels in a .npy file.
+    CorruptionError
+        Rows that cannot be read.
+    LockedError
+        Another run writes `out`.
+    IncompleteError
+        The disk is full.
+
+    Notes
+    -----
+    One pass over the data; memory does not depend on the number of rows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = bigkpca.fit(X, "model.zarr", components=2)
+    >>> scores = bigkpca.transform(model, X, "scores.zarr")
+    >>> bigkpca.export("scores.zarr", "scores.csv").rows
+    500
+    """
+    progress = shown(progress)
+    path = expanded(out)
+    if path.lower().endswith(".onnx"):
+        if labels is not None or row_numbers:
+            raise SpecError(f"{path}: a model has no rows, so neither labels nor row numbers")
+        return export_model(models.model_of(data), path, overwrite=overwrite)
+    suffix = next((end for end in _WRITERS if path.lower().endswith(end)), None)
+    if suffix is None:
+        raise SpecError(
+            f"{path}: rows are exported as {', '.join(_WRITERS)}, models as .onnx: take a name that ends so"
+        )
+    if suffix == ".npy" and (labels is not None or row_numbers):
+        raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
+    rows = open_rows(data, array)
+    path = _free(path, rows.fingerprint()["path"], overwrite=overwrite)
+    names = _names(rows, data)
+    label_of = _labels(labels, data, rows)
+    table = _Table(rows, tuple(names), label_of, row_numbers)
+    with store_of(path).writer(path):
+        _write(path, _WRITERS[suffix], table, progress)
+    return Exported(path, rows.shape[0], len(table.names))
+
+
+def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Exported:
+    """Write the scores of a model to a file as a graph of ONNX, from "rows" (n, d) to "scores" (n, r).
+
+    Raises SpecError for a kernel or features without operators in ONNX, where the library onnx is missing, and for a
+    file that is there already, unless it may be replaced.
+    """
+    path = _free(expanded(out), None, overwrite=overwrite)
+    content = onnx_model(model.features, model.solution).SerializeToString()
+    with store_of(path).writer(path):
+        store_of(path).write(path, content)
+    return Exported(path, 0, model.components)
+
+
+def _free(path: str, source: str | None, *, overwrite: bool) -> str:
+    """The path of a file to write, normalised. Raises SpecError where it may not be written."""
+    path = output_paths.output_path(path, source)
+    if not output_paths.check_file(path, lambda _: overwrite, "scores.csv"):
+        raise SpecError(f"{path} exists: take another name, or replace it with --overwrite (overwrite=True in Python)")
+    return path
+
+
+def _names(rows: Rows, data: Any) -> list[str]:
+    """Names of the columns of rows: their own, those of scores, or their numbers."""
+    if rows.names is not None:
+        return list(rows.names)
+    word = "column" if feature_store(data) is None else "kernelpca"
+    return [f"{word}{j}" for j in range(rows.shape[1])]
+
+
+def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int], Array] | None:
+    """What reads the labels of a range of rows; None without labels. Raises SpecError unless each row has one."""
+    if given is None:
+        return None
+    store = feature_store(data)
+    manifest = None if store is None else block_arrays.read_manifest(store)
+    source = rows.fingerprint()["path"] if manifest is None else manifest["input"]["path"]
+    values, where = open_labels(expanded(given), source)
+    if values.ndim != 1 or values.shape[0] < rows.shape[0]:
+        raise SpecError(f"{where} holds an array of shape {values.shape}: {rows.shape[0]:,} labels are needed")
+    categories = (dataset_at(where) or {}).get("categories")
+
+    def read(start: int, stop: int) -> Array:
+        found = np.asarray(values[start:stop])
+        return np.array(categories)[found] if categories else found
+
+    return read
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What is written: rows with the names of their columns, and what stands before them."""
+
+    rows: Rows
+    own_names: tuple[str, ...]
+    labels: Callable[[int, int], Array] | None
+    row_numbers: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        return [*(["row"] if self.row_numbers else []), *(["label"] if self.labels else []), *self.own_names]
+
+    def parts(self) -> Iterator[list[Array]]:
+        """All columns (k,), some rows at a time."""
+        step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize))
+        for start in range(0, self.rows.shape[0], step):
+            stop = min(start + step, self.rows.shape[0])
+            numbers = [np.arange(start, stop)] if self.row_numbers else []
+            labels = [self.labels(start, stop)] if self.labels else []
+            yield [*numbers, *labels, *self.rows.block(start, stop).T]
+
+
+def _write(
+    path: str, writer: Callable[[Path, _Table], AbstractContextManager[Writer]], table: _Table, progress: Progress
+) -> None:
+    """Write all parts to a file beside `path`, and put that in its place."""
+    partial = Path(f"{path}.partial")
+    progress.start("exporting", table.rows.shape[0])
+    try:
+        with writer(partial, table) as write:
+            for part in table.parts():
+                write(part)
+                progress.advance(len(part[0]))
+        store_of(path).sync(str(partial))
+        os.replace(partial, path)
+    except OSError as error:
+        raise IncompleteError(f"{path} could not be written ({error}): make room and run this again") from error
+    finally:
+        partial.unlink(missing_ok=True)
+        progress.finish()
+
+
+def _schema(table: _Table) -> Any:
+    """Types of all columns, in Arrow."""
+    import pyarrow as pa
+
+    first = next(table.parts())
+    return pa.schema([(name, pa.array(values[:1]).type) for name, values in zip(table.names, first, strict=True)])
+
+
+@contextmanager
+def _csv(path: Path, table: _Table) -> Iterator[Writer]:
+    """Text with a header; numbers with as many digits as tell them apart."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    schema = _schema(table)
+    with csv.CSVWriter(path, schema, write_options=csv.WriteOptions(quoting_style="needed")) as file:
+        yield lambda part: file.write_table(pa.table(part, schema=schema))
+
+
+@contextmanager
+def _parquet(path: Path, table: _Table) -> Iterator[Writer]:
+    """Parquet, with a group of rows for each part."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    schema = _schema(table)
+    with ParquetWriter(path, schema) as file:
+        yield lambda part: file.write_table(pa.table(part, schema=schema))
+
+
+@contextmanager
+def _npy(path: Path, table: _Table) -> Iterator[Writer]:
+    """An array (n, d) in C order."""
+    rows = table.rows
+    with path.open("wb") as file:
+        header = {"descr": rows.dtype.str, "fortran_order": False, "shape": rows.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+
+        def write(part: list[Array]) -> None:
+            file.write(np.stack(part, axis=1).tobytes())
+
+        yield write
+
+
+_WRITERS = {".csv": _csv, ".parquet": _parquet, ".npy": _npy}

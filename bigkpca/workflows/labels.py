@@ -1,0 +1,38 @@
+"""Open the labels of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bigkpca.data.npy import check_on_disk
+from bigkpca.data.stores import store_of
+from bigkpca.errors import SpecError
+from bigkpca.storage import groups
+
+
+def dataset_at(path: str | None) -> Mapping[str, Any] | None:
+    """The description of a dataset at this path, if there is one."""
+    about = None if path is None else groups.describe(path)
+    return about if about and about["format"] == "dataset" else None
+
+
+def open_labels(given: str, source: str | None) -> tuple[Any, str]:
+    """An array of labels, unread, and its location: a .npy file, a Zarr array, a dataset, or an array of the input."""
+    store = store_of(given)
+    if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
+        check_on_disk(given)
+        try:
+            return np.load(given, mmap_mode="r", allow_pickle=False), given
+        except ValueError as error:
+            raise SpecError(f"labels cannot be read from {given}: {error}") from error
+    if store.is_folder(given):
+        return groups.open_values(given, "y"), given
+    if source is None or "/" in given or not store_of(source).is_folder(source):
+        raise SpecError(
+            f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
+            "beside the rows"
+        )
+    return groups.open_values(source, given), source

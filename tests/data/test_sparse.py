@@ -1,0 +1,177 @@
+"""Sparse rows: the same bits as dense ones, from memory, .npz and AnnData."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import zarr
+from dask.distributed import Client
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.data import sparse
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.storage.describe import info
+
+RNG = np.random.default_rng(4)
+DENSE = RNG.normal(size=(700, 30)) * (RNG.random((700, 30)) < 0.1)
+CSR = sp.csr_array(DENSE)
+
+
+def in_group(group: Any, matrix: Any, kind: str = "csr_matrix") -> None:
+    """A sparse matrix in a group of Zarr or HDF5, as AnnData writes it."""
+    group.attrs["encoding-type"], group.attrs["encoding-version"] = kind, "0.1.0"
+    group.attrs["shape"] = list(matrix.shape)
+    for name in ("data", "indices", "indptr"):
+        values = getattr(matrix, name)
+        options = {"chunks": (97,)} if name != "indptr" else {}
+        if isinstance(group, zarr.Group):
+            group.create_array(name, shape=values.shape, dtype=values.dtype, **options)[:] = values
+        else:
+            group.create_dataset(name, data=values, **options)
+
+
+def anndata(root: Any, matrix: Any) -> None:
+    """A file of AnnData with a sparse X, a dense layer, and names of its variables."""
+    root.attrs["encoding-type"] = "anndata"
+    in_group(root.create_group("X"), matrix)
+    var = root.create_group("var")
+    var.attrs["_index"] = "_index"
+    names = np.array([f"gene {j}" for j in range(matrix.shape[1])])
+    if isinstance(root, zarr.Group):  # of version 2, which most files of AnnData have
+        var.create_array("_index", shape=names.shape, dtype=names.dtype)[:] = names
+        root.create_array("dense", shape=matrix.shape, dtype="f8")[:] = matrix.toarray()
+    else:
+        var.create_dataset("_index", data=[name.encode() for name in names])
+        root.create_dataset("dense", data=matrix.toarray())
+
+
+def npz(path: Path) -> Path:
+    sp.save_npz(path / "x.npz", CSR)
+    return path / "x.npz"
+
+
+def in_zarr(path: Path) -> Path:
+    anndata(zarr.open_group(str(path / "x.zarr"), mode="w", zarr_format=2), CSR)
+    return path / "x.zarr"
+
+
+def in_zarr_alone(path: Path) -> Path:
+    in_group(zarr.open_group(str(path / "alone.zarr"), mode="w"), CSR)
+    return path / "alone.zarr"
+
+
+def in_hdf5(path: Path) -> Path:
+    with h5py.File(path / "x.h5ad", "w") as file:
+        anndata(file, CSR)
+    return path / "x.h5ad"
+
+
+STORED = [npz, in_zarr, in_zarr_alone, in_hdf5]
+
+
+@pytest.mark.parametrize("write", STORED)
+def test_rows_are_those_of_the_dense_matrix(write: Any, tmp_path: Path) -> None:
+    rows = open_rows(write(tmp_path))
+    assert (rows.shape, rows.dtype) == (DENSE.shape, DENSE.dtype)
+    for start, stop in ((0, 700), (0, 1), (123, 456), (699, 700)):
+        np.testing.assert_array_equal(rows.block(start, stop), DENSE[start:stop])
+        np.testing.assert_array_equal(rows.block(start, stop, slice(3, 9)), DENSE[start:stop, 3:9])
+        part = pickle.loads(pickle.dumps(rows.part(start, stop)))
+        np.testing.assert_array_equal(part.block(start, stop), DENSE[start:stop])
+    if write in (in_zarr, in_hdf5):
+        assert rows.names == tuple(f"gene {j}" for j in range(30))
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "bsr_array", "lil_array"])
+def test_a_fit_gives_the_same_bits_as_of_dense_rows(kind: str) -> None:
+    X = getattr(sp, kind)(CSR)
+    options: Any = {"n_components": 4, "size": 60, "random_state": 0}
+    dense, found = KernelPCA(**options).fit(DENSE), KernelPCA(**options).fit(X)
+    np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_)
+    np.testing.assert_array_equal(found.transform(X), dense.transform(DENSE))
+    assert isinstance(found.transform(CSR[:3]), np.ndarray)
+    np.testing.assert_array_equal(KernelPCA(**options).fit_transform(X), dense.transform(DENSE))
+
+
+@pytest.mark.parametrize("write", STORED)
+def test_the_pipeline_takes_stored_matrices(write: Any, tmp_path: Path) -> None:
+    path = write(tmp_path)
+    expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50)
+    model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50)
+    np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
+    scores = bigkpca.transform(model, path, tmp_path / "scores.zarr")
+    np.testing.assert_array_equal(scores[:], KernelPCA.load(tmp_path / "dense.zarr").transform(DENSE))
+    assert info(str(path))["kind"] == "sparse matrix"
+    lazy = KernelPCA.load(tmp_path / "model.zarr").transform(str(path))
+    np.testing.assert_array_equal(lazy.compute() if hasattr(lazy, "compute") else lazy, scores[:])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("write", [npz, in_zarr, in_hdf5])
+def test_workers_read_stored_matrices(write: Any, tmp_path: Path) -> None:
+    path = write(tmp_path)
+    expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50, block_rows=192)
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
+        model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50, block_rows=192)
+    np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
+
+
+def test_a_dense_layer_of_anndata_is_an_array(tmp_path: Path) -> None:
+    rows = open_rows(in_zarr(tmp_path), "dense")
+    np.testing.assert_array_equal(rows.block(5, 9), DENSE[5:9])
+
+
+def test_an_explicit_nan_is_named_by_row_and_column() -> None:
+    X = CSR.copy()
+    X.data[17] = np.nan
+    row = int(np.searchsorted(X.indptr, 17, side="right")) - 1
+    with pytest.raises(DataError, match=rf"row {row}, column {X.indices[17]} is NaN"):
+        KernelPCA(2, size=50).fit(X)
+
+
+def test_matrices_that_cannot_be_rows(tmp_path: Path) -> None:
+    np.savez(tmp_path / "dense.npz", x=DENSE)
+    columns = zarr.open_group(str(tmp_path / "csc.zarr"), mode="w")
+    in_group(columns, sp.csc_array(DENSE), "csc_matrix")
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        file["x"] = DENSE
+    adata, alone = in_zarr(tmp_path), in_zarr_alone(tmp_path)
+    for path, array, message in (
+        (tmp_path / "dense.npz", None, r"dense\.npz holds no sparse matrix of SciPy .*bigkpca ingest"),
+        (tmp_path / "csc.zarr", None, r"csc\.zarr is stored by columns \(CSC\)"),
+        (tmp_path / "plain.h5", None, r"plain\.h5 holds no sparse matrix of AnnData"),
+        (adata, "Y", "x.zarr holds no matrix 'Y'"),
+        (alone, "Y", "alone.zarr is one matrix"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            open_rows(path, array)
+    with pytest.raises(DataError, match="is empty"):
+        open_rows(sp.csr_array((0, 5)))
+
+
+def test_damaged_matrices_are_told(tmp_path: Path) -> None:
+    path = in_zarr_alone(tmp_path)
+    group = zarr.open_group(str(path), mode="r+")
+    group["indices"][:] = 99
+    with pytest.raises(CorruptionError, match=r"alone\.zarr: rows 0 to 4 cannot be read"):
+        open_rows(path).block(0, 5)
+    group["indptr"][5] = 10**6
+    with pytest.raises(CorruptionError, match="indptr does not fit a matrix of 700 rows"):
+        open_rows(path)
+    (tmp_path / "x.h5ad").write_bytes(b"no HDF5")
+    with pytest.raises(CorruptionError, match=r"x\.h5ad cannot be read"):
+        open_rows(tmp_path / "x.h5ad")
+
+
+def test_a_matrix_is_read_by_ranges_that_are_dense_in_few_megabytes() -> None:
+    wide = sparse.sparse_rows(sp.random_array((50, 200_000), density=1e-4, rng=RNG, format="csr"))
+    assert wide.grain == 1
+    assert wide.block(3, 5).shape == (2, 200_000)

@@ -1,0 +1,364 @@
+"""Tables of several types: each value against pandas, and every column that cannot be read told in one run."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
+from bigkpca.ingesting.formats import parquet, text_rows
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting.tables import learning
+from bigkpca.storage import groups
+from bigkpca.storage.describe import info
+from tests.helpers.commands import run
+from tests.helpers.named import WRITERS, stored
+from tests.helpers.progress import Recorder
+
+RNG = np.random.default_rng(11)
+N = 400
+
+
+def flights(rows: int = N, seed: int = 5) -> pd.DataFrame:
+    """Flights as a timetable has them: dates, texts, truth values, numbers, and values that are missing."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "at": pd.Timestamp("2013-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, rows), "h"),
+            "carrier": rng.choice(["UA", "AA", "DL", "B6"], rows),
+            "distance": rng.choice([200, 760, 1400, 2475], rows),
+            "delay": rng.normal(5, 30, rows).round(),
+            "late": rng.random(rows) < 0.3,
+            "origin": rng.choice(["JFK", "LGA"], rows, p=[0.7, 0.3]),
+        }
+    )
+    frame.loc[frame.index[rng.random(rows) < 0.1], "delay"] = np.nan
+    frame.loc[frame.index[rng.random(rows) < 0.05], "carrier"] = None
+    return frame
+
+
+FLIGHTS = flights()
+
+
+def numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same as columns of numbers, by pandas; NaN where a value is missing."""
+    days = (frame["at"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
+    parts: list[Any] = []
+    for name in frame.columns:
+        if name == "at":
+            parts.append(days.rename("at"))
+        elif frame[name].dtype.kind in "biuf":
+            parts.append(frame[name].astype(float))
+        else:
+            each = pd.get_dummies(frame[name], prefix=name, prefix_sep="=").astype(float)
+            each[frame[name].isna()] = np.nan
+            parts.append(each)
+    return pd.concat(parts, axis=1)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("missing", ["drop", "mean", "median"])
+def test_a_mixed_table_is_that_of_pandas(kind: str, missing: str, tmp_path: Path) -> None:
+    source, notes = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS), Recorder()
+    options: Any = {"missing": missing, "categories": "one-hot"}
+    found = stored(ingest([source], tmp_path / "out.zarr", progress=notes, **options).path)
+    expected = numbers(FLIGHTS)
+    filled = {"drop": expected.dropna(), "mean": expected.fillna(expected.mean())}
+    filled["median"] = expected.fillna(expected.median())
+    assert found["names"] == list(expected.columns)
+    np.testing.assert_allclose(found["x"], filled[missing], rtol=1e-12)
+    (note,) = notes.notes
+    lacking = FLIGHTS.isna().sum()
+    assert note.startswith(f"missing values: {lacking['delay']} in 'delay', {lacking['carrier']} in 'carrier'; ")
+    told = {"drop": f"{N - len(found['x'])} rows are left out"}
+    assert note.endswith(told.get(missing, f"the {missing} of the column stands for them"))
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_labels_go_with_the_rows_that_are_kept(kind: str, tmp_path: Path) -> None:
+    source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
+    columns = ["delay", "distance"]
+    found = stored(ingest([source], tmp_path / "o.zarr", labels="carrier", columns=columns, missing="drop").path)
+    kept = FLIGHTS.dropna()
+    np.testing.assert_array_equal(found["x"], kept[columns])
+    assert found["names"] == columns
+    np.testing.assert_array_equal(np.array(found["categories"])[found["y"]], kept["carrier"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    values=st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.sampled_from(["a", "b", "é,", 'q"', "1", "true"])),
+            st.one_of(st.none(), st.floats(-1e6, 1e6)),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    size=st.integers(1, 200),
+)
+def test_any_table_of_text_and_numbers_is_that_of_pandas(
+    values: list[Any], size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In batches of any size, in both formats."""
+    path = tmp_path_factory.mktemp("any")
+    frame = pd.DataFrame(values, columns=["word", "x"]).assign(z=1.0)
+    frame = frame.astype({"word": object, "x": float})
+    complete = frame.dropna()
+    categories = sorted(frame["word"].dropna().unique())
+    options: Any = {"missing": "drop", "categories": "one-hot"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "READ_BYTES", size)
+        patch.setattr(text_rows, "_TEXT_BYTES", size)
+        for kind, write in WRITERS.items():
+            words = [text for text in categories if text not in ("1", "true")]
+            if kind == "csv" and not words:  # then it is a column of numbers or of truth values
+                continue
+            source = write(path / f"a.{kind}", frame)
+            if complete.empty:
+                with pytest.raises(DataError, match=r"no value|no row has a value"):
+                    ingest([source], path / f"{kind}.zarr", **options)
+                continue
+            found = stored(ingest([source], path / f"{kind}.zarr", **options).path)
+            expected = [[float(word == each) for each in categories] for word in complete["word"]]
+            np.testing.assert_array_equal(found["x"], np.column_stack([expected, complete[["x", "z"]]]))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([True, False]), [1, 0]),
+        (pa.array([0, 86_400_000_000 * 3 // 2], pa.timestamp("us")), [0, 1.5]),
+        (pa.array([0, 86_400_000_000], pa.timestamp("us", "America/New_York")), [0, 1]),
+        (pa.array([0, 10**9 * 3600 * 6], pa.timestamp("ns")), [0, 0.25]),
+        (pa.array([-1, 20000], pa.date32()), [-1, 20000]),
+        (pa.array([0, 86_400_000], pa.date64()), [0, 1]),
+        (pa.array([0, 5400], pa.time32("s")), [0, 1.5]),
+        (pa.array([0, 5400 * 10**9], pa.time64("ns")), [0, 1.5]),
+        (pa.array([-7200, 1800], pa.duration("s")), [-2, 0.5]),
+        (pa.array([Decimal("1.25"), Decimal("-2.5")]), [1.25, -2.5]),
+        (pa.array([3, 4]).dictionary_encode(), [3, 4]),
+        (pa.array(["3", " 4.5 "]), [3, 4.5]),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+def test_parquet_columns_of_every_type(values: Any, expected: list[float], tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1.0, 2.0], "b": values}), tmp_path / "a.parquet")
+    np.testing.assert_array_equal(
+        stored(ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr").path)["x"][:, 1], expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["true", "FALSE", "True"], [1, 0, 1]),
+        (["1970-01-02", "1969-12-31", "2013-01-01"], [1, -1, 15706]),
+        (["1970-01-02 06:00:00", "1970-01-01T12:00", "1970-01-01"], [1.25, 0.5, 0]),
+        (["1970-01-02T06:00:00Z", "1970-01-01T12:00:00+06:00", "1970-01-01T00:00:00Z"], [1.25, 0.25, 0]),
+        (["05:30:00", "00:00", "23:15:00"], [5.5, 0, 23.25]),
+        (["+1", "-1e3", " 2 "], [1, -1000, 2]),
+    ],
+    ids=["truth values", "dates", "times", "time zones", "times of day", "numbers"],
+)
+def test_csv_columns_of_every_kind(texts: list[str], expected: list[float], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"1,{text}\n" for text in texts))
+    done = ingest([tmp_path / "a.csv"], tmp_path / "o.zarr")
+    np.testing.assert_array_equal(stored(done.path)["x"][:, 1], expected)
+
+
+def test_integers_of_parquet_stay_integers_beside_categories(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.array([7, 300], np.int16), "b": ["x", "y"]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    done = ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr", categories="one-hot")
+    assert done.dtype == np.int16
+    np.testing.assert_array_equal(stored(done.path)["x"], [[7, 1, 0], [300, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("lines", "names", "rows"),
+    [
+        ("2013-01-01,true,1.5\n2013-01-02,false,2\n", None, [[15706, 1, 1.5], [15707, 0, 2]]),
+        ("2013-01-01,2013-01-02\n1,2\n3,4\n", ["2013-01-01", "2013-01-02"], [[1, 2], [3, 4]]),
+        ("0,1,2\n5,6,7\n", ["0", "1", "2"], [[5, 6, 7]]),
+        ("0,1\n5,6\n", None, [[0, 1], [5, 6]]),
+        ("\n\n a , b\n1,2\n", ["a", "b"], [[1, 2]]),
+        ('"a\nx",b\n1,2\n', ["a\nx", "b"], [[1, 2]]),
+    ],
+    ids=["rows", "dates above numbers", "numbers of columns", "two numbers", "blank lines", "a line break"],
+)
+def test_which_first_lines_are_headers(lines: str, names: Any, rows: list[list[float]], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(lines)
+    found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr").path)
+    assert found["names"] == names
+    np.testing.assert_array_equal(found["x"], rows)
+
+
+def test_a_median_of_many_values_is_that_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "_SAMPLE", 1000)
+    values = np.sort(RNG.exponential(size=20_000))
+    frame = pd.DataFrame({"a": [*values, np.nan], "b": 1.0})
+    source = WRITERS["csv"](tmp_path / "a.csv", frame)
+    found = stored(ingest([source], tmp_path / "o.zarr", missing="median").path)["x"][-1, 0]
+    rank = np.searchsorted(values, found) / len(values)
+    assert 0 < abs(rank - 0.5) < 4 * 0.5 / np.sqrt(1000)
+
+
+# The same columns in further files
+
+
+def test_append_and_like_use_what_was_learnt(tmp_path: Path) -> None:
+    first, further = FLIGHTS[:200], FLIGHTS[200:]
+    a, b = WRITERS["csv"](tmp_path / "a.csv", first), WRITERS["parquet"](tmp_path / "b.parquet", further)
+    options: Any = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
+    ingest([a], tmp_path / "all.zarr", **options)
+    ingest([b], tmp_path / "all.zarr", append=True)
+    ingest([b], tmp_path / "new.zarr", like=tmp_path / "all.zarr")
+    learnt = numbers(first).drop(columns="late")
+    expected = numbers(FLIGHTS)[learnt.columns].fillna(learnt.mean())
+    np.testing.assert_allclose(stored(tmp_path / "all.zarr")["x"], expected, rtol=1e-12)
+    np.testing.assert_allclose(stored(tmp_path / "new.zarr")["x"], expected[200:], rtol=1e-12)
+    assert stored(tmp_path / "new.zarr")["names"] == list(learnt.columns)
+    assert [entry["missing"]["values"] for entry in info(str(tmp_path / "all.zarr"))["provenance"]] == [
+        {name: int(count) for name, count in part.isna().sum().items() if count} for part in (first, further)
+    ]
+    assert ingest([b], tmp_path / "new.zarr", like=tmp_path / "all.zarr").already_done
+    with pytest.raises(SpecError, match=r"new\.zarr is in the way: .*like is "):
+        ingest([b], tmp_path / "new.zarr")
+
+
+def test_options_of_append_must_be_those_of_the_dataset(tmp_path: Path) -> None:
+    a, b = (WRITERS["csv"](tmp_path / f"{i}.csv", FLIGHTS[200 * i : 200 * i + 200]) for i in range(2))
+    options: Any = {"missing": "drop", "categories": "one-hot"}
+    ingest([a], tmp_path / "o.zarr", **options)
+    with pytest.raises(SpecError, match="keeps the columns that it began with"):
+        ingest([b], tmp_path / "o.zarr", append=True, missing="mean")
+    ingest([b], tmp_path / "o.zarr", append=True, **options)
+    np.testing.assert_allclose(stored(tmp_path / "o.zarr")["x"], numbers(FLIGHTS).dropna(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_rows_to_append_that_do_not_fit_change_nothing(kind: str, tmp_path: Path) -> None:
+    options: Any = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
+    ingest([WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)], tmp_path / "o.zarr", **options)
+    before = stored(tmp_path / "o.zarr")["x"]
+    strange = FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)])
+    for frame, error, message in (
+        (
+            strange,
+            DataError,
+            r"row 8, column 1 \('carrier'\) is 'XX', none of the 4 categories .* and 391 more such rows",
+        ),
+        (FLIGHTS.drop(columns="delay"), SpecError, r"b\.\w+ lacks the column 'delay' of .*o\.zarr"),
+        (FLIGHTS.assign(new=1), SpecError, r"b\.\w+ has the column 'new', unlike .*o\.zarr"),
+        (FLIGHTS.assign(delay="long"), DataError, r"row 0, column 3 \('delay'\) is 'long', not a number"),
+        (FLIGHTS.assign(delay=np.inf), DataError, r"row 0, column 3 \('delay'\) is infinity, and 399 more"),
+        (FLIGHTS.assign(at="soon"), DataError, r"row 0, column 0 \('at'\) is 'soon', not a date"),
+    ):
+        source = WRITERS[kind](tmp_path / f"b.{kind}", frame)
+        with pytest.raises(error, match=message):
+            ingest([source], tmp_path / "o.zarr", append=True)
+        np.testing.assert_array_equal(stored(tmp_path / "o.zarr")["x"], before)
+
+
+def test_columns_that_are_chosen_may_be_among_any_others(tmp_path: Path) -> None:
+    a = WRITERS["csv"](tmp_path / "a.csv", FLIGHTS.assign(more="text"))
+    b = WRITERS["parquet"](tmp_path / "b.parquet", FLIGHTS[["distance", "at"]])
+    done = ingest([a, b], tmp_path / "o.zarr", columns=["at", "distance"])
+    np.testing.assert_allclose(stored(done.path)["x"], np.tile(numbers(FLIGHTS)[["at", "distance"]], (2, 1)))
+    ingest([a], tmp_path / "o.zarr", append=True)
+    assert open_rows(tmp_path / "o.zarr").shape == (3 * N, 2)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_bad_column_is_told_in_one_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "READ_BYTES", 5000)
+    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 5000)
+    source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
+    with pytest.raises(DataError) as caught:
+        ingest([source], tmp_path / "o.zarr")
+    lacking, nothing = FLIGHTS["delay"].isna(), "empty" if kind == "csv" else "null"
+    expected = [
+        f"{source}: 3 columns cannot be read (rows of data and columns are counted from 0):",
+        f"  row 0, column 1 ('carrier') is {FLIGHTS['carrier'][0]!r}, not a number, and {N - 1} more such rows",
+        f"  row {lacking.argmax()}, column 3 ('delay') is {nothing}, and {lacking.sum() - 1} more such rows",
+        f"  row 0, column 5 ('origin') is {FLIGHTS['origin'][0]!r}, not a number, and {N - 1} more such rows",
+    ]
+    assert str(caught.value).splitlines()[:4] == expected
+    assert "--missing drop" in str(caught.value)
+    assert "--categories one-hot" in str(caught.value)
+    assert not list(tmp_path.glob("o.zarr*"))
+
+
+def test_columns_that_cannot_be_chosen(tmp_path: Path) -> None:
+    source = WRITERS["csv"](tmp_path / "a.csv", FLIGHTS)
+    nameless = WRITERS["csv"](tmp_path / "b.csv", FLIGHTS[["distance"]], header=False)
+    np.save(tmp_path / "c.npy", np.ones((3, 2)))
+    for sources, options, message in (
+        ([source], {"columns": ["dely"]}, r"unknown column of .*a\.csv 'dely': did you mean 'delay'"),
+        ([source], {"drop": ["dely"]}, r"did you mean 'delay'"),
+        ([source], {"drop": list(FLIGHTS.columns)}, "no column of .* is left"),
+        ([source], {"columns": ["delay"], "drop": ["late"]}, "choose one"),
+        ([source], {"missing": "maen"}, "unknown missing 'maen': did you mean 'mean'"),
+        ([source], {"categories": "codes"}, "unknown categories 'codes'"),
+        ([source], {"like": "x.zarr", "missing": "mean"}, "like takes all about columns from a dataset"),
+        ([source], {"like": tmp_path / "none.zarr"}, r"none\.zarr"),
+        ([nameless], {"columns": ["a"]}, r"b\.csv has no column names"),
+        ([tmp_path / "c.npy"], {"missing": "drop"}, r"c\.npy is an array of numbers"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            ingest(sources, tmp_path / "o.zarr", **options)
+    np.save(tmp_path / "y.npy", np.ones(N))
+    with pytest.raises(SpecError, match=r"y\.npy has a label for each row, so no rows can be dropped"):
+        ingest([source], tmp_path / "o.zarr", labels=str(tmp_path / "y.npy"), missing="drop")
+
+
+def test_texts_of_too_many_kinds_and_columns_without_a_value(tmp_path: Path) -> None:
+    many = pd.DataFrame({"tail": [f"N{i}" for i in range(1500)], "a": 1.0, "none": np.nan, "id": map(str, range(1500))})
+    many["id"] = "x" + many["id"]
+    source = WRITERS["parquet"](tmp_path / "a.parquet", many)
+    message = r"column 'tail' has more than 1000 different texts; column 'none' has no value; column 'id' has more than"
+    with pytest.raises(DataError, match=message):
+        ingest([source], tmp_path / "o.zarr", categories="one-hot", missing="mean")
+    with pytest.raises(DataError, match="no row has a value in every column, so that all would be dropped"):
+        ingest([source], tmp_path / "o.zarr", drop=["tail", "id"], missing="drop")
+
+
+def test_a_dataset_that_does_not_say_its_columns_is_damaged(tmp_path: Path) -> None:
+    source = WRITERS["csv"](tmp_path / "a.csv", FLIGHTS)
+    ingest([source], tmp_path / "o.zarr", missing="mean", categories="one-hot")
+    group = groups.open_group(str(tmp_path / "o.zarr"), "dataset", "r+")
+    about: Any = group.attrs["bigkpca"]
+    for key, value in (("missing", "guess"), ("columns", [{"name": "a"}]), ("left_out", 3), ("named", "yes")):
+        group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], key: value}}
+        with pytest.raises(CorruptionError, match=f"o.zarr does not say what it must: {key} is"):
+            ingest([source], tmp_path / "o.zarr", append=True)
+    group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "rows"}
+    with pytest.raises(IncompleteError, match="its ingest did not finish"):
+        ingest([source], tmp_path / "p.zarr", like=tmp_path / "o.zarr")
+
+
+# The command
+
+
+def test_names_with_commas_are_quoted(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a, b": [1.0, 2.0], "c": [3.0, 4.0], "d": ["x", "y"]})
+    source = WRITERS["csv"](tmp_path / "a.csv", frame)
+    done = run("ingest", str(source), str(tmp_path / "o.zarr"), "--columns", '"a, b", c')
+    assert done.exit_code == 0, done.output
+    assert stored(tmp_path / "o.zarr")["names"] == ["a, b", "c"]
+    done = run("ingest", str(source), str(tmp_path / "p.zarr"), "--drop", "d,c")
+    assert stored(tmp_path / "p.zarr")["names"] == ["a, b"]

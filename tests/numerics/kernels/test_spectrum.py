@@ -1,0 +1,92 @@
+"""The spectrum kernel against words counted one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigkpca import KernelPCA, kernels
+from bigkpca.errors import SpecError
+from bigkpca.numerics.kernels import spectrum
+
+
+def words(text: str, k: int) -> Counter[str]:
+    """How often each word of k characters stands in a text."""
+    return Counter(text[i : i + k] for i in range(len(text) - k + 1))
+
+
+def naive(x: str, y: str, k: int, *, normalize: bool) -> float:
+    """The kernel of two texts, word by word."""
+
+    def inner(a: str, b: str) -> int:
+        there = words(b, k)
+        return sum(count * there[word] for word, count in words(a, k).items())
+
+    found = float(inner(x, y))
+    size = np.sqrt(float(inner(x, x)) * inner(y, y))
+    return found / size if normalize and size else found
+
+
+def rows(texts: list[str], dtype: str = "u1") -> np.ndarray:
+    """Texts as rows of numbers, with zeros behind the last character."""
+    longest = max(1, *map(len, texts))
+    return np.array([[ord(each) for each in text] + [0] * (longest - len(text)) for text in texts], dtype)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    x=st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5),
+    y=st.lists(st.text("abd", max_size=7), min_size=1, max_size=4),
+    k=st.integers(1, 4),
+    normalize=st.booleans(),
+    dtype=st.sampled_from(["u1", "f4", "f8"]),
+    most=st.sampled_from([0, 4096]),
+)
+def test_it_counts_words(x: list[str], y: list[str], k: int, normalize: bool, dtype: str, most: int) -> None:
+    kernel = kernels.Spectrum(k, normalize)
+    X, Y = rows([*x, *y], dtype)[: len(x)], rows([*y, *x], dtype)[: len(y)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spectrum, "_DENSE_WORDS", most)
+        found = kernel(X, Y)
+    expected = [[naive(a, b, k, normalize=normalize) for b in y] for a in x]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(kernel.diagonal(X), [naive(a, a, k, normalize=normalize) for a in x], rtol=1e-12)
+    np.testing.assert_allclose(
+        kernel.gram(X), [[naive(a, b, k, normalize=normalize) for b in x] for a in x], atol=1e-12
+    )
+
+
+def test_long_words_of_a_large_alphabet_are_told_apart() -> None:
+    """256^20 has no place in 64 bits."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(1, 256, (4, 60)).astype(np.uint8)
+    X[1, 5:40] = X[0, 10:45]
+    found = kernels.Spectrum(20, normalize=False)(X, X)
+    np.testing.assert_array_equal(found, np.diag([41.0] * 4) + 16 * (np.eye(4)[[1, 0, 2, 3]] * [[1], [1], [0], [0]]))
+
+
+def test_it_is_chosen_by_name_with_its_options() -> None:
+    assert kernels.named("spectrum:k=5,normalize=false") == kernels.Spectrum(5, normalize=False)
+    X = rows(["abab", "baba", "aabb", "bbaa", "abba", "baab"] * 4)
+    kpca = KernelPCA(2, kernel="spectrum:k=2", method="exact").fit(X)
+    assert kpca.kernel_ == kernels.Spectrum(2)
+    np.testing.assert_allclose(kpca.transform(X[:6]), kpca.transform(X[6:12]), atol=1e-12)
+    for text, message in (
+        ("spectrum:l=5", "unknown option of kernel 'spectrum' 'l'"),
+        ("spectrum:k=x", "k cannot be 'x'"),
+        ("spectrum:k=0", "k must be a positive whole number, not 0"),
+        ("matern:nu=2.5", "lacks sigma, as in 'matern:sigma=1'"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            kernels.named(text)
+
+
+def test_rows_that_are_no_strings_are_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 5))
+    for data, options in ((X, {}), (np.abs(X), {}), (rows(["ab", "ba", "bb"] * 9), {"standardize": True})):
+        with pytest.raises(SpecError, match="the spectrum kernel takes strings"):
+            KernelPCA(2, kernel="spectrum:k=2", size=10, **options).fit(data)

@@ -1,0 +1,125 @@
+"""Reports of tables: columns that go with components, values in the words of the table, names that stand apart."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bigkpca
+from bigkpca.errors import CorruptionError
+from bigkpca.reporting import figures
+from bigkpca.reporting.columns import ShownColumn, relations, shown_columns
+from bigkpca.reporting.drawing import axes_of
+from bigkpca.reporting.report_data import Labels
+
+RNG = np.random.default_rng(2)
+N = 600
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table whose first component is its distance and carrier, a model, and its scores."""
+    folder = tmp_path_factory.mktemp("table")
+    carrier = RNG.choice(["UA", "AA", "DL"], N)
+    distance = np.where(carrier == "UA", 2000.0, 300.0) + RNG.normal(0, 50, N).round()
+    frame = pd.DataFrame(
+        {
+            "day": (pd.Timestamp("2013-01-01") + pd.to_timedelta(RNG.integers(0, 365, N), "D")).astype(str),
+            "carrier": carrier,
+            "distance": distance,
+            "minutes": distance / 8 + RNG.normal(0, 5, N),
+            "late": RNG.random(N) < 0.5,
+        }
+    )
+    frame.to_csv(folder / "a.csv", index=False)
+    bigkpca.ingest(folder / "a.csv", folder / "x.zarr", categories="one-hot")
+    bigkpca.fit(
+        folder / "x.zarr", folder / "m.zarr", standardize=True, components=4, size=80, transform=folder / "s.zarr"
+    )
+    return folder
+
+
+def test_shares_are_those_of_plain_statistics() -> None:
+    codes, x = RNG.integers(0, 3, N), RNG.normal(size=N)
+    rows = np.column_stack([x, np.eye(3)[codes], np.ones(N)])
+    y = 2 * x - 3 * (codes == 1) + RNG.normal(size=N)
+    columns = [
+        ShownColumn("x", slice(0, 1)),
+        ShownColumn("kind", slice(1, 4), "text", ("a", "b", "c")),
+        ShownColumn("same", slice(4, 5)),
+    ]
+    found = {each.column.name: each for each in relations(rows, y, columns)}
+    assert found["x"].correlation == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert found["x"].share == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    means = pd.Series(y).groupby(codes).transform("mean")
+    assert found["kind"].share == pytest.approx(means.var() / y.var(ddof=1))
+    assert found["kind"].ends is not None
+    assert found["kind"].ends[0] == "b"
+    assert found["same"].share == 0
+    assert [each.share for each in relations(rows, y, columns)] == sorted(
+        (r.share for r in found.values()), reverse=True
+    )
+
+
+def test_values_are_told_in_the_words_of_the_table() -> None:
+    kind = ShownColumn("kind", slice(0, 2), "text", ("a", "b"))
+    assert kind.words(np.array([[1.0, 0], [0, 1], [0.25, 0.75], [0, 0]])) == ["a", "b", "missing", "missing"]
+    day = ShownColumn("day", slice(0, 1), "date")
+    assert day.words(np.array([[15706.0], [15706.25], [-1.0]])) == ["2013-01-01", "2013-01-01 06:00", "1969-12-31"]
+    late = ShownColumn("late", slice(0, 1), "boolean")
+    assert late.words(np.array([[1.0], [0.0], [0.25]])) == ["yes", "no", "0.25"]
+    number = ShownColumn("number", slice(0, 1))
+    assert number.words(np.array([[-0.0], [-1234.5], [0.1]])) == ["0", "−1234", "0.1"]
+
+
+def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_values(place: Path) -> None:
+    page = Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
+    (told,) = re.findall(r"By columns, component 1 goes with (\w+) \((\d+)% of it explained\)", page)
+    assert told[0] in ("distance", "minutes", "carrier")
+    assert int(told[1]) > 80
+    assert "<td>day (days since 1970-01-01)</td>" in page
+    assert re.search(r"<td>2013-\d\d-\d\d</td>", page)
+    assert "<td>UA</td>" in page
+    assert "from " in page
+    assert "no labels: --labels gives some" in page
+    assert "no residuals: --scores of bigkpca transform --residual" in page
+    assert "no pictures" not in page
+
+
+def test_datasets_that_describe_other_columns_are_damaged(place: Path) -> None:
+    about = bigkpca.info(str(place / "x.zarr"))
+    names = about["column_names"]
+    assert [column.name for column in shown_columns(names, about, "x")] == [
+        "day",
+        "carrier",
+        "distance",
+        "minutes",
+        "late",
+    ]
+    with pytest.raises(CorruptionError, match=r"x describes 7 columns, and has 6"):
+        shown_columns(names[:-1], about, "x")
+    assert shown_columns(None, about, "x") == ()
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_names_on_a_map_do_not_cover_each_other(count: int) -> None:
+    words = [f"a rather long name {i}" for i in range(count)]
+    with axes_of(4.3) as (figure, axes):
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        figures._write_apart(axes, {word: (0.5, 0.5 + 0.001 * i) for i, word in enumerate(words)})
+        figure.draw_without_rendering()
+        boxes: list[Any] = [text.get_window_extent() for text in axes.texts]
+    assert 2 <= len(boxes) <= count
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+def test_a_map_of_two_labels_names_both() -> None:
+    labels = Labels(np.array(["one", "two"] * 50), ("one", "two"))
+    drawn = figures.scores(RNG.normal(size=(100, 2)), (0, 1), labels)
+    assert drawn.svg.count(">one<") >= 2  # on the map and in the legend

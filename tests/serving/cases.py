@@ -1,0 +1,49 @@
+"""Models of every kind of features and kernels, on 400 rows of digits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from bigkpca import KernelPCA, kernels, methods
+
+X = load_digits().data[:400]
+NEW = load_digits().data[400:460] + 0.25
+
+CASES: dict[str, dict[str, Any]] = {
+    "gaussian": {},
+    "float32": {"dtype": "float32"},
+    "standardized": {"standardize": True},
+    "not centred": {"center": False},
+    "laplacian": {"kernel": "laplacian"},
+    "matern 1/2": {"kernel": kernels.Matern(30.0, nu=0.5)},
+    "matern 3/2": {"kernel": "matern"},
+    "matern 5/2": {"kernel": kernels.Matern(30.0, nu=2.5)},
+    "rational quadratic": {"kernel": kernels.RationalQuadratic(30.0, alpha=0.7)},
+    "linear": {"kernel": "linear"},
+    "polynomial": {"kernel": "polynomial", "gamma": 1e-3},
+    "sigmoid": {"kernel": "sigmoid", "gamma": 1e-5, "coef0": 0.1},
+    "cosine": {"kernel": "cosine"},
+    "combined": {"kernel": 2 * kernels.Gaussian(40.0) * kernels.Linear() + kernels.Cosine()},
+    "columns": {"method": "columns"},
+    "exact": {"method": "exact"},
+    "rff": {"method": "rff"},
+    "rff with phases": {"method": methods.RandomFeatures(form="phase")},
+    "rff-pca": {"method": "rff-pca"},
+    "rff-pca, one factor": {"method": methods.PrincipalFeatures(correction="alpha")},
+}
+
+
+def fitted(name: str) -> KernelPCA:
+    """The model of a case."""
+    options: dict[str, Any] = {"n_components": 5, "random_state": 0, "size": 100, "preimage": "ridge"} | CASES[name]
+    if options.get("method") == "exact":
+        del options["size"]
+    return KernelPCA(**options).fit(X)
+
+
+def largest_difference(found: Any, expected: Any) -> float:
+    """The largest difference between scores, relative to the largest of each component."""
+    return float((np.abs(found - expected).max(axis=0) / np.abs(expected).max(axis=0)).max())

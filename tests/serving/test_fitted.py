@@ -1,0 +1,130 @@
+"""The light estimator: the scores of KernelPCA, pickled, without Dask and Zarr."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from bigkpca import KernelPCA
+from bigkpca.errors import DataError, SpecError
+from tests.serving.cases import CASES, NEW, X, fitted, largest_difference
+
+
+def copied(kpca: KernelPCA) -> Any:
+    """The light estimator after a journey through a file."""
+    return pickle.loads(pickle.dumps(kpca.to_sklearn()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_are_those_of_the_model(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of kernels that are not positive
+        kpca = fitted(name)
+    light = copied(kpca)
+    expected = kpca.transform(NEW)
+    found = light.transform(NEW)
+    assert found.dtype == expected.dtype
+    assert largest_difference(found, expected) < (1e-5 if found.dtype == np.float32 else 1e-10)
+    np.testing.assert_array_equal(light.transform(NEW[:1]), light.transform(NEW[:1]))
+    assert list(light.get_feature_names_out()) == list(kpca.get_feature_names_out())
+    assert light.n_features_in_ == 64
+
+
+def test_pre_images_are_those_of_the_model() -> None:
+    kpca = fitted("gaussian")
+    Y = kpca.transform(NEW)
+    np.testing.assert_allclose(copied(kpca).inverse_transform(Y), kpca.inverse_transform(Y), rtol=1e-9, atol=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert not hasattr(
+            KernelPCA(2, kernel="sigmoid", gamma=1e-5, coef0=0.1, size=50).fit(X).to_sklearn(), "inverse_transform"
+        )
+
+
+def test_it_imports_neither_dask_nor_zarr(tmp_path: Any) -> None:
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(fitted("gaussian").to_sklearn()))
+    np.save(tmp_path / "rows.npy", NEW)
+    code = (
+        "import pickle, sys, numpy as np\n"
+        f"light = pickle.load(open({str(tmp_path / 'model.pkl')!r}, 'rb'))\n"
+        f"light.transform(np.load({str(tmp_path / 'rows.npy')!r}))\n"
+        "heavy = {'dask', 'distributed', 'zarr', 'click', 'rich', 'pydantic', 'onnx', 'prometheus_client'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_threads_share_one_estimator() -> None:
+    light, kpca = copied(fitted("gaussian")), fitted("gaussian")
+    rows = np.tile(X, (4, 1))
+    expected = kpca.transform(rows)
+    worst: list[float] = []
+
+    def work(part: int) -> None:
+        for _ in range(20):
+            own = slice(part * 400, part * 400 + 400)
+            worst.append(largest_difference(light.transform(rows[own]), expected[own]))
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(worst) == 80
+    assert max(worst) < 1e-10
+
+
+def test_it_stands_in_pipelines_and_is_cloned() -> None:
+    scaler = StandardScaler().fit(X)
+    kpca = KernelPCA(3, size=50, random_state=0).fit(scaler.transform(X))
+    light = kpca.to_sklearn()
+    line = make_pipeline(scaler, light)
+    assert largest_difference(line.fit(X).transform(NEW), kpca.transform(scaler.transform(NEW))) < 1e-10
+    np.testing.assert_array_equal(clone(light).transform(X), light.transform(X))
+
+
+def test_frames_are_compared_by_name() -> None:
+    frame = pd.DataFrame(X[:, :3], columns=list("abc"))
+    light = copied(KernelPCA(2, size=50, random_state=0).fit(frame))
+    assert list(light.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(light.transform(frame), light.transform(frame.to_numpy()))
+    with pytest.raises(SpecError, match="the frame lacks the column 'a' of the model and has the column 'z'"):
+        light.transform(frame.rename(columns={"a": "z"}))
+    with pytest.raises(SpecError, match="the frame has its columns in another order"):
+        light.transform(frame[["c", "b", "a"]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        (NEW[:, :5], SpecError, r"shape \(60, 5\): the model takes \(n, 64\)"),
+        (NEW[0], SpecError, r"shape \(64,\)"),
+        (NEW[:0], DataError, "there are no rows"),
+        (np.where(NEW[3, 4] == NEW, np.nan, NEW), DataError, r"row 0, column \d+ is NaN"),
+        (np.where(np.arange(64) == 4, np.inf, NEW), DataError, "row 0, column 4 is infinity"),
+        (np.full((2, 64), "x"), DataError, "which are no numbers"),
+    ],
+)
+def test_rows_that_cannot_be_scored(rows: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        fitted("gaussian").to_sklearn().transform(rows)
+
+
+def test_scores_that_cannot_become_rows() -> None:
+    light = fitted("gaussian").to_sklearn()
+    with pytest.raises(SpecError, match="4"):
+        light.inverse_transform(np.zeros((3, 4)))
+    with pytest.raises(DataError, match="row 0, column 0 is NaN"):
+        light.inverse_transform(np.full((3, 5), np.nan))

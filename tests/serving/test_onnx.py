@@ -1,0 +1,75 @@
+"""ONNX: the scores of KernelPCA by another runtime."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA, kernels, methods
+from bigkpca.errors import SpecError
+from tests.helpers.commands import run
+from tests.serving.cases import CASES, NEW, X, fitted, largest_difference
+
+
+def by_runtime(path: Path, rows: np.ndarray) -> np.ndarray:
+    """The scores of rows by onnxruntime."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    kind = {"tensor(float)": np.float32, "tensor(double)": np.float64}[session.get_inputs()[0].type]
+    (scores,) = session.run(["scores"], {"rows": rows.astype(kind)})
+    return np.asarray(scores)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_are_those_of_the_model(name: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of kernels that are not positive
+        kpca = fitted(name)
+    kpca.to_onnx(tmp_path / "model.onnx")
+    expected = kpca.transform(NEW)
+    found = by_runtime(tmp_path / "model.onnx", NEW)
+    assert found.dtype == expected.dtype
+    assert largest_difference(found, expected) < (1e-5 if found.dtype == np.float32 else 1e-9)
+    assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW[:1]), expected[:1]) < 1e-5
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_rows_far_from_the_origin(offset: float, tmp_path: Path) -> None:
+    kpca = KernelPCA(4, size=80, random_state=0).fit(X + offset)
+    kpca.to_onnx(tmp_path / "model.onnx")
+    assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW + offset), kpca.transform(NEW + offset)) < 1e-7
+
+
+def test_the_command_writes_a_model(tmp_path: Path) -> None:
+    bigkpca.fit(X, tmp_path / "model.zarr", components=3, size=60)
+    done = run("export", str(tmp_path / "model.zarr"), str(tmp_path / "model.onnx"))
+    assert done.exit_code == 0, done.output
+    expected = KernelPCA.load(tmp_path / "model.zarr").transform(NEW)
+    assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW), expected) < 1e-9
+    again = run("export", str(tmp_path / "model.zarr"), str(tmp_path / "model.onnx"))
+    assert again.exit_code == 2
+    assert "model.onnx exists" in again.output
+
+
+def test_what_onnx_cannot_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bessel = KernelPCA(2, kernel=kernels.Matern(30.0, nu=0.8), size=50).fit(X)
+    sketch = KernelPCA(2, kernel="polynomial", method="rff", size=64).fit(X)
+    function = KernelPCA(2, kernel=lambda A, B: A @ B.T, method=methods.Nystroem(), size=50).fit(X)
+    for kpca, message in (
+        (bessel, "ONNX has no Bessel functions: the matern kernel needs nu = 0.5, 1.5 or 2.5, not 0.8"),
+        (sketch, "tensor-sketch features have no operators in ONNX"),
+        (function, "kernel has no operators in ONNX"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            kpca.to_onnx(tmp_path / "model.onnx")
+    with pytest.raises(SpecError, match="a model has no rows"):
+        bigkpca.export(bessel, tmp_path / "model.onnx", row_numbers=True)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(SpecError, match=r"needs the library onnx: pip install 'bigkpca\[onnx\]'"):
+        fitted("linear").to_onnx(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())

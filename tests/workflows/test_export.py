@@ -1,0 +1,133 @@
+"""Scores and rows as files of other programs, read back by these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.csv as pa_csv
+import pytest
+
+import bigkpca
+from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.workflows import export
+from tests.helpers.commands import run
+from tests.helpers.named import FRAME, WRITERS, stored
+
+WORDS = np.array(["pear", "fig", 'a "plum", ripe'])
+
+
+def read(path: Path) -> Any:
+    """A file as a frame, by readers that round no number."""
+    if path.suffix == ".npy":
+        return pd.DataFrame(np.load(path))
+    return pa_csv.read_csv(path).to_pandas() if path.suffix == ".csv" else pd.read_parquet(path)
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    """The scores of 60 rows with labels of text."""
+    source = WRITERS["csv"](tmp_path / "a.csv", FRAME.assign(kind=WORDS[np.arange(60) % 3]))
+    bigkpca.ingest(source, tmp_path / "x.zarr", labels="kind")
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "model.zarr", components=2)
+    bigkpca.transform(tmp_path / "model.zarr", tmp_path / "x.zarr", tmp_path / "scores.zarr", block_rows=16)
+    return tmp_path / "scores.zarr"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".CSV"])
+@pytest.mark.parametrize("piece_bytes", [2**23, 100])
+def test_scores_are_the_same_bits_in_every_format(
+    suffix: str, piece_bytes: int, scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "READ_BYTES", piece_bytes)
+    out = tmp_path / f"out{suffix}"
+    done = bigkpca.export(scores, out)
+    assert done == export.Exported(str(out), 60, 2)
+    found = read(out.rename(out.with_suffix(suffix.lower())))
+    np.testing.assert_array_equal(found, stored_scores(scores))
+    if suffix != ".npy":
+        assert list(found.columns) == ["kernelpca0", "kernelpca1"]
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def stored_scores(path: Path) -> np.ndarray:
+    found: np.ndarray = bigkpca.transform(path.parent / "model.zarr", path.parent / "x.zarr", path, block_rows=16)[:]
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_labels_and_row_numbers_stand_first(suffix: str, scores: Path, tmp_path: Path) -> None:
+    done = run("export", str(scores), str(tmp_path / f"out{suffix}"), "--labels", "y", "--row-numbers")
+    assert done.exit_code == 0, done.output
+    found = read(tmp_path / f"out{suffix}")
+    assert list(found.columns) == ["row", "label", "kernelpca0", "kernelpca1"]
+    np.testing.assert_array_equal(found["row"], np.arange(60))
+    np.testing.assert_array_equal(found["label"], WORDS[np.arange(60) % 3])
+    np.save(tmp_path / "own.npy", np.arange(60) / 7)
+    bigkpca.export(scores, tmp_path / f"own{suffix}", labels=tmp_path / "own.npy")
+    np.testing.assert_array_equal(read(tmp_path / f"own{suffix}")["label"], np.arange(60) / 7)
+
+
+def test_rows_keep_the_names_of_their_columns(tmp_path: Path) -> None:
+    source = WRITERS["csv"](tmp_path / "a.csv", FRAME)
+    bigkpca.ingest(source, tmp_path / "x.zarr")
+    bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text().splitlines()[0].replace('"', "") == "a,b,c"
+    bigkpca.ingest(tmp_path / "b.csv", tmp_path / "again.zarr")
+    np.testing.assert_array_equal(stored(tmp_path / "again.zarr")["x"], stored(tmp_path / "x.zarr")["x"])
+    bigkpca.export(np.float32([[1, 2], [3, 0.1]]), tmp_path / "c.csv")
+    assert (tmp_path / "c.csv").read_text().replace('"', "") == "column0,column1\n1,2\n3,0.1\n"
+
+
+def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,x\n1,2\n")
+    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr")
+    bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text().replace('"', "") == "x,x\n1,2\n"
+
+
+# Bad input
+
+
+def test_what_is_in_the_way_stays(scores: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("mine")
+    (tmp_path / "folder.csv").mkdir()
+    for out, message in (
+        ("own.csv", "own.csv exists: take another name, or replace it with --overwrite"),
+        ("folder.csv", "folder.csv is a folder"),
+        ("none/a.csv", "its folder does not exist"),
+        ("a.txt", r"rows are exported as \.csv, \.parquet, \.npy"),
+        ("scores", r"rows are exported as"),
+        ("scores.zarr/a.csv", "scores.zarr"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            bigkpca.export(scores, tmp_path / out)
+    with pytest.raises(SpecError, match="object stores hold datasets"):
+        bigkpca.export(scores, "s3://bucket/a.csv")
+    assert (tmp_path / "own.csv").read_text() == "mine"
+    bigkpca.export(scores, tmp_path / "own.csv", overwrite=True)
+    assert read(tmp_path / "own.csv").shape == (60, 2)
+
+
+def test_labels_that_do_not_fit(scores: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "short.npy", np.zeros(59))
+    for out, labels, message in (
+        ("b.csv", tmp_path / "short.npy", r"short\.npy holds an array of shape \(59,\): 60 labels are needed"),
+        ("b.csv", "z", "z"),
+        ("b.npy", "y", r"b\.npy: a \.npy file holds numbers of one type"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            bigkpca.export(scores, tmp_path / out, labels=labels)
+    assert not list(tmp_path.glob("b.*"))
+
+
+def test_a_full_disk_leaves_nothing(scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export.os, "replace", full)
+    with pytest.raises(IncompleteError, match=r"out\.csv could not be written .*No space left"):
+        bigkpca.export(scores, tmp_path / "out.csv")
+    assert not list(tmp_path.glob("out.csv*"))
