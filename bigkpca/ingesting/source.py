@@ -158,14 +158,14 @@ class Source:
     def pieces(self) -> Iterator[tuple[Array, Array | None]]:
         """The rows of all files, checked and in one type, with the labels that come with them."""
         for table in self.tables:
-            row = 0
+            row, dropped = 0, self.counts.rows_dropped
             for X, labels in table.batches:
                 check_finite(X, row, table.where, names=table.names)
                 if labels is not None:
                     check_finite(labels[:, None], row, f"the labels of {table.where}")
                 yield _cast(X, self.dtype, row, table), labels
                 row += len(X)
-            if not row and self.counts.rows_dropped:
+            if not row and self.counts.rows_dropped > dropped:
                 raise DataError(f"{table.where}: no row has a value in every column, so that all would be dropped")
             if not row:
                 raise DataError(f"{table.where} is empty: it holds no rows")

@@ -195,7 +195,10 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
     names = tuple(about["column_names"]) if "column_names" in about else None
     if names is None and files.names is not None:
         progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
-    return files.source(encoding, names, path, progress)
+    source = files.source(encoding, names, path, progress)
+    if encoding is None and source.encoding is not None and not source.encoding.says_nothing:
+        raise SpecError(f"{path} holds plain numbers, and the new rows have dates, times or text: make a new dataset")
+    return source
 
 
 def _show_notes(source: Source, progress: Progress) -> None:

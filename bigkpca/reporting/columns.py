@@ -13,6 +13,8 @@ from bigkpca.ingesting.tables.columns import Kind
 from bigkpca.ingesting.tables.encoding import Encoding
 from bigkpca.storage import records
 
+_LONGEST = 40  # characters of a text that are shown
+
 
 @dataclass(frozen=True)
 class ShownColumn:
@@ -32,6 +34,10 @@ class ShownColumn:
             return [
                 self.categories[j] if sure else "missing" for j, sure in zip(values.argmax(axis=1), whole, strict=True)
             ]
+        if self.kind == "characters":
+            letters = ("", *self.categories)
+            texts = ["".join(letters[int(code)] for code in row) for row in values]
+            return [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
         if self.kind == "date":
             return [_date(value) for value in values[:, 0]]
         numbers = [f"{value + 0.0:.4g}".replace("-", "−") for value in values[:, 0]]  # 0.0 makes no sign of -0.0
@@ -78,7 +84,8 @@ def relations(rows: Array, y: Array, columns: Sequence[ShownColumn]) -> list[Rel
     """How scores y (m,) go with each column of their rows (m, d), largest share first."""
     centred = y - y.mean()
     total = float(centred @ centred)
-    found = [_relation(rows[:, column.place].astype(np.float64), centred, total, column) for column in columns]
+    told = [column for column in columns if column.kind != "characters"]  # whose numbers have no order
+    found = [_relation(rows[:, column.place].astype(np.float64), centred, total, column) for column in told]
     return sorted(found, key=lambda each: -each.share)
 
 

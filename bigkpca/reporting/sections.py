@@ -182,7 +182,8 @@ def named_columns(data: ReportData) -> str:
     if related is None or data.scores is None:
         return ""
     at, rows = related
-    found = [relations(rows, data.scores[at, j], data.columns)[0] for j in range(min(3, data.scores.shape[1]))]
+    leading = [relations(rows, data.scores[at, j], data.columns)[:1] for j in range(min(3, data.scores.shape[1]))]
+    found = [each for of_component in leading for each in of_component]
     told = [
         f"component {j + 1} goes with {each.column.name} ({each.share:.0%} of it explained)"
         for j, each in enumerate(found)
@@ -224,7 +225,8 @@ def _component(
             pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
         elif related:
             found = relations(related[1], y[related[0]], data.columns)[:_COLUMNS]
-            columns, table = _relation_table(found), _value_table(data, y, extremes, [each.column for each in found])
+            columns = _relation_table(found) if found else None
+            table = _value_table(data, y, extremes, [each.column for each in found] or data.columns[:_COLUMNS])
         else:
             table = _row_table(data, y, extremes)
     return Card(title, note, pictures=tuple(pictures), tables=tuple(filter(None, [columns, table])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting.formats import parquet, text_rows
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.ingesting.tables import learning
+from bigkpca.ingesting.tables import learning, reading
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
@@ -362,3 +364,83 @@ def test_names_with_commas_are_quoted(tmp_path: Path) -> None:
     assert stored(tmp_path / "o.zarr")["names"] == ["a, b", "c"]
     done = run("ingest", str(source), str(tmp_path / "p.zarr"), "--drop", "d,c")
     assert stored(tmp_path / "p.zarr")["names"] == ["a, b"]
+
+
+# Files that mean something else than those before them
+
+
+def parquet_of(path: Path, **columns: Any) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_a_column_that_means_something_else_in_a_further_file_is_refused(tmp_path: Path) -> None:
+    moments = pa.array([0, 1], pa.timestamp("ns"))
+    kinds = {
+        "number": pa.array([1.0, 2.0]),
+        "date": moments,
+        "time": pa.array([0, 1], pa.time64("us")),
+        "list": pa.array([[1], [2]]),
+    }
+    files = {name: parquet_of(tmp_path / f"{name}.parquet", a=[1.0, 2.0], t=values) for name, values in kinds.items()}
+    for first in ("number", "date", "time"):
+        done = ingest([files[first]], tmp_path / f"{first}.zarr")
+        before = rows_stored(done.path)
+        for second in set(files) - {first}:
+            for options in ({"append": True}, {"like": tmp_path / f"{first}.zarr"}):
+                out = tmp_path / (f"{first}.zarr" if "append" in options else "other.zarr")
+                with pytest.raises((DataError, SpecError), match=r"not a|not of kind|plain numbers|of type list"):
+                    ingest([files[second]], out, **options)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(rows_stored(tmp_path / f"{first}.zarr"), before)
+    nothing = parquet_of(tmp_path / "null.parquet", a=[1.0], t=pa.nulls(1))
+    found = stored(ingest([nothing, files["date"]], tmp_path / "null.zarr", missing="mean").path)
+    assert found["x"][:, 1].max() < 1e-6  # days, and no nanoseconds
+
+
+def rows_stored(path: Any) -> np.ndarray:
+    found: np.ndarray = stored(path)["x"]
+    return found
+
+
+def test_dates_with_and_without_time_zones_are_read_each_by_itself(tmp_path: Path) -> None:
+    texts = ["1970-01-02", "1970-01-02 06:00:00.123456789", "1970-01-02T06:00:00Z", "1970-01-02T06:00:00+06:00"]
+    (tmp_path / "a.csv").write_text("a,t\n" + "".join(f"1,{text}\n" for text in texts))
+    pq.write_table(pa.table({"a": [0.0], "t": [datetime(1970, 1, 2)]}), tmp_path / "first.parquet")
+    ingest([tmp_path / "first.parquet"], tmp_path / "o.zarr")
+    done = ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", append=True)
+    np.testing.assert_allclose(stored(done.path)["x"][:, 1], [1, 1, 1.25, 1.25, 1], atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_labels_with_gaps_keep_their_kind(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 5], "y": pd.array([3, 1, None, 2, 3], "Int64")})
+    source = WRITERS[kind](tmp_path / f"a.{kind}", frame)
+    found = stored(ingest([source], tmp_path / "o.zarr", labels="y", missing="drop").path)
+    np.testing.assert_array_equal(found["y"], [3, 1, 2, 3])
+    words = parquet_of(tmp_path / "w.parquet", a=[1.0, 2, 3], y=pa.array(["x", "NA", "z"], pa.large_string()))
+    kept = stored(ingest([words], tmp_path / "w.zarr", labels="y", missing="drop").path)
+    assert kept["categories"] == ["x", "z"]
+
+
+def test_a_column_of_two_is_dropped_with_both_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("b,a,a\n1,2,3\n4,5,6\n")
+    found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", drop=["a"]).path)
+    np.testing.assert_array_equal(found["x"], [[1], [4]])
+
+
+def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    real = reading.encode
+    monkeypatch.setattr(reading, "encode", lambda values, column: sizes.append(len(values)) or real(values, column))
+    names = [f"n{i}" for i in range(500)]
+    source = parquet_of(tmp_path / "a.parquet", word=names * 40, a=np.arange(20_000.0))
+    ingest([source], tmp_path / "o.zarr", categories="one-hot")
+    assert max(sizes) <= 2**22 // (8 * 501)
+
+
+def test_many_texts_that_are_no_numbers_are_told_in_a_moment(tmp_path: Path) -> None:
+    source = parquet_of(tmp_path / "a.parquet", word=["UA", "AA"] * 100_000)
+    started = time.perf_counter()
+    with pytest.raises(DataError, match="is 'UA', not a number, and 199,999 more such rows"):
+        ingest([source], tmp_path / "o.zarr")
+    assert time.perf_counter() - started < 60  # one by one they took minutes

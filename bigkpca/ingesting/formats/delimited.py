@@ -15,6 +15,7 @@ import numpy as np
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.ingesting.formats.base import TEXT, Column, refuse_member
 from bigkpca.ingesting.formats.text_rows import TextRows
+from bigkpca.ingesting.tables.columns import MISSING
 from bigkpca.ingesting.tables.frame import Frame, Labels
 
 _WHOLE = re.compile(r"\s*[+-]?\d[\d_]*\s*")
@@ -66,7 +67,8 @@ def csv_column(path: Path) -> Column:
 
 def _labels(layout: TextRows, column: int) -> Labels:
     """The labels in a column: integers, floats, or else text, by the first rows."""
-    texts: list[str] = next((each.to_pylist() for each in layout.texts(column)), [])
+    first: list[str] = next((each.to_pylist() for each in layout.texts(column)), [])
+    texts = [text for text in first if text not in MISSING] or first
     whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long integers would become equal
     kinds = ("int64", "uint64") if whole else ("float64",)
     dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)

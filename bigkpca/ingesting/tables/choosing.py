@@ -92,7 +92,7 @@ def _kinds(frames: Sequence[Frame], names: Sequence[str], *, by_name: bool) -> l
         for name, number, kind, type_ in zip(own, frame.columns, frame.kinds, frame.types, strict=False):
             if name in found and kind is None:
                 unfit.append(f"{frame.where}: {column_called(number, frame.names)} is of type {type_}")
-            elif name in found and kind is not None:
+            elif name in found and kind is not None and type_ != "null":
                 found[name].append(kind)
     if unfit:
         raise DataError("; ".join(unfit) + ": neither numbers, truth values, times nor text; leave it out with --drop")

@@ -27,6 +27,12 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "NULL", "null", "None", "NaN",
 """Texts that stand for a missing value, as pandas and Arrow have them."""
 
 _DAY, _HOUR = 86_400e6, 3_600e6  # in microseconds
+_FITS: dict[Kind, tuple[Kind, ...]] = {  # kinds of stored values that a kind takes, beside texts
+    "number": ("number", "boolean"),
+    "boolean": ("boolean", "number"),
+    "date": ("date",),
+    "time": ("time",),
+}
 _WORDS = {"number": "a number", "boolean": "true or false", "date": "a date", "time": "a time of day"}
 
 
@@ -139,9 +145,13 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if kind_of(values.type) == "text":
+    own = kind_of(values.type)
+    if own == "text":
+        values = values.cast(pa.large_string())
         values = pc.if_else(missing_texts(values), pa.scalar(None, values.type), values)
         values = _parsed(values, kind)
+    elif not pa.types.is_null(values.type) and own not in _FITS[kind]:
+        raise pa.ArrowInvalid(f"{values.type} is not {_WORDS[kind]}")  # what Arrow would convert has another meaning
     missing = values.is_null().to_numpy(zero_copy_only=False)
     found = _numbers(values, kind)
     if found.dtype.kind == "f" and np.isnan(found).any():
@@ -156,13 +166,16 @@ def _parsed(texts: Any, kind: Kind) -> Any:
     import pyarrow.compute as pc
 
     texts = pc.utf8_trim_whitespace(texts)
-    if kind == "date":
-        try:
-            return texts.cast(pa.timestamp("us"))
-        except pa.ArrowInvalid:  # with time zones
-            return texts.cast(pa.timestamp("us", "UTC"))
+    if kind in ("date", "time"):  # which Arrow reads up to microseconds
+        texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+    if kind == "date":  # each by itself, since some may have a time zone
+        zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+        none = pa.scalar(None, texts.type)
+        in_utc = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+        return pc.coalesce(pc.if_else(zoned, none, texts).cast(pa.timestamp("us")), in_utc)
     if kind == "time":  # of the first day, as Arrow casts no text to times of day
-        return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us"))
+        day, space = (pa.scalar(text, texts.type) for text in ("1970-01-01", " "))
+        return pc.binary_join_element_wise(day, texts, space).cast(pa.timestamp("us"))
     return texts.cast(pa.float64() if kind == "number" else pa.bool_())
 
 
@@ -276,7 +289,12 @@ def _unread(values: Any, kind: Kind) -> Array:
 
     if not fails(values):
         return np.zeros(len(values), bool)
-    return np.array([fails(values.slice(i, 1)) for i in range(len(values))])
+    if kind_of(values.type) != "text":
+        return np.ones(len(values), bool)
+    coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    of_distinct = np.array([fails(coded.dictionary.slice(i, 1)) for i in range(len(coded.dictionary))])
+    at = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return of_distinct[at] & coded.is_valid().to_numpy(zero_copy_only=False)
 
 
 def _said(value: Any, column: TableColumn, reason: Reason) -> str:

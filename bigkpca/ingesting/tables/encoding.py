@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError, names_apart
+from bigkpca.errors import Array, DataError, SpecError, names_apart
 from bigkpca.ingesting.tables.columns import TableColumn, characters, codes, numbers
 from bigkpca.ingesting.tables.frame import Frame
 
@@ -58,7 +58,7 @@ class Encoding:
                 raise SpecError(f"{frame.where} has no column names, by which columns could be chosen")
             if len(frame.columns) != len(self.columns):
                 raise SpecError(f"{frame.where} has {len(frame.columns)} columns, {whose} has {len(self.columns)}")
-            return dict(zip(frame.columns, self.columns, strict=True))
+            return self._fitting(frame, dict(zip(frame.columns, self.columns, strict=True)))
         here = [frame.names[j] for j in frame.columns]
         wanted = [column.name for column in self.columns]
         expected = [*wanted, *(self.left_out or ())]
@@ -68,16 +68,26 @@ class Encoding:
                 f"{frame.where} {names_apart(found, expected, whose)}: columns are found by name, so all files must "
                 "have the same names; rename, add or remove columns first"
             )
-        if len(set(expected)) == len(expected):
+        if all(here.count(name) == 1 for name in wanted):
             at = dict(zip(here, frame.columns, strict=True))
-            return {at[column.name]: column for column in self.columns}
-        if here != expected:
+            return self._fitting(frame, {at[column.name]: column for column in self.columns})
+        if self.left_out or here != expected:
             twice = next(name for name in expected if expected.count(name) > 1)
             raise SpecError(
                 f"{frame.where} {names_apart(here, expected, whose)}, and {twice!r} is the name of several: give each "
                 "column its own name, since columns are found by name"
             )
-        return dict(zip(frame.columns, self.columns, strict=True))
+        return self._fitting(frame, dict(zip(frame.columns, self.columns, strict=True)))
+
+    def _fitting(self, frame: Frame, places: dict[int, TableColumn]) -> dict[int, TableColumn]:
+        """The places. Raises DataError where a column of the file has a type that cannot be numbers or text."""
+        for j, column in places.items():
+            if frame.kinds[frame.columns.index(j)] is None:
+                type_ = frame.types[frame.columns.index(j)]
+                raise DataError(
+                    f"{frame.where}: column {j} ({column.name!r}) is of type {type_}, not of kind {column.kind}"
+                )
+        return places
 
     def dtype(self, frame: Frame, places: Mapping[int, TableColumn]) -> np.dtype[Any]:
         """The common dtype of the columns of numbers of a file."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, column_called
 from bigkpca.ingesting.formats.base import Batches, Table
-from bigkpca.ingesting.tables.columns import ADVICE, Fault, TableColumn, fault_of, missing_texts
+from bigkpca.ingesting.tables.columns import ADVICE, Fault, TableColumn, fault_of, kind_of, missing_texts
 from bigkpca.ingesting.tables.encoding import Encoding, Unreadable, encode
 from bigkpca.ingesting.tables.frame import Frame
 
@@ -42,7 +43,9 @@ def rows_of(frame: Frame, encoding: Encoding, whose: str, counts: MissingCounts)
 
         first = 0
         try:
-            for batch in frame.read(kinds if labels is None else {**kinds, labels.column: None}):
+            for batch in _pieces(
+                frame.read(kinds if labels is None else {**kinds, labels.column: None}), encoding.width
+            ):
                 X, kept = _encoded(batch, tuple(places.values()), encoding, dtype, counts)
                 if labels is None:
                     yield X[kept], None
@@ -70,6 +73,14 @@ def rows_of(frame: Frame, encoding: Encoding, whose: str, counts: MissingCounts)
     )
 
 
+def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
+    """The batches in pieces whose rows of numbers, of this width, take 4 MB at most."""
+    step = max(1, READ_BYTES // (8 * max(1, width)))
+    for batch in batches:
+        for start in range(0, len(batch), step):
+            yield batch.slice(start, step)
+
+
 def _encoded(
     batch: Any, columns: tuple[TableColumn, ...], encoding: Encoding, dtype: np.dtype[Any], counts: MissingCounts
 ) -> tuple[Array, Array]:
@@ -94,7 +105,10 @@ def _unlabelled(labels: Any) -> Array:
     """Which labels are missing."""
     import pyarrow as pa
 
-    missing = missing_texts(labels) if pa.types.is_string(labels.type) else labels.is_null()
+    if kind_of(labels.type) == "text":
+        missing = missing_texts(labels.cast(pa.string()))
+    else:
+        missing = labels.is_null(nan_is_null=pa.types.is_floating(labels.type))
     found: Array = missing.to_numpy(zero_copy_only=False)
     return found
 
@@ -103,7 +117,7 @@ def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding
     """What cannot be read in each column of a file, and what to do, in words. One pass over the file."""
     found: dict[int, Fault] = {}
     first = 0
-    for batch in frame.read(dict.fromkeys(places)):
+    for batch in _pieces(frame.read(dict.fromkeys(places)), encoding.width):
         for k, (j, column) in enumerate(places.items()):
             fault = fault_of(batch.column(k), column, first, missing_too=encoding.missing == "refuse")
             if fault is not None:
