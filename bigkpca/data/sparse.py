@@ -7,6 +7,8 @@ indptr[i + 1]. On disk: .npz of SciPy, and matrices of AnnData in Zarr or HDF5.
 from __future__ import annotations
 
 import hashlib
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -129,6 +131,8 @@ def sparse_rows(matrix: Any) -> SparseRows:
     """Rows of a sparse matrix of SciPy, of any kind."""
     check_shape(matrix.shape, "the sparse matrix")
     csr = csr_array(matrix)
+    if csr.dtype == np.float16:  # of which SciPy makes no dense array
+        csr = csr.astype(np.float32)
     return SparseRows(csr.indptr, csr.indices, csr.data, csr.shape[1])
 
 
@@ -140,7 +144,10 @@ def npz_rows(path: str) -> SparseRows:
     from scipy.sparse import load_npz
 
     try:
-        matrix = load_npz(path)
+        with store_of(path).open(path) as file:
+            matrix = load_npz(file)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
     except (KeyError, ValueError, OSError, AttributeError) as error:
         raise SpecError(
             f"{path} holds no sparse matrix of SciPy ({error}); make a dataset of its arrays: bigkpca ingest {path} "

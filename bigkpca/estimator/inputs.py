@@ -112,6 +112,14 @@ class RowsInput:
                 f"{self._columns_like.dims[1]!r}, which must be the last one; transpose or rename"
             )
 
+        if not reset and hasattr(self, "_columns_like"):
+            own, like = (each.indexes.get(X.dims[1]) for each in (X, self._columns_like))
+            if own is not None and like is not None and not own.equals(like):
+                raise SpecError(
+                    f"the coordinates of the dim {X.dims[1]!r} are not those that were fitted, in their order: sort or "
+                    "reindex"
+                )
+
     def _matching_rows(self, X: Any, model: Model) -> Rows:
         """Rows with as many columns as those that were fitted, and the same names."""
         rows = self._rows(X, reset=False)

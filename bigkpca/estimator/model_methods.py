@@ -55,13 +55,13 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         One pass.
         """
         check_is_fitted(self)
+        if is_data_array(Y):
+            Y = stacked_rows(Y)
         if out is not None:
             return reconstruct(self.model_, Y, out)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
-        if is_data_array(Y):
-            Y = stacked_rows(Y)
         like = getattr(self, "_columns_like", names)
         return in_kind(Y, PREIMAGES.of(open_scores(self.model_, Y), self.model_), "rows", "feature", like)
 

@@ -79,8 +79,9 @@ def _coords_along(given: Any, dim: str) -> Any:
 
 
 def is_stacked(given: Any, dim: str) -> bool:
-    """Whether a dim of a DataArray was made of several."""
-    return dim in given.indexes and given.indexes[dim].nlevels > 1
+    """Whether a dim of a DataArray was made of several, and can be taken apart again."""
+    index = given.indexes.get(dim)
+    return index is not None and index.nlevels > 1 and index.is_unique
 
 
 def stacked_rows(given: Any, columns: str = "component") -> Any:

@@ -34,8 +34,8 @@ class Silent:
     def note(self, message: str) -> None: ...
 
 
-def shown(progress: Progress | bool) -> Progress:
+def shown(progress: Progress | bool | None) -> Progress:
     """The progress that a user asked for: their own, bars and lines on stderr for True, nothing for False."""
-    if progress is True:
-        return import_module("bigkpca.execution.shown_progress").ShownProgress(quiet=False)
-    return Silent() if progress is False else progress
+    if progress is None or isinstance(progress, bool | int):  # scikit-learn's verbose may be a whole number
+        return import_module("bigkpca.execution.shown_progress").ShownProgress(quiet=False) if progress else Silent()
+    return progress

@@ -130,6 +130,8 @@ class FittedKernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rows = np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != columns:
             raise SpecError(f"the rows have shape {rows.shape}: the model takes (n, {columns})")
+        if rows.dtype.kind in "mMc":  # which NumPy would convert, with another meaning
+            raise DataError(f"the rows hold {rows.dtype} values: rows must be real numbers")
         if rows.dtype.kind not in "buif":
             try:
                 rows = rows.astype(np.float64)

@@ -19,6 +19,7 @@ from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.features.fourier import FourierRows, PrincipalFourierRows
 from bigkpca.numerics.features.kernel_rows import GivenKernels, KernelRows
 
+_FAR = 32.0  # lengths from the middle of the landmarks, from which on distances come from differences
 _OPSET, _IR = 17, 8  # of ONNX 1.12 (2022), which every runtime in use reads
 
 
@@ -136,12 +137,23 @@ def _kernel(kernel: kernels.Kernel, graph: _Graph, X: str, Y: Array) -> str:
 
 def _squared_distances(graph: _Graph, X: str, Y: Array, sigma: float) -> str:
     """|x_i - y_j|² / sigma², not negative."""
-    scaled, center = Y / sigma, Y.mean(axis=0) / sigma  # about the middle of the landmarks, where rounding is least
+    center = np.median(Y, axis=0) / sigma  # which landmarks far from the others do not move
     rows = graph.do("Sub", graph.do("Div", X, sigma), center)
-    scaled = scaled - center
-    products = graph.do("Mul", graph.do("MatMul", rows, scaled.T), -2.0)
-    sums = graph.do("Add", graph.squared_norms(rows), kernels.squared_norms(scaled))
-    return graph.do("Max", graph.do("Add", products, sums), 0.0)
+    scaled = Y / sigma - center
+    # As in kernels.stationary: products lose digits where landmarks are far, whose distances come from differences.
+    far = kernels.squared_norms(scaled) > _FAR**2
+    near = np.where(far[:, None], 0, scaled)
+    products = graph.do("Mul", graph.do("MatMul", rows, near.T), -2.0)
+    sums = graph.do("Add", graph.squared_norms(rows), kernels.squared_norms(near))
+    found = graph.do("Max", graph.do("Add", products, sums), 0.0)
+    if not far.any():
+        return found
+    apart = graph.do("Sub", graph.do("Unsqueeze", rows, np.array([1], np.int64)), scaled[far])
+    exact = graph.do("ReduceSum", graph.do("Mul", apart, apart), np.array([2], np.int64), keepdims=0)
+    both = graph.do("Concat", found, exact, axis=1)
+    places = np.arange(len(Y))
+    places[far] = len(Y) + np.arange(far.sum())
+    return graph.do("Gather", both, places.astype(np.int64), axis=1)
 
 
 @_kernel.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -115,6 +116,11 @@ def export(
     names = _names(rows, data)
     label_of = _labels(labels, data, rows)
     table = _Table(rows, tuple(names), label_of, row_numbers)
+    twice = [name for name, count in Counter(table.names).items() if count > 1]
+    if twice and (labels is not None or row_numbers or suffix == ".parquet"):
+        raise SpecError(
+            f"{path}: two columns would be called {twice[0]!r}, which readers do not take: rename one first"
+        )
     with store_of(path).writer(path):
         _write(path, _WRITERS[suffix], table, progress)
     return Exported(path, rows.shape[0], len(table.names))
@@ -159,7 +165,8 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
     values, where = open_labels(expanded(given), source)
     if values.ndim != 1 or values.shape[0] < rows.shape[0]:
         raise SpecError(f"{where} holds an array of shape {values.shape}: {rows.shape[0]:,} labels are needed")
-    categories = (dataset_at(where) or {}).get("categories")
+    place = where.removesuffix("/y")  # which may be given itself
+    categories = (dataset_at(place) or {}).get("categories")
 
     def read(start: int, stop: int) -> Array:
         found = np.asarray(values[start:stop])
@@ -188,8 +195,13 @@ class _Table:
         for start in range(0, self.rows.shape[0], step):
             stop = min(start + step, self.rows.shape[0])
             numbers = [np.arange(start, stop)] if self.row_numbers else []
-            labels = [self.labels(start, stop)] if self.labels else []
-            yield [*numbers, *labels, *self.rows.block(start, stop).T]
+            labels = [_native(self.labels(start, stop))] if self.labels else []
+            yield [*numbers, *labels, *_native(self.rows.block(start, stop)).T]
+
+
+def _native(values: Array) -> Array:
+    """The same values in the byte order of this machine, which Arrow needs."""
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
 def _write(
@@ -247,7 +259,7 @@ def _npy(path: Path, table: _Table) -> Iterator[Writer]:
     """An array (n, d) in C order."""
     rows = table.rows
     with path.open("wb") as file:
-        header = {"descr": rows.dtype.str, "fortran_order": False, "shape": rows.shape}
+        header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
         np.lib.format.write_array_header_1_0(file, header)
 
         def write(part: list[Array]) -> None:

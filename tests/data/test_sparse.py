@@ -166,6 +166,9 @@ def test_damaged_matrices_are_told(tmp_path: Path) -> None:
     group["indptr"][5] = 10**6
     with pytest.raises(CorruptionError, match="indptr does not fit a matrix of 700 rows"):
         open_rows(path)
+    npz(tmp_path).write_bytes((tmp_path / "x.npz").read_bytes()[:-30] if (tmp_path / "x.npz").exists() else b"")
+    with pytest.raises(CorruptionError, match=r"x\.npz cannot be read"):
+        open_rows(tmp_path / "x.npz")
     (tmp_path / "x.h5ad").write_bytes(b"no HDF5")
     with pytest.raises(CorruptionError, match=r"x\.h5ad cannot be read"):
         open_rows(tmp_path / "x.h5ad")

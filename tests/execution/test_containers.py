@@ -231,6 +231,31 @@ def test_data_arrays_of_other_shapes_are_refused(plain: KernelPCA) -> None:
         plain.transform(xr.DataArray(da.ones((5, 2)), dims=("t", "y")))
 
 
+def test_columns_of_a_data_array_keep_their_coordinates_and_order() -> None:
+    table = xr.DataArray(VALUES, dims=("t", "v"), coords={"v": [f"c{j}" for j in range(VALUES.shape[1])]})
+    kpca = fresh().fit(table)
+    with pytest.raises(SpecError, match="the coordinates of the dim 'v' are not those that were fitted"):
+        kpca.transform(table.isel(v=slice(None, None, -1)))
+    with pytest.raises(SpecError, match=r"was fitted on columns along 'v'"):
+        kpca.transform(table.rename(v="w"))
+    assert kpca.inverse_transform(kpca.transform(table)).coords["v"].equals(table.coords["v"])
+
+
+def test_rows_that_were_stacked_are_maps_again() -> None:
+    field = xr.DataArray(
+        VALUES[:60].reshape(60, 2, 3), dims=("time", "lat", "lon"), coords={"lat": [0, 1], "lon": [5, 6, 7]}
+    )
+    kpca = fresh().fit(field.stack(feature=["lat", "lon"]))
+    series = kpca.transform(field.stack(feature=["lat", "lon"]))
+    assert kpca.inverse_transform(series).unstack("feature").dims == ("time", "lat", "lon")
+    places = VALUES[:60].reshape(4, 15, 6)
+    cells = xr.DataArray(places, dims=("lat", "lon", "band"), coords={"lat": range(4), "lon": range(15)})
+    by_place = fresh().fit(cells.stack(place=["lat", "lon"]).transpose("place", "band"))
+    maps = by_place.transform(cells.stack(place=["lat", "lon"]).transpose("place", "band"))
+    assert set(maps.dims) == {"lat", "lon", "component"}
+    assert set(by_place.inverse_transform(maps).dims) == {"lat", "lon", "band"}
+
+
 # -- Memory and work -----------------------------------------------------------------------------------------
 
 PARTS, PART_ROWS, COLUMNS = 40, 5000, 50  # 2 MB each, 80 MB together

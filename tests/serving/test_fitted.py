@@ -115,6 +115,8 @@ def test_frames_are_compared_by_name() -> None:
         (np.where(NEW[3, 4] == NEW, np.nan, NEW), DataError, r"row 0, column \d+ is NaN"),
         (np.where(np.arange(64) == 4, np.inf, NEW), DataError, "row 0, column 4 is infinity"),
         (np.full((2, 64), "x"), DataError, "which are no numbers"),
+        (NEW + 5j, DataError, "complex128 values"),
+        (NEW.astype("M8[D]"), DataError, r"datetime64\[D\] values"),
     ],
 )
 def test_rows_that_cannot_be_scored(rows: Any, error: type[Exception], message: str) -> None:

@@ -45,6 +45,15 @@ def test_rows_far_from_the_origin(offset: float, tmp_path: Path) -> None:
     assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW + offset), kpca.transform(NEW + offset)) < 1e-7
 
 
+@pytest.mark.parametrize("sentinel", [-9999.0, -1e8])
+def test_sentinels_among_the_landmarks(sentinel: float, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(800, 5))
+    rows[::20, 2] = sentinel
+    kpca = KernelPCA(3, sigma=2.0, size=60, random_state=0).fit(rows)
+    kpca.to_onnx(tmp_path / "model.onnx")
+    assert largest_difference(by_runtime(tmp_path / "model.onnx", rows), kpca.transform(rows)) < 1e-6
+
+
 def test_the_command_writes_a_model(tmp_path: Path) -> None:
     bigkpca.fit(X, tmp_path / "model.zarr", components=3, size=60)
     done = run("export", str(tmp_path / "model.zarr"), str(tmp_path / "model.onnx"))

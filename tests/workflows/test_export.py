@@ -131,3 +131,17 @@ def test_a_full_disk_leaves_nothing(scores: Path, tmp_path: Path, monkeypatch: p
     with pytest.raises(IncompleteError, match=r"out\.csv could not be written .*No space left"):
         bigkpca.export(scores, tmp_path / "out.csv")
     assert not list(tmp_path.glob("out.csv*"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_rows_of_another_byte_order(suffix: str, tmp_path: Path) -> None:
+    rows = np.arange(12.0).reshape(6, 2).astype(">f8")
+    bigkpca.export(rows, tmp_path / f"a{suffix}")
+    np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), rows)
+
+
+def test_names_that_would_stand_twice_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("row,x\n1,2\n")
+    bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr")
+    with pytest.raises(SpecError, match="two columns would be called 'row'"):
+        bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv", row_numbers=True)
