@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from dask.distributed import Client
 
 import bigkpca
 from bigkpca import KernelPCA
@@ -119,8 +118,7 @@ def test_the_pipeline_takes_stored_matrices(write: Any, tmp_path: Path) -> None:
 def test_workers_read_stored_matrices(write: Any, tmp_path: Path) -> None:
     path = write(tmp_path)
     expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50, block_rows=192)
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
-        model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50, block_rows=192)
+    model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50, block_rows=192, workers=2)
     np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
 
 
