@@ -88,7 +88,7 @@ def export(
 
     Notes
     -----
-    One pass over the data; memory does not depend on the number of rows.
+    One pass over the data, in pieces of 4 MB or one chunk; memory does not depend on the number of rows.
 
     Examples
     --------
@@ -191,7 +191,8 @@ class _Table:
 
     def parts(self) -> Iterator[list[Array]]:
         """All columns (k,), some rows at a time."""
-        step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize))
+        chunk = self.rows.grid[0]  # read as a whole, so that none is read twice
+        step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize * chunk)) * chunk
         for start in range(0, self.rows.shape[0], step):
             stop = min(start + step, self.rows.shape[0])
             numbers = [np.arange(start, stop)] if self.row_numbers else []
@@ -228,8 +229,12 @@ def _schema(table: _Table) -> Any:
     """Types of all columns, in Arrow."""
     import pyarrow as pa
 
-    first = next(table.parts())
-    return pa.schema([(name, pa.array(values[:1]).type) for name, values in zip(table.names, first, strict=True)])
+    types = [pa.from_numpy_dtype(table.rows.dtype.newbyteorder("="))] * len(table.own_names)
+    if table.labels:
+        types.insert(0, pa.array(_native(table.labels(0, 1))).type)
+    if table.row_numbers:
+        types.insert(0, pa.int64())
+    return pa.schema(list(zip(table.names, types, strict=True)))
 
 
 @contextmanager

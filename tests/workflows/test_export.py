@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pyarrow.csv as pa_csv
 import pytest
+from dask import delayed
 
 import bigkpca
 from bigkpca.errors import IncompleteError, SpecError
@@ -145,3 +147,18 @@ def test_names_that_would_stand_twice_are_refused(tmp_path: Path) -> None:
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr")
     with pytest.raises(SpecError, match="two columns would be called 'row'"):
         bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv", row_numbers=True)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_every_chunk_is_computed_once(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "READ_BYTES", 100)
+    computed: list[int] = []
+
+    def piece(number: int) -> np.ndarray:
+        computed.append(number)
+        return np.full((50, 3), float(number))
+
+    parts = [da.from_delayed(delayed(piece)(number), (50, 3), float) for number in range(4)]
+    bigkpca.export(da.concatenate(parts), tmp_path / f"a{suffix}")
+    assert sorted(computed) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), np.repeat(np.arange(4.0), 50)[:, None] * np.ones(3))

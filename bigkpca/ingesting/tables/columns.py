@@ -138,7 +138,7 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
     Raises
     ------
     pyarrow.ArrowInvalid
-        A text that is not of this kind.
+        A text that is not of this kind, or values of another kind, such as dates for numbers.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
