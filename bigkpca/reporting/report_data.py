@@ -33,6 +33,7 @@ from bigkpca.workflows.scores import feature_store, open_scores
 _MAX_SCORES = 65_536  # rows shown, if their scores are given
 _MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
+_SAMPLE_VALUES = 4e6  # values of rows, from which relations to columns are computed
 _MAX_BYTES = 64_000_000  # of scores in memory
 _STRETCHES = 64  # of consecutive rows
 
@@ -63,7 +64,8 @@ class ReportData:
 
     `numbers` (m,), ascending, are the row numbers shown, out of `total` rows. `scores` (m, r) and `residual` (m,) are
     those of these rows. `rows` is the input, of which single rows are read. `shape` is (H, W) or (H, W, 3) of a row as
-    a picture. `columns` are those of the table that rows were made of. `drift` is that of the runs of the job whose
+    a picture. `columns` are those of the table that rows were made of; `sample` are positions (k,) and rows (k, d) from
+    which relations of scores to them are computed. `drift` is that of the runs of the job whose
     scores these are.
     """
 
@@ -77,6 +79,7 @@ class ReportData:
     notes: tuple[str, ...]
     drift: tuple[DriftOfRun, ...] = ()
     columns: tuple[ShownColumn, ...] = ()
+    sample: tuple[Array, Array] | None = None
 
 
 def collect_report_data(
@@ -113,6 +116,7 @@ def collect_report_data(
         affordable = int(_MAX_PRODUCTS / (model.features.size * model.columns))
         numbers = spread_row_numbers(total, min(_MAX_PROJECTED, max_rows_in_memory, max(1000, affordable)))
         found = _projected(model, rows, numbers, progress)
+    columns = () if rows is None else shown_columns(rows.names, dataset_at(source["path"]), rows.where)
     return ReportData(
         total=total,
         numbers=numbers,
@@ -123,8 +127,16 @@ def collect_report_data(
         shape=shape or _row_shape(source["path"], model.columns),
         notes=tuple(notes),
         drift=_drift(scores),
-        columns=() if rows is None else shown_columns(rows.names, dataset_at(source["path"]), rows.where),
+        columns=columns,
+        sample=_sample(rows, numbers) if rows is not None and columns else None,
     )
+
+
+def _sample(rows: Rows, numbers: Array) -> tuple[Array, Array]:
+    """Evenly spaced positions (k,) among row numbers, and their rows (k, d), of a bounded number of values."""
+    most = max(2, int(_SAMPLE_VALUES / rows.shape[1]))
+    at = np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(np.intp)
+    return at, take(rows, numbers[at])
 
 
 def _drift(scores: Any) -> tuple[DriftOfRun, ...]:

@@ -23,7 +23,6 @@ _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
 _COLUMNS = 5  # columns shown for each component
 _MUCH = 0.2  # share of a component that a column explains, from which on the headline names it
-_RELATED_VALUES = 4e6  # values of rows, at most, from which relations to columns are computed
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
@@ -169,19 +168,17 @@ def components(model: Model, data: ReportData) -> Section | None:
     shown, best = list(range(min(_COMPONENTS, model.components))), text.best_component(data)
     if best is not None and best not in shown:  # which the headline names
         shown.append(best)
-    related = _related(data)
-    cards = tuple(_component(model, data, frame, j, walks.get(j), related) for j in shown)
+    cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
     return Section(
-        "What do the components mean?", " ".join(filter(None, [_ALONG * bool(walks), _WITH * bool(related)])), cards
+        "What do the components mean?", " ".join(filter(None, [_ALONG * bool(walks), _WITH * bool(data.sample)])), cards
     )
 
 
 def named_columns(data: ReportData) -> str:
     """The column that goes with each of the first components best, in a sentence; nothing where none explains much."""
-    related = _related(data)
-    if related is None or data.scores is None:
+    if data.sample is None or data.scores is None:
         return ""
-    at, rows = related
+    at, rows = data.sample
     leading = [relations(rows, data.scores[at, j], data.columns)[:1] for j in range(min(3, data.scores.shape[1]))]
     found = [each for of_component in leading for each in of_component]
     told = [
@@ -192,22 +189,12 @@ def named_columns(data: ReportData) -> str:
     return f" By columns, {', '.join(told)}." if told else ""
 
 
-def _related(data: ReportData) -> tuple[Array, Array] | None:
-    """Positions (k,) and rows (k, d) from which relations of scores to columns are computed; None without columns."""
-    if not data.columns or data.rows is None or data.scores is None:
-        return None
-    most = max(2, int(_RELATED_VALUES / data.rows.shape[1]))
-    at = np.linspace(0, len(data.numbers) - 1, min(most, len(data.numbers))).astype(np.intp)
-    return at, _rows(data, at)
-
-
 def _component(
     model: Model,
     data: ReportData,
     frame: Frame | None,
     j: int,
     walk: Pictures | None,
-    related: tuple[Array, Array] | None,
 ) -> Card:
     """The card of component j."""
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
@@ -223,8 +210,8 @@ def _component(
             note = f"Labels explain {explained:.0%} of it, {text.extreme_labels(y, data.labels)}."
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
-        elif related:
-            found = relations(related[1], y[related[0]], data.columns)[:_COLUMNS]
+        elif data.sample:
+            found = relations(data.sample[1], y[data.sample[0]], data.columns)[:_COLUMNS]
             columns = _relation_table(found) if found else None
             table = _value_table(data, y, extremes, [each.column for each in found] or data.columns[:_COLUMNS])
         else:
