@@ -19,7 +19,7 @@ from benchmarks.results import as_cell
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import moments_of
+from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.choose_features import choose_features
 from bigkpca.fitting.size_search import SizeLimits
@@ -144,7 +144,7 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     chosen = choose_features(rows, fit, SizeLimits(size), engine, Silent())
 
     def one_pass(engine: Engine) -> float:
-        return seconds_of(lambda: moments_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
+        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
 
     return rows, one_pass
 

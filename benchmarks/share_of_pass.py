@@ -22,7 +22,7 @@ _MOST = {1: 0.15, 2: 0.15, 4: 0.25}  # times --size: share of a fit that is not 
 _STAGES: dict[str, tuple[tuple[Any, str], ...]] = {  # the functions that make them up, where they are called
     "sample": ((choose_features, "prepare_sample"),),
     "landmarks": ((features, "choose_landmarks"),),
-    "pass": ((outcome, "moments_of"),),
+    "pass": ((outcome, "sums_of"),),
     "solution, certificate": ((outcome, "solve"),),
     "pre-image": ((fit, "with_decoder"),),
     "reference": ((fit, "with_reference"),),

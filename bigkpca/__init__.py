@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.evaluate import evaluate
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
+    from bigkpca.workflows.merge import merge
     from bigkpca.workflows.scheduled.history import history, rollback
     from bigkpca.workflows.scheduled.run import run
     from bigkpca.workflows.transform import denoise, reconstruct, transform
@@ -49,6 +50,7 @@ _PUBLIC = {
     "kernels": ("bigkpca.numerics.kernels", None),
     "landmarks": ("bigkpca.numerics.landmarks", None),
     "measures": ("bigkpca.numerics.measures", None),
+    "merge": ("bigkpca.workflows.merge", "merge"),
     "methods": ("bigkpca.numerics.methods", None),
     "plan": ("bigkpca.workflows.choosing", "plan"),
     "preimages": ("bigkpca.numerics.preimages", None),
@@ -77,6 +79,7 @@ __all__ = [
     "landmarks",
     "load",
     "measures",
+    "merge",
     "methods",
     "plan",
     "preimages",

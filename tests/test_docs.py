@@ -125,6 +125,10 @@ STAND_INS: dict[str, Callable[[Path, np.ndarray[Any, Any]], None]] = {
     "noisy.zarr": write_noisy,
     "flights.csv": write_flights,
     "nightly.toml": write_job,
+    **{
+        f"{day}.npy": lambda path, digits, part=part: np.save(path, digits[part : part + FEW])
+        for part, day in enumerate(["monday", "tuesday", "wednesday"])
+    },
     "features.zarr": write_features,
     "gram.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
 }
@@ -145,7 +149,7 @@ def prepared(
     def prepare(text: str) -> Callable[[str], str]:
         made = re.findall(r"^bigkpca ingest .*?([\w-]+\.zarr)", text, re.M)
         made += ["features.zarr"] if "bigkpca run " in text else []
-        for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml|csv)\b", text)} & {*STAND_INS} - {*made}:
+        for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml|csv|npy)\b", text)} & {*STAND_INS} - {*made}:
             STAND_INS[name](tmp_path / name, digits)
         address = request.getfixturevalue("cluster_elsewhere").client.scheduler.address if ADDRESS.search(text) else ""
         return lambda line: ADDRESS.sub(address, line)

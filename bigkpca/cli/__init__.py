@@ -13,6 +13,7 @@ _COMMANDS = {
     "sigma": ("bigkpca.cli.sigma", "Find a length sigma for the kernel."),
     "plan": ("bigkpca.cli.fit", "Estimate the cost of a fit."),
     "fit": ("bigkpca.cli.fit", "Fit kernel PCA and save the model."),
+    "merge": ("bigkpca.cli.merge", "Add up models of different rows."),
     "evaluate": ("bigkpca.cli.evaluate", "Estimate how wrong a model is."),
     "transform": ("bigkpca.cli.transform", "Write the scores of rows."),
     "reconstruct": ("bigkpca.cli.transform", "Write pre-images of scores."),

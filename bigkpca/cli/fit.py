@@ -56,8 +56,11 @@ def _told(seconds: float, plan: Plan) -> str:
 @click.option("--time-budget", metavar="TIME", help="With --tol: stop growing the size after this time, e.g. '10 min'.")
 @overwrite_option
 @click.option("--transform", type=PATH, metavar="OUT", help="Also write the scores of DATA to the feature store OUT.")
+@click.option(
+    "--like", type=PATH, metavar="MODEL", help="Take kernel, landmarks and scaling from this model: see merge."
+)
 @running
-def fit(data: str, model: str, quiet: bool, transform: str | None, **options: Any) -> None:
+def fit(data: str, model: str, quiet: bool, transform: str | None, like: str | None, **options: Any) -> None:
     """Fit kernel PCA to DATA and save it as MODEL."""
     from bigkpca.storage.describe import model_info
     from bigkpca.workflows import fit
@@ -65,7 +68,9 @@ def fit(data: str, model: str, quiet: bool, transform: str | None, **options: An
     run = {
         key: options[key] for key in ("array", "scheduler", "workers", "memory", "timeout", "overwrite", "time_budget")
     }
-    fitted = fit.fit(data, model, transform=transform, progress=ShownProgress(quiet), **run, **given(options))
+    fitted = fit.fit(
+        data, model, transform=transform, like=like, progress=ShownProgress(quiet), **run, **given(options)
+    )
     facts = model_info(fitted, model)
     shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
     about = {key: facts[key] for key in shown if key in facts}

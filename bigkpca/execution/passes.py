@@ -31,7 +31,7 @@ from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.rpcholesky import Factor
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, Moments, column_moments, shifted_sums
+from bigkpca.numerics.moments import ColumnMoments, ShiftedSums, column_moments, shifted_sums
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.sketch import Action, block_action
 
@@ -77,7 +77,7 @@ class BlockSums:
         return hashlib.sha256("".join(self.digests).encode()).hexdigest()
 
 
-def moments_of(
+def sums_of(
     rows: Rows,
     features: FeatureMap,
     shift: Array,
@@ -86,16 +86,16 @@ def moments_of(
     progress: Progress,
     title: str = "fitting",
     kept: KeptFeatures | None = None,
-) -> tuple[Moments, str]:
-    """Moments of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean.
+) -> tuple[ShiftedSums, str]:
+    """Sums of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean.
 
     Features are also put into `kept`, as far as there is room.
     """
     blocks = fit_blocks(rows, block_rows)
     if kept is not None:
         kept.begin()
-    summary: BlockSums = sum_by_block(title, _moments, rows, (features, shift), blocks, engine, progress, kept)
-    return summary.sums.moments, summary.content
+    summary: BlockSums = sum_by_block(title, _block_sums, rows, (features, shift), blocks, engine, progress, kept)
+    return summary.sums, summary.content
 
 
 def action_of(
@@ -115,7 +115,7 @@ def action_of(
 
 
 @refuse_overflow(lambda summary: summary.sums.products)
-def _moments(
+def _block_sums(
     rows: Rows, block: Block, features: FeatureMap, shift: Array, kept: KeptFeatures | None = None
 ) -> BlockSums:
     digest = hashlib.sha256()

@@ -48,6 +48,7 @@ class ChosenFeatures:
     few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
     unseen: Array  # (m, d), from which the error of the landmarks is bounded
     reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps; a part of `unseen` or `few`
+    triangular: bool | None = None  # the basis of the span of the landmarks, where strata of another model ask for it
 
 
 def choose_features(
@@ -88,6 +89,10 @@ def _choices(
     if spec.needs_median:
         sigma = getattr(prepared.columns.kernel, "sigma", None)
         yield Choice("sigma", sigma, "the median pair of sampled rows has k = exp(-1)")
+    if spec.needs_variance:
+        kernel = prepared.columns.kernel
+        name = "sigma" if hasattr(kernel, "sigma") else "gamma"
+        yield Choice(name, getattr(kernel, name), "gamma = 1 / (columns × variance of the sampled rows)")
     if fit.rule is not None and spec.landmarks == "auto":
         yield Choice("landmarks", fit.rule.name, fit.rule_reason)
     if spec.own_landmarks is not None and features.size < spec.own_landmarks:

@@ -133,7 +133,7 @@ def _fit_without_decoder(
         warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
     choices = (*chosen.choices, *found.choices)
     provenance = _origin(rows, spec, identity) | {"content": found.digest, "choices": choices_info(choices)}
-    model = Model(chosen.features, found.solution, found.moments, found.certificate, provenance)
+    model = Model(chosen.features, found.solution, found.sums, found.certificate, provenance)
     return _Found(model, chosen.sample, None if spec.exact else chosen.reference, found.basis)
 
 

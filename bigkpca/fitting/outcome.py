@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import action_of, moments_of
+from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.choose_features import Choice, ChosenFeatures
 from bigkpca.fitting.solve import Checks, solve
@@ -19,7 +19,7 @@ from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.numerics.sketch import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.span import Basis
@@ -28,11 +28,11 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """Solution, certificate and moments of a fit, with the digest of its rows."""
+    """Solution, certificate and sums of a fit, with the digest of its rows."""
 
     solution: Solution
     certificate: Certificate
-    moments: Moments | None
+    sums: ShiftedSums | None
     digest: str  # SHA-256 of the rows
     choices: tuple[Choice, ...]
     basis: Basis | None = None  # of the span of the landmarks
@@ -40,7 +40,7 @@ class FitOutcome:
 
 def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
     """Run the passes of a fit and solve its eigenproblem."""
-    features, moments, spec, basis = chosen.features, None, fit.spec, None
+    features, sums, spec, basis = chosen.features, None, fit.spec, None
     choices: tuple[Choice, ...] = ()
     if not spec.exact and fit.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
@@ -50,16 +50,17 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
             assert has_landmarks(features)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
-            moments, digest = moments_of(
+            sums, digest = sums_of(
                 rows, features, chosen.near_mean, spec.block_rows, engine, progress, kept=engine.kept
             )
         few = chosen.few[: rounding.MEASURED_ROWS]
-        checks = Checks(few, chosen.near_mean, chosen.unseen, rows.shape[0], few)
+        checks = Checks(few, chosen.near_mean, chosen.unseen, rows.shape[0], few, triangular=chosen.triangular)
+        moments = None if sums is None else sums.moments
         with engine.small_work() as in_order:
             solution, certified, choices, basis = solve(moments, features, fit, checks, in_order)
     if chosen.kernel_error:
         certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return FitOutcome(solution, certified, moments, digest, choices, basis)
+    return FitOutcome(solution, certified, sums, digest, choices, basis)
 
 
 def _solve_by_sketch(

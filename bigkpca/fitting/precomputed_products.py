@@ -13,7 +13,7 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import moments_of
+from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.execution.tasks import shared
@@ -72,8 +72,8 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     local, C = Engine(engine.threads), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
     near_mean = found.columns[:BAND].mean(axis=0).astype(np.float64)
-    moments, _ = moments_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
-    moments, W = replace(moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
+    sums, _ = sums_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
+    moments, W = replace(sums.moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
     W = (W + W.T) / 2
     assert isinstance(few.spec.components, int)  # the spec checks
     tolerance = rank_tolerance(dtype)

@@ -104,7 +104,7 @@ def check_extensible(spec: FitSpec) -> None:
     """Raise SpecError if the pre-image is trained on all rows, which includes those fitted before."""
     if spec.preimage_value.trained:
         raise SpecError(
-            f"partial_fit cannot add rows to what preimage={spec.preimage_value.name!r} learned from the rows before: "
+            f"no rows can be added to what preimage={spec.preimage_value.name!r} learned from the rows before: "
             "fit again on all of them, or use preimage='fixed-point' or 'linear'"
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import action_of, moments_of
+from bigkpca.execution.passes import action_of, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.sample import PreparedSample, rounded
 from bigkpca.numerics.features import Columns, FeatureMap, FourierRows, PrincipalFourierRows, tensor_sketch
@@ -98,7 +98,8 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine, prog
     if spec.n_directions != "auto" and spec.n_directions > d:
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     if d <= DENSE_MOST_FEATURES:
-        moments, _ = moments_of(rows, columns, shift, spec.block_rows, engine, progress, title)
+        sums, _ = sums_of(rows, columns, shift, spec.block_rows, engine, progress, title)
+        moments = sums.moments
         return axes_of_covariance(moments.mean, moments.scatter, moments.count)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []

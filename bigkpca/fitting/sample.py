@@ -53,6 +53,9 @@ def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     if spec.needs_median:
         median = bandwidth.median_sigma(_distances(sampled.sample, columns, spec, engine), spec.distance)
         columns = replace(columns, kernel=fit.kernel(median))
+    if spec.needs_variance:
+        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, columns))
+        columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
         _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
     return PreparedSample(rows, sampled, columns)
@@ -134,8 +137,13 @@ def sample_lengths(rows: Rows, spec: FitSpec, engine: Engine, progress: Progress
 
 def _distances(sample: Array, columns: Columns, spec: FitSpec, engine: Engine) -> Array:
     """Distances of sampled pairs, in units of the standardised columns if `standardize` is set."""
-    scaled = sample if columns.scale is None else columns.shifted(sample)
+    scaled = _scaled(sample, columns)
     return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.seed, PAIRS), engine.in_order)
+
+
+def _scaled(sample: Array, columns: Columns) -> Array:
+    """Sampled rows as they are or, where columns are standardised, in those units."""
+    return sample if columns.scale is None else columns.shifted(sample)
 
 
 def _shift(rows: Rows, few: Array, fit: ResolvedFit, engine: Engine, progress: Progress) -> Columns:

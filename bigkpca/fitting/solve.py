@@ -20,6 +20,7 @@ from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
 from bigkpca.numerics.methods import Exact
+from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
@@ -48,7 +49,8 @@ class Checks:
     `unseen` (m, d), in random order, were drawn from `count` rows independently of the landmarks; 0 rows where they
     prove nothing. `before` are strata of rows fitted earlier, and `rounded` how far rounding moved their tr(E) and an
     eigenvalue. Where there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
-    known.
+    known. `triangular` asks for the basis of Cholesky's factor, or for that of eigenvectors: strata hold for parts of
+    one basis. None where there are no strata to agree with.
     """
 
     few: Array
@@ -58,6 +60,19 @@ class Checks:
     sample: Array | None
     before: tuple[Stratum, ...] = ()
     rounded: tuple[float, float] = (0.0, 0.0)
+    triangular: bool | None = None
+
+
+def rounding_of(model: Model) -> tuple[float, float]:
+    """Bounds on how far rounding may have moved tr(E) and an eigenvalue of a model."""
+    certified, solution = model.certificate, model.solution
+    share, trace_error, low = certified.relative_trace_error, certified.trace_error, certified.eigenvalue_lower
+    of_trace = 0.0
+    if share is not None and trace_error is not None and low is not None:
+        # The share is relative to the larger of these two totals.
+        of_trace = share * max(solution.total_variance, float(low.sum()) / max(1 - share, 1e-12)) - trace_error
+    of_values = 0.0 if certified.rounding is None else float(np.max(certified.rounding * solution.eigenvalues))
+    return max(of_trace, 0.0), of_values
 
 
 def solve(
@@ -120,17 +135,16 @@ def solve(
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:
     """The basis of the span of the landmarks to begin with; None for random features.
 
-    From Cholesky's factor or, where Cholesky fails, the eigenvectors of W. Of models that have rows already that which
-    they began with, since bounds of rows fitted before hold for parts of one basis.
+    From Cholesky's factor or, where Cholesky fails, the eigenvectors of W.
     """
-    W, before = features.gram(in_order), checks.before
+    W, wanted = features.gram(in_order), checks.triangular
     if W is None:
         return None
-    if before and not before[0].triangular:
+    if wanted is False:
         return eigenvector_basis(W, tolerance)
     # Rounding is measured in each direction, so that some may lie below the rank tolerance. A model that began with
     # Cholesky's factor has it on every machine, whose rounding moves eigenvalues by far less than half of this.
-    return basis_of(W, tolerance, in_order, least=SMALLEST / 2 if before else SMALLEST)
+    return basis_of(W, tolerance, in_order, least=SMALLEST if wanted is None else SMALLEST / 2)
 
 
 def _significant_directions(
@@ -139,11 +153,11 @@ def _significant_directions(
     """The directions of a basis of the span of the landmarks that are more than rounding.
 
     Where rounding would leave out more than a third of tr(E) of the basis of Cholesky's factor, those of the
-    eigenvectors of W, but for models that have rows already.
+    eigenvectors of W, unless strata ask for one.
     """
     found = measured.significant(of_basis(basis, moments, in_order), _fewest(checks.before), in_order)
     bound = max(found.span.trace_error, 0.0) + found.trace_rounding
-    if checks.before or not basis.triangular or found.dropped.sum() <= _LOST * bound:
+    if checks.triangular is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
         return found
     del found  # some matrices of the size of W
     return measured.significant(of_basis(eigenvector_basis(basis.W, tolerance), moments), None, in_order)
@@ -176,7 +190,7 @@ def _evidence(
     found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.count / moments.count))
     if has_landmarks(features) and span is not None and features.kernel.positive:
         if not len(checks.unseen):
-            return found
+            return replace(found, strata=checks.before)
         rng = random_stream(fit.spec.seed, KRYLOV)
         more = spectral.stratum(features, span, checks.unseen, checks.count, checks.few, measured.value, rng, in_order)
         return replace(found, strata=(*checks.before, more))

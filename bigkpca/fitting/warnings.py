@@ -12,6 +12,7 @@ from bigkpca.errors import (
     NarrowKernelWarning,
     RoundingWarning,
     ToleranceWarning,
+    UniformLandmarksWarning,
     UnseenClusterWarning,
 )
 from bigkpca.execution.progress import Progress
@@ -99,12 +100,23 @@ def _warn_of_cluster(found: FitOutcome, kernel: Kernel) -> None:
     strata = found.certificate.strata
     if strata is None or not kernel.stationary:  # only stationary kernels tell that rows are far
         return
-    *_, last = spectral.from_array(strata)
-    if last.cluster > found.solution.eigenvalues[-1]:
+    cluster = max(each.cluster for each in spectral.from_array(strata))
+    if cluster > found.solution.eigenvalues[-1]:
         warnings.warn(
             "rows that are similar to each other and to no landmark would make a component with an eigenvalue of about "
-            f"{last.cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
+            f"{cluster:.3g}, which is missing: take a larger size, or landmarks='rpcholesky'",
             UnseenClusterWarning,
+            stacklevel=4,
+        )
+
+
+def warn_if_not_uniform(spec: FitSpec) -> None:
+    """Warn if the method needs landmarks drawn uniformly from all rows, where they are of some of them."""
+    if spec.method_value.uniform:
+        warnings.warn(
+            f"{spec.method_value} takes the landmarks to be drawn uniformly from all rows, and these are from some of "
+            "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
+            UniformLandmarksWarning,
             stacklevel=4,
         )
 

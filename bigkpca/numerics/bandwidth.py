@@ -51,6 +51,15 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
     return distances
 
 
+def scale_gamma(X: Array) -> float:
+    """1 / (d var(X)) of rows X (m, d), with the variance of all entries about their mean: what scikit-learn calls
+    "scale". Raises DataError where they do not vary."""
+    spread = float(np.var(X, dtype=np.float64))
+    if not spread > 0:
+        raise DataError("all entries of the sampled rows are equal: gamma='scale' needs rows that vary")
+    return 1 / (X.shape[1] * spread)
+
+
 def median_sigma(distances: Array, distance: Distance) -> float:
     """The length at which the median pair has k = exp(-1).
 

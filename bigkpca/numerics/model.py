@@ -17,7 +17,7 @@ from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.preimages import (
     Decode,
     Decoder,
@@ -40,8 +40,8 @@ class Model(ShowsSummary):
         v.
     solution : Solution
         Mean, components and eigenvalues.
-    moments : Moments or None
-        Kept so that rows can be added; None for exact models and those of the randomized solver.
+    sums : ShiftedSums or None
+        Kept so that rows and models can be added; None for exact models and those of the randomized solver.
     certificate : Certificate
         Bounds and estimates of the error.
     provenance : mapping
@@ -55,7 +55,7 @@ class Model(ShowsSummary):
 
     features: FeatureMap
     solution: Solution
-    moments: Moments | None
+    sums: ShiftedSums | None
     certificate: Certificate = field(default_factory=Certificate)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     decoder: Decoder | None = None
@@ -66,12 +66,10 @@ class Model(ShowsSummary):
 
     def summary(self) -> Summary:
         """The main facts, and the eigenvalues."""
-        rows = self.moments.count if self.moments else self.features.size
+        rows = self.sums.count if self.sums else self.features.size
         what = "landmarks" if has_landmarks(self.features) else "features"
-        keeps_rows = self.moments is None and has_landmarks(self.features)
-        known = (
-            self.moments or has_landmarks(self.features) or self.features.precomputed
-        )  # a sketch does not count rows
+        keeps_rows = self.sums is None and has_landmarks(self.features)
+        known = self.sums or has_landmarks(self.features) or self.features.precomputed  # a sketch does not count rows
         facts = {
             "method": self.method.name if keeps_rows or "spec" in self.provenance else "unknown",
             "kernel": repr(self.features.kernel),
@@ -89,6 +87,11 @@ class Model(ShowsSummary):
             "trust": self.certificate.trust,
         }
         return Summary(f"Model of {self.components} components", facts, columns)
+
+    @property
+    def moments(self) -> Moments | None:
+        """Moments of the features of all rows; None where the model has no sums."""
+        return None if self.sums is None else self.sums.moments
 
     @property
     def columns(self) -> int:
@@ -124,7 +127,7 @@ class Model(ShowsSummary):
     @property
     def method(self) -> Method:
         """The method of the model; the exact one where it keeps its rows."""
-        if self.moments is None and has_landmarks(self.features):
+        if self.sums is None and has_landmarks(self.features):
             return methods.Exact()
         given = self.provenance.get("spec", {}).get("method")
         if given is None:

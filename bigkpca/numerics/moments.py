@@ -105,8 +105,18 @@ class ShiftedSums:
     trace: float
     largest: float
 
+    __repr__ = brief
+
+    @classmethod
+    def of(cls, moments: Moments) -> ShiftedSums:
+        """Sums about the mean, which have these moments."""
+        D, m = len(moments.mean), moments
+        return cls(m.mean, m.count, np.zeros(D), packed.of_square(m.scatter), m.trace, m.largest)
+
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
-        """Sums of both sets of rows together, about the same vector."""
+        """Sums of both sets of rows together: about the same vector or, where those differ, about their mean."""
+        if not np.array_equal(self.about, other.about):
+            return ShiftedSums.of(self.moments + other.moments)
         return ShiftedSums(
             self.about,
             self.count + other.count,

@@ -56,6 +56,15 @@ def add_products(sums: Array, V: Array, work: Array) -> None:
         sums[corner : corner + width * width] += part
 
 
+def of_square(square: Array) -> Array:
+    """The sums that `square_of` makes a symmetric square (D, D) of."""
+    sums = empty_sums(len(square))
+    for columns, above, corner in _strips(len(square)):
+        sums[above:corner] = square[: columns.start, columns].ravel()
+        sums[corner : corner + (columns.stop - columns.start) ** 2] = square[columns, columns].ravel()
+    return sums
+
+
 def square_of(sums: Array, D: int) -> Array:
     """The sums as a square, (D, D)."""
     found = np.empty((D, D))

@@ -69,11 +69,11 @@ class ResolvedFit:
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""
-        return _resolved(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
+        return resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
 
-    def kernel(self, median: float | None) -> Kernel:
-        """The kernel, `median` being the length that the sample gave where the spec asks for it."""
-        return self.spec.kernel_value(self.d, median)
+    def kernel(self, measured: float | None) -> Kernel:
+        """The kernel, `measured` being what the sample gave where the spec asks for it: see `FitSpec.kernel_value`."""
+        return self.spec.kernel_value(self.d, measured)
 
     def randomized(self, D: int) -> bool:
         """Whether eigenpairs of D random features come from a sketch, never holding D x D."""
@@ -82,10 +82,11 @@ class ResolvedFit:
 
 def resolve(spec: FitSpec, rows: Rows) -> ResolvedFit:
     """What the spec means for these rows. Raises SpecError where it needs a number of components and has none."""
-    return _resolved(spec, *rows.shape, rows.dtype)
+    return resolve_shape(spec, *rows.shape, rows.dtype)
 
 
-def _resolved(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
+def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> ResolvedFit:
+    """What the spec means for n rows of d columns, stored in that dtype. Raises SpecError as `resolve`."""
     method = spec.method_value
     size, size_reason = _size(spec, n, d)
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")

@@ -72,6 +72,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "options": _other_options(spec),
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
+        "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],
         "eigenvalues": model.solution.eigenvalues.tolist(),
         "explained_variance_ratio": model.solution.explained_variance_ratio.tolist(),
         "certificate": certificate_info(model.certificate),

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics import kernels, preimages
+from bigkpca.numerics import kernels, packed, preimages
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments
+from bigkpca.numerics.moments import Moments, ShiftedSums
 from bigkpca.numerics.registry import check_plain, name_in
 from bigkpca.storage import records
 
+_Sums = TypeVar("_Sums", Moments, ShiftedSums)
 _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _OWN = (
@@ -33,6 +34,7 @@ _OWN = (
     "total_variance",
     "negative",
     "unexplained",
+    "sums",
     "moments",
     "certificate",
     "decoder",
@@ -49,7 +51,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     kernel = kernels.from_dict(about.get("kernel", {}))
     solution, sizes = _solution(about, arrays)
     features = _features(about.get("features"), kernel, arrays, sizes)
-    moments = _moments(about.get("moments"), arrays, sizes)
+    sums = _sums(about, arrays, sizes)
     certificate = _certificate(about.get("certificate"), arrays, sizes)
     decoder = _decoder(about.get("decoder"), arrays, sizes)  # models of before pre-images have none
     reference = _reference(about.get("reference"), arrays, sizes)
@@ -59,7 +61,7 @@ def assembled(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     names = provenance.get("column_names")
     if names is not None and len(names) != features.columns:
         raise SpecError(f"{len(names)} column names for {features.columns} columns")
-    model = Model(features, solution, moments, certificate, provenance, decoder, reference)
+    model = Model(features, solution, sums, certificate, provenance, decoder, reference)
     if "spec" in provenance:
         _ = model.method  # raises SpecError for one that is unknown
     return model
@@ -99,19 +101,34 @@ def _features(about: Any, kernel: kernels.Kernel, arrays: Mapping[str, Array], s
     return features
 
 
-def _moments(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Moments | None:
-    if about is None:
+def _sums(about: Mapping[str, Any], arrays: Mapping[str, Array], sizes: dict[str, int]) -> ShiftedSums | None:
+    """The sums of a model, or those with the moments that older models have."""
+    if about.get("moments") is not None:
+        return ShiftedSums.of(_made(Moments, "moments", about["moments"], arrays, _MOMENTS, sizes))
+    if about.get("sums") is None:
         return None
+    shapes: dict[str, Shape] = {"about": ("D",), "total": ("D",), "products": (packed.entries(sizes["D"]),)}
+    return _made(ShiftedSums, "sums", about["sums"], arrays, shapes, sizes)
+
+
+def _made(
+    kind: type[_Sums],
+    name: str,
+    about: Any,
+    arrays: Mapping[str, Array],
+    shapes: Mapping[str, Shape],
+    sizes: dict[str, int],
+) -> _Sums:
     if not isinstance(about, dict):
-        raise SpecError(f"moments is {about!r:.80}")
+        raise SpecError(f"{name} is {about!r:.80}")
     largest = about.get("largest")  # None: infinite; models of before it was kept have none
     given: dict[str, Any] = (
-        _shaped("moments_", arrays, _MOMENTS, sizes) | about | {"largest": np.inf if largest is None else largest}
+        _shaped(f"{name}_", arrays, shapes, sizes) | about | {"largest": np.inf if largest is None else largest}
     )
-    check_plain(Moments, given, "moments")
+    check_plain(kind, given, name)
     if not records.is_count(given["count"]):
-        raise SpecError(f"moments are of {given['count']!r:.80} rows")
-    return Moments(**given)
+        raise SpecError(f"{name} are of {given['count']!r:.80} rows")
+    return kind(**given)
 
 
 def _certificate(about: Any, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Certificate:

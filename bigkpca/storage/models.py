@@ -107,7 +107,7 @@ def model_digest(model: Model) -> str:
 
 
 def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
-    features, solution, moments = model.features, model.solution, model.moments
+    features, solution, sums = model.features, model.solution, model.sums
     about: dict[str, Any] = {
         "format": "model",
         "bigkpca": version("bigkpca"),
@@ -116,7 +116,7 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
         "total_variance": solution.total_variance,
         "negative": solution.negative,
         "unexplained": solution.unexplained,
-        "moments": moments and {"count": moments.count, "trace": moments.trace, "largest": _finite(moments.largest)},
+        "sums": sums and {"count": sums.count, "trace": sums.trace, "largest": _finite(sums.largest)},
         "certificate": model.certificate.numbers(),
         "decoder": model.decoder and model.decoder.parameters(),
         **model.provenance,
@@ -130,8 +130,8 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays |= {f"certificate_{name}": values for name, values in model.certificate.arrays().items()}
     if model.decoder:
         arrays |= {f"decoder_{name}": values for name, values in model.decoder.arrays().items()}
-    if moments:
-        arrays |= {"moments_mean": moments.mean, "moments_scatter": moments.scatter}
+    if sums:
+        arrays |= {f"sums_{name}": getattr(sums, name) for name in ("about", "total", "products")}
     if (reference := model.reference) is not None:  # older models have no such entry, and keep their digest
         about["reference"] = {"rows": reference.rows}
         arrays |= {f"reference_{name}": getattr(reference, name) for name in reference.shapes}

@@ -14,11 +14,13 @@ from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.like import fit_like, spec_like
 from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import destination, groups, models, output_paths
+from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import check_unchanged
 from bigkpca.workflows.checkpoints import remove_saved, saved_run
 from bigkpca.workflows.transform import check_scores_place, write_scores
@@ -31,7 +33,7 @@ def fit(
     components: int | float | str | None = 50,
     kernel: Any = "gaussian",
     sigma: float | str = "median",
-    gamma: float | None = None,
+    gamma: float | str | None = None,
     degree: int = 3,
     coef0: float = 1.0,
     method: str | Method = "nystroem",
@@ -57,6 +59,7 @@ def fit(
     time_budget: str | float | None = None,
     overwrite: bool = False,
     transform: AnyPath | None = None,
+    like: AnyModel | None = None,
     progress: Progress | bool = False,
     **unknown: Any,
 ) -> Model:
@@ -91,6 +94,10 @@ def fit(
         the fit runs on threads, features that its pass computed are kept for this, not computed again: as many as
         `memory` leaves room for beside the plan or, without it, 96 MB (for rows in memory, twice their size) where that
         holds a third of all features.
+    like : model, optional
+        Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Options that are
+        left at their defaults are those of its fit; `components` and `noise` may differ. Such models of different rows
+        add up: `bigkpca.merge`.
     progress : bool or Progress
         True shows bars, or lines where there is no terminal; a Progress receives
         titles and rows of each pass, and notes; by default nothing is shown.
@@ -142,6 +149,9 @@ def fit(
     # Each field of FitSpec is a parameter of this function, of the same name.
     options = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
     spec = FitSpec.checked(**options, **unknown)
+    model_before = None if like is None else models.model_of(like)
+    if model_before is not None:
+        spec = spec_like(model_before, options)
     run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress, timeout)
     if run.deadline is not None and spec.tol is None:
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
@@ -152,20 +162,29 @@ def fit(
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=overwrite)  # before the fit
         kept = place_for_features(rows, spec, run.memory_limit)
-    model = fit_and_save(rows, spec, out, run, kept)
+    model = fit_and_save(rows, spec, out, run, kept, model_before)
     if transform is not None:
         write_scores(model, rows, path_of(out), transform, run, block_rows=block_rows, kept=kept)
     return model
 
 
-def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions, kept: KeptFeatures | None = None) -> Model:
-    """Fit `spec` to the rows and save the model at `out`, unless it exists already.
+def fit_and_save(
+    rows: Rows,
+    spec: FitSpec,
+    out: AnyPath,
+    run: RunOptions,
+    kept: KeptFeatures | None = None,
+    like: Model | None = None,
+) -> Model:
+    """Fit `spec` to the rows and save the model at `out`, unless it exists already; with the features of `like`.
 
     The pass leaves features in `kept`.
     """
     fingerprint = rows.fingerprint()
     out = output_paths.group_path(out, fingerprint["path"])
     record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
+    if like is not None:
+        record["like"] = models.model_digest(like)
     with store_of(out).writer(out):
         if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
             record["column_names"] = list(rows.names)
@@ -176,14 +195,20 @@ def fit_and_save(rows: Rows, spec: FitSpec, out: AnyPath, run: RunOptions, kept:
                 return before
         if place.note:
             run.progress.note(place.note)
-        model = _fitted(rows, spec, out, run, record, kept)
+        model = _fitted(rows, spec, out, run, record, kept, like)
         _save(model, place)
         remove_saved(out)
     return model
 
 
 def _fitted(
-    rows: Rows, spec: FitSpec, out: str, run: RunOptions, record: dict[str, Any], kept: KeptFeatures | None
+    rows: Rows,
+    spec: FitSpec,
+    out: str,
+    run: RunOptions,
+    record: dict[str, Any],
+    kept: KeptFeatures | None,
+    like: Model | None,
 ) -> Model:
     """Fit, with sums saved beside `out`; going on from those of the same fit that was cut off."""
     fingerprint: dict[str, Any] = record["identity"]
@@ -192,7 +217,11 @@ def _fitted(
         saved = saved_run(out, record, engine.core_types(), run.progress)
         resuming = replace(engine, checkpoints=saved, kept=kept)
         try:
-            model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
+            if like is None:
+                model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
+            else:
+                model = fit_like(rows, like, spec, resuming, run.memory_limit, run.progress, fingerprint)
+                model = replace(model, provenance={**model.provenance, "like": record["like"]})
         except DataError:  # of these rows, which have to change
             remove_saved(out)
             raise

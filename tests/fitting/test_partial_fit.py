@@ -10,7 +10,7 @@ import pytest
 from bigkpca import KernelPCA
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import moments_of
+from bigkpca.execution.passes import sums_of
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.fitting.solve import Checks, solve
@@ -33,12 +33,13 @@ def test_adding_rows_is_fitting_all_with_the_same_features(case: str, X: np.ndar
     spec, rows = FitSpec.checked(**options), ArrayRows(X)
     half = fitted(X[:300], **options)
     grown = extend(half, ArrayRows(X[300:]), spec, Engine(threads=1), Silent())
-    moments, _ = moments_of(rows, half.features, half.moments.mean, None, Engine(threads=1), Silent())  # type: ignore[union-attr]
-    checks = Checks(X, half.moments.mean, X[:0], len(X), X)  # type: ignore[union-attr]
-    whole, *_ = solve(moments, half.features, resolve(spec, rows), checks)
+    assert half.sums is not None
+    sums, _ = sums_of(rows, half.features, half.sums.about, None, Engine(threads=1), Silent())
+    checks = Checks(X, half.sums.about, X[:0], len(X), X)
+    whole, *_ = solve(sums.moments, half.features, resolve(spec, rows), checks)
     np.testing.assert_allclose(grown.solution.eigenvalues, whole.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(grown.solution.total_variance, whole.total_variance, rtol=1e-9)
-    expected = scores(Model(half.features, whole, moments), X)
+    expected = scores(Model(half.features, whole, sums), X)
     ours = scores(grown, X)
     np.testing.assert_allclose(
         oracles.with_signs_of(ours, expected), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max()

@@ -108,7 +108,7 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
     method: str, digits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)
-    monkeypatch.setattr("bigkpca.fitting.outcome.moments_of", None)
+    monkeypatch.setattr("bigkpca.fitting.outcome.sums_of", None)
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
     expected = rf"tol=0\.01 is out of reach: 150 {what}, the most .*, leave an error of 0\.\d+; about [\d,]+ would do"
     with pytest.raises(SpecError, match=expected):

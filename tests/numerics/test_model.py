@@ -11,7 +11,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import block_moments
+from bigkpca.numerics.moments import shifted_sums
 from bigkpca.numerics.span import span_of
 
 OFFSET = np.array([10.0, -3.0, 0.5])
@@ -25,9 +25,9 @@ def fitted(dtype=np.float64, provenance=None):
     X = rows()
     features = KernelRows(Gaussian(1.2), OFFSET, (X[:9] - OFFSET).astype(dtype))
     ((V, diagonal),) = features.tiles([X], len(X))
-    moments = block_moments([(V, diagonal)], np.full(9, 0.4))
-    solution = solvers.nystroem(span_of(features.gram(), moments, 1e-12), 4, center=True, tolerance=1e-12)
-    return Model(features, solution, moments, provenance=provenance or {})
+    sums = shifted_sums([(V, diagonal)], np.full(9, 0.4))
+    solution = solvers.nystroem(span_of(features.gram(), sums.moments, 1e-12), 4, center=True, tolerance=1e-12)
+    return Model(features, solution, sums, provenance=provenance or {})
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-4)])

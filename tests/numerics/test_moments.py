@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.moments import Moments, block_moments, column_moments
+from bigkpca.numerics.moments import Moments, ShiftedSums, block_moments, column_moments, shifted_sums
 from tests.helpers import oracles
 
 
@@ -179,3 +179,18 @@ def test_moments_of_columns_leave_rows_alone():
     X = np.arange(6.0).reshape(3, 2)
     X.flags.writeable = False
     assert_array_equal(column_moments(X).mean, [2, 3])
+
+
+def test_sums_about_other_vectors_add_up():
+    rng = np.random.default_rng(0)
+    V, ones = rng.normal(3, 2, (12, 4)), np.ones(12)
+    parts = [
+        shifted_sums([(V[rows].copy(), ones[rows])], about)
+        for rows, about in ((np.s_[:5], np.zeros(4)), (np.s_[5:], np.ones(4)))
+    ]
+    found = (parts[0] + parts[1]).moments
+    expected = ShiftedSums.of(block_moments([(V.copy(), ones)], np.zeros(4))).moments
+    assert found.count == 12
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.scatter, np.cov(V.T, bias=True) * 12, rtol=1e-12, atol=1e-12)

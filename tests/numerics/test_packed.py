@@ -38,3 +38,12 @@ def test_large_sums_hold_little_more_than_half_of_the_square():
     assert packed.entries(2000) < 0.7 * 2000**2
     assert packed.entries(4000) < 0.58 * 4000**2
     assert packed.work_space(4000, np.float32).nbytes < 10e6
+
+
+@pytest.mark.parametrize("D", [1, 3, 600, 1111, 2047])
+def test_sums_can_be_made_of_a_square(D):
+    square = np.random.default_rng(D).standard_normal((D, D))
+    square += square.T
+    sums = packed.of_square(square)
+    assert sums.shape == (packed.entries(D),)
+    assert_array_equal(packed.square_of(sums, D), square)

@@ -29,7 +29,7 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
     if residual:
         expansion = 2 * 8 * D * (model.components + 1)
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
-        solved = model.moments is not None and has_landmarks(model.features) and not known
+        solved = model.sums is not None and has_landmarks(model.features) and not known
         preparing = _EXPANSION_SQUARES * 8 * D * D if solved else 0
         # The features of a tile in float64, twice, and for its rows what is computed of these.
         tile = tile_rows(d, D, itemsize) * (2 * D * 8 + 8 * (d + 3 * model.components))
@@ -107,5 +107,5 @@ def _map_bytes(model: Model) -> int:
 
 def _model_bytes(model: Model) -> int:
     """Bytes of a model and of a copy of its feature map, which every process holds."""
-    scatter = 8 * model.features.size**2 if model.moments else 0
+    scatter = 8 * model.features.size**2 if model.sums else 0
     return 2 * _map_bytes(model) + model.solution.components.nbytes + scatter

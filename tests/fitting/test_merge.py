@@ -1,0 +1,208 @@
+"""Models of parts of the rows, fitted with the same features, that add up to the model of all rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bigkpca import kernels
+from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.errors import SpecError, UniformLandmarksWarning, UnseenClusterWarning
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.like import fit_like, spec_like
+from bigkpca.fitting.merge import merge
+from bigkpca.numerics.model import Model
+from bigkpca.storage.models import model_digest
+from tests.fitting.cases import CASES, OPTIONS, fitted
+from tests.helpers import oracles
+from tests.helpers.fits import scores
+
+ENGINE = Engine(threads=1)
+not_uniform = pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
+without_products = [name for name in CASES if name != "exact" and "randomized" not in name]
+
+
+def like(model: Model, X: np.ndarray[Any, Any], **options: Any) -> Model:
+    """The model of rows X with the features of `model`."""
+    return fit_like(ArrayRows(X), model, spec_like(model, options), ENGINE, None, Silent())
+
+
+def in_parts(X: np.ndarray[Any, Any], *cuts: int, **options: Any) -> list[Model]:
+    """Models of parts of X that end before these rows."""
+    first, *others = np.split(X, cuts)
+    model = fitted(first, **options)
+    return [model, *(like(model, part) for part in others)]
+
+
+@not_uniform
+@pytest.mark.parametrize("case", without_products)
+def test_merged_models_are_the_model_of_all_rows(case: str, X: np.ndarray[Any, Any]) -> None:
+    options = CASES[case]
+    if "numbers" in case:
+        options = {"landmarks": np.arange(0, 200, 5), "size": "auto"}
+    parts = in_parts(X, 210, 430, **options)
+    merged, whole = merge(parts, ENGINE), like(parts[0], X)
+    assert merged.sums is not None
+    assert merged.sums.count == len(X)
+    np.testing.assert_allclose(merged.solution.eigenvalues, whole.solution.eigenvalues, rtol=1e-9)
+    np.testing.assert_allclose(merged.solution.total_variance, whole.solution.total_variance, rtol=1e-9)
+    expected, found = scores(whole, X), scores(merged, X)
+    np.testing.assert_allclose(
+        oracles.with_signs_of(found, expected), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max()
+    )
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("cuts", [(128, 256, 384, 512), (64, 128, 192, 256, 320, 384, 448, 512, 576), (256, 512)])
+def test_sums_of_equal_parts_are_those_of_all_rows_to_the_bit(
+    X: np.ndarray[Any, Any], cuts: tuple[int, ...], dtype: str
+) -> None:
+    X = X.astype(dtype)
+    parts = in_parts(X, *cuts, block_rows=32)
+    merged, whole = merge(parts, ENGINE), like(parts[0], X)
+    assert merged.sums is not None
+    assert whole.sums is not None
+    for name in ("about", "total", "products", "trace", "count", "largest"):
+        np.testing.assert_array_equal(getattr(merged.sums, name), getattr(whole.sums, name))
+    np.testing.assert_array_equal(merged.solution.eigenvalues, whole.solution.eigenvalues)
+
+
+def test_a_model_of_the_same_features_is_that_of_the_fit(X: np.ndarray[Any, Any]) -> None:
+    model = fitted(X)
+    again = like(model, X)
+    np.testing.assert_allclose(again.solution.eigenvalues, model.solution.eigenvalues, rtol=1e-12)
+    assert again.sums is not None
+    assert model.sums is not None
+    np.testing.assert_array_equal(again.sums.products, model.sums.products)
+    assert again.provenance["spec"] == model.provenance["spec"]
+    assert [each["option"] for each in again.provenance["choices"]] == ["sigma", "landmarks"]
+
+
+def test_the_number_of_components_may_differ(X: np.ndarray[Any, Any]) -> None:
+    model = fitted(X[:300])
+    few = like(model, X[300:], components=2)
+    assert few.components == 2
+    assert merge([model, few], ENGINE).components == OPTIONS["components"]
+    assert merge([few, model], ENGINE).components == 2
+
+
+def test_merging_is_adding_rows(X: np.ndarray[Any, Any]) -> None:
+    from bigkpca.fitting.partial_fit import extend
+    from bigkpca.spec import FitSpec
+
+    model = fitted(X[:300])
+    grown = extend(model, ArrayRows(X[300:]), FitSpec.of(model), ENGINE, Silent())
+    merged = merge([model, like(model, X[300:])], ENGINE)
+    assert grown.sums is not None
+    assert merged.sums is not None
+    np.testing.assert_array_equal(merged.sums.products, grown.sums.products)
+    np.testing.assert_allclose(merged.solution.eigenvalues, grown.solution.eigenvalues, rtol=1e-12)
+    again = merge([merged, like(model, X[:100] + 0.25)], ENGINE)
+    assert [each["shape"][0] for each in again.provenance["added"]] == [300, 100]
+
+
+@pytest.mark.parametrize("kernel", [None, kernels.Sigmoid(gamma=0.001, coef0=0.1), kernels.Laplacian(300.0)], ids=str)
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.IndefiniteKernelWarning")
+def test_bounds_of_a_merged_model_hold_for_all_rows(X: np.ndarray[Any, Any], kernel: Any) -> None:
+    options = {} if kernel is None else {"kernel": kernel}
+    merged = merge(in_parts(X, 150, 400, **options), ENGINE)
+    assert_bounds_hold(merged, X)
+
+
+def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X: np.ndarray[Any, Any]) -> None:
+    far = X[:150] * 0.2 + 1000  # alike among themselves, and like no landmark
+    model = fitted(X[200:400])
+    with pytest.warns(UnseenClusterWarning, match="take a larger size"):
+        other = like(model, np.concatenate([X[400:500], far]))
+    for order in ([model, other], [other, model]):
+        with pytest.warns(UnseenClusterWarning, match="take a larger size"):
+            merged = merge(order, ENGINE)
+        rows = np.concatenate([X[200:500], far])
+        assert_bounds_hold(merged, rows)
+        assert merged.certificate.trust is not None
+        assert "solid" not in merged.certificate.trust
+
+
+def assert_bounds_hold(model: Model, X: np.ndarray[Any, Any]) -> None:
+    """Bounds against the eigenvalues of the exact Gram matrix."""
+    rows = model.features.shifted(X)
+    exact, _ = oracles.gram_kpca(model.features.kernel(rows, rows), model.components)
+    found = model.certificate
+    if not model.features.kernel.positive:
+        assert found.eigenvalue_lower is None
+        assert found.missed is not None
+        return
+    assert (found.eigenvalue_lower <= exact * (1 + 1e-9)).all()  # type: ignore[operator]
+    assert (found.eigenvalue_upper >= exact * (1 - 1e-9)).all()  # type: ignore[operator]
+    assert (found.eigenvalue_likely_upper >= exact * (1 - 1e-9)).all()  # type: ignore[operator]
+    assert found.leave_one_out_residual is None  # landmarks are no uniform sample of all rows
+
+
+def test_nothing_is_likely_where_a_part_has_no_sampled_rows(X: np.ndarray[Any, Any]) -> None:
+    one, other = in_parts(X, 300)
+    older = replace(other, certificate=replace(other.certificate, strata=None))
+    found = merge([one, older], ENGINE).certificate
+    assert found.spectral_error_likely is None
+    assert found.eigenvalue_upper is not None
+
+
+def test_models_of_sums_about_other_vectors_add_up(X: np.ndarray[Any, Any]) -> None:
+    one, other = in_parts(X, 300)
+    assert other.sums is not None
+    moved = replace(other, sums=type(other.sums).of(other.sums.moments))
+    merged, expected = merge([one, moved], ENGINE), merge([one, other], ENGINE)
+    np.testing.assert_allclose(merged.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-10)
+
+
+def test_merging_leaves_models_alone(X: np.ndarray[Any, Any]) -> None:
+    parts = in_parts(X, 300)
+    before = [model_digest(each) for each in parts]
+    merge(parts, ENGINE)
+    assert [model_digest(each) for each in parts] == before
+
+
+def test_methods_that_need_uniform_landmarks_warn(X: np.ndarray[Any, Any]) -> None:
+    model = fitted(X[:300], method="columns")
+    with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
+        other = like(model, X[300:])
+    with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
+        merge([model, other], ENGINE)
+
+
+def test_what_does_not_add_up_is_refused(X: np.ndarray[Any, Any]) -> None:
+    model = fitted(X[:300])
+    other = like(model, X[300:])
+    refused: list[tuple[list[Model], str]] = [
+        ([], "0 models were given: merging takes two or more"),
+        ([model], "1 models were given"),
+        ([model, fitted(X[300:])], r"model 2 has other features than the first one .* fit it with like="),
+        ([model, other, model], "model 3 holds the same rows as model 1, which would count twice"),
+        ([other, merge([model, other], ENGINE)], "model 2 holds the same rows as model 1"),
+        ([model, fitted(X[300:], method="exact")], "model 2: a model of the exact method"),
+        ([fitted(X[:300], preimage="ridge"), other], "learned from the rows before"),
+    ]
+    for models, message in refused:
+        with pytest.raises(SpecError, match=message):
+            merge(models, ENGINE)
+
+
+def test_options_that_features_do_not_allow_are_refused(X: np.ndarray[Any, Any]) -> None:
+    model = fitted(X[:300])
+    for options, message in (
+        ({"sigma": 3.0}, r"sigma=3.0, but the model was fitted with 'median', which other rows cannot change"),
+        ({"size": 70}, "size=70, but the model was fitted with 60"),
+        ({"kernel": kernels.Linear()}, "kernel="),
+        ({"seed": 4}, r"seed \(random_state\)=4, but the model was fitted with 3"),
+        ({"components": 0}, "components"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            spec_like(model, options)
+    with pytest.raises(SpecError, match="the exact method"):
+        spec_like(fitted(X[:100], method="exact"), {})
+    with pytest.raises(SpecError, match="columns"):
+        like(model, X[:, :3])

@@ -1,0 +1,98 @@
+"""Models that are merged from paths to path, and by the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca import KernelPCA
+from bigkpca.errors import CorruptionError, SpecError
+from tests.helpers.commands import run
+from tests.helpers.disks import tree_bytes
+
+ROWS = np.random.default_rng(0).normal(size=(300, 4)) * [3, 2, 1, 0.5]
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[str]:
+    """Paths of models of three parts of ROWS."""
+    found = [str(tmp_path / f"{number}.zarr") for number in range(3)]
+    for number, path in enumerate(found):
+        np.save(tmp_path / f"{number}.npy", ROWS[number * 100 : (number + 1) * 100])
+        given = {"like": found[0]} if number else {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
+        bigkpca.fit(tmp_path / f"{number}.npy", path, **given)
+    return found
+
+
+def test_the_command_writes_what_the_function_writes(parts: list[str], tmp_path: Path, quiet_signals: None) -> None:
+    merged = bigkpca.merge(parts, tmp_path / "merged.zarr")
+    done = run("merge", *parts, str(tmp_path / "again.zarr"))
+    assert done.exit_code == 0, done.output
+    assert "unexplained by the landmarks" in done.stdout
+    assert tree_bytes(tmp_path / "again.zarr") == tree_bytes(tmp_path / "merged.zarr")
+    facts = bigkpca.info(tmp_path / "merged.zarr")
+    assert [each["rows"] for each in facts["added"]] == [100, 100]
+    scores = bigkpca.transform(tmp_path / "merged.zarr", ROWS, tmp_path / "scores.zarr")
+    np.testing.assert_allclose(scores[:].mean(axis=0), 0, atol=1e-9)
+    assert merged.sums is not None
+    assert merged.sums.count == 300
+
+
+def test_the_same_command_again_does_nothing_and_another_is_told(
+    parts: list[str], tmp_path: Path, quiet_signals: None
+) -> None:
+    out = str(tmp_path / "merged.zarr")
+    run("merge", *parts, out)
+    before = tree_bytes(out)
+    assert run("merge", *parts, out).exit_code == 0
+    assert tree_bytes(out) == before
+    other = run("merge", *parts[:2], out)
+    assert other.exit_code == 2
+    assert "is in the way" in other.stderr
+    assert run("merge", *parts[:2], out, "--overwrite").exit_code == 0
+    assert bigkpca.load(out).sums.count == 200  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_merged_is_told(parts: list[str], tmp_path: Path, quiet_signals: None) -> None:
+    out = str(tmp_path / "merged.zarr")
+    for given, message in (
+        (parts[:1], "1 models were given: merging takes two or more"),
+        ([parts[0], parts[0]], "holds the same rows"),
+        ([parts[0], str(tmp_path / "none.zarr")], "none.zarr"),
+    ):
+        done = run("merge", *given, out)
+        assert done.exit_code == 2
+        assert message in done.stderr
+    (Path(parts[1]) / "components" / "c" / "0" / "0").write_bytes(b"damaged")
+    with pytest.raises(CorruptionError, match="components"):
+        bigkpca.merge(parts)
+    assert not Path(out).exists()
+
+
+def test_a_fit_like_a_model_knows_which(parts: list[str], tmp_path: Path, quiet_signals: None) -> None:
+    rows, out = str(tmp_path / "1.npy"), parts[1]
+    assert "nothing to do" in run("fit", rows, out, "--like", parts[0]).stderr
+    other = run("fit", rows, out, "--like", parts[2])
+    assert other.exit_code == 2
+    assert "like is" in other.stderr
+    refused = run("fit", rows, out, "--like", parts[0], "--size", "20")
+    assert "size=20, but the model was fitted with 30" in refused.stderr
+    bigkpca.fit(rows, tmp_path / "few.zarr", like=parts[0], components=2, transform=tmp_path / "few-scores.zarr")
+    assert bigkpca.info(tmp_path / "few-scores.zarr")["shape"] == [100, 2]
+
+
+def test_estimators_add_up() -> None:
+    one = KernelPCA(3, size=30, random_state=0).fit(ROWS[:150])
+    other = KernelPCA(3).fit(ROWS[150:], like=one)
+    both = one + other
+    assert both.n_features_in_ == 4
+    assert both.get_params() == one.get_params()
+    np.testing.assert_allclose(both.transform(ROWS).mean(axis=0), 0, atol=1e-9)
+    assert one.model_.sums.count == 150
+    with pytest.raises(TypeError, match="unsupported operand"):
+        one + 3  # type: ignore[operator]
+    with pytest.raises(SpecError, match="size=9"):
+        KernelPCA(3, size=9).fit(ROWS, like=one)
