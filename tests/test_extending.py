@@ -213,6 +213,13 @@ print("done")
 """
 
 
+@pytest.mark.parametrize("title", CHECKS)
+def test_an_example_changes_what_is_there(title: str) -> None:
+    example = Example.of(title)
+    assert not (PACKAGE.parent / example.new).exists()
+    patched((PACKAGE.parent / example.changed).read_text(encoding="utf-8"), example.change)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("title", CHECKS)
 def test_an_example_works_and_changes_two_files(title: str, tmp_path: Path) -> None:

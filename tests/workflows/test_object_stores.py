@@ -199,8 +199,6 @@ class AtBlock(Silent):
 def test_a_run_goes_on_after_its_server_was_killed(
     source: str, tmp_path: Path, use_s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patience = clients.Patience(connect=0.5, read=2, request=2, retry=1, retries=1)
-    monkeypatch.setattr(clients, "PATIENCE", patience)
     monkeypatch.setattr(leases, "SECONDS", 1.0)
     local, bucket = str(tmp_path / "local"), "s3://rows/killed"
     made(source, local, local)
@@ -216,10 +214,14 @@ def test_a_run_goes_on_after_its_server_was_killed(
             data = f"{local}/data.zarr"
             bigkpca.transform(f"{local}/model.zarr", data, f"{bucket}/scores.zarr", residual=True, **options)
 
-        with pytest.raises(IncompleteError, match="does not answer"):
-            transform(progress=AtBlock(server.kill))
+        with monkeypatch.context() as impatient:
+            impatient.setattr(clients, "PATIENCE", clients.Patience(0.5, read=2, request=2, retry=1, retries=1))
+            use_s3(server.port)  # with clients that are made anew
+            with pytest.raises(IncompleteError, match="does not answer"):
+                transform(progress=AtBlock(server.kill))
         server.start()
         time.sleep(4)
+        use_s3(server.port)
         transform()
         assert objects(bucket) == tree_bytes(local)
     finally:
