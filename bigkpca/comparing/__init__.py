@@ -79,7 +79,7 @@ def compare(
     components: int = 50,
     kernel: Any = "gaussian",
     sigma: float | str = "median",
-    gamma: float | None = None,
+    gamma: float | str | None = None,
     degree: int = 3,
     coef0: float = 1.0,
     center: bool = True,
@@ -197,6 +197,11 @@ def _spec(options: dict[str, Any]) -> FitSpec:
     if varied := [key for key in VARIED if key in options]:
         raise SpecError(f"{varied[0]} is what a comparison varies: leave it out, or use methods, sizes and seeds")
     spec = FitSpec.checked(**options)
+    if spec.needs_variance:
+        raise SpecError(
+            "gamma='scale' is measured on the sample of each fit, and all must have the same kernel: give the number, "
+            "which KernelPCA(gamma='scale').fit(X).gamma_ tells"
+        )
     if not isinstance(spec.components, int):
         raise SpecError(f"components={spec.components}: a comparison needs a number of components")
     return spec

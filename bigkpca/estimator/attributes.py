@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bigkpca.errors import Array
 from bigkpca.numerics.certificates.certificate import Certificate
+from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
 
@@ -51,6 +54,26 @@ class FittedAttributes:
     def sigma_(self) -> float | None:
         """Length of the kernel, None if it has none."""
         return getattr(self.kernel_, "sigma", None)
+
+    @property
+    def gamma_(self) -> float | None:
+        """Inverse width of the kernel as in scikit-learn, None if it has none: 1 / (2 sigma²) of the Gaussian."""
+        return getattr(self.kernel_, "gamma", None)
+
+    @property
+    def eigenvectors_(self) -> Array:
+        """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r), where the model keeps all of them:
+        scores of the fitted rows are eigenvectors_ √eigenvalues_. No pass.
+
+        Raises AttributeError for other models.
+        """
+        model = self.model_
+        if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
+            raise AttributeError(
+                "eigenvectors_ are held by models of method='exact' and with refine; of others, scores of the fitted "
+                "rows over sqrt(eigenvalues_) approximate them"
+            )
+        return model.solution.components * np.sqrt(model.solution.eigenvalues)
 
     @property
     def _n_features_out(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,17 +16,21 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.estimator.inputs import SCORES, in_kind
 from bigkpca.estimator.model_methods import ModelMethods
-from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_more_rows
+from bigkpca.estimator.parameters import FIELDS, check_parameters, is_precomputed, spec_of, takes_more_rows
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
+from bigkpca.fitting.like import fit_like, spec_like
 from bigkpca.fitting.memory_limits import check_fits, place_for_features
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.numerics.methods import Method
+from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage import models
+from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.fit import save as save_model
+from bigkpca.workflows.merge import merge
 
 
 class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
@@ -46,9 +51,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         with the fitted rows, (m, n). Above 8192 rows the matrix is read in tiles and never held.
     sigma : float or "median"
         Length of the kernel in the units of the columns; "median" makes the median pair have k = exp(-1).
-    gamma : float or None
-        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian. By default 1 / d
-        for the polynomial and sigmoid kernels.
+    gamma : float, "scale" or None
+        Inverse width instead of sigma: 1 / (2 sigma^2) for the Gaussian, 1 / sigma for the Laplacian; "scale" takes
+        1 / (d var) with the variance of the sampled rows. By default 1 / d for the polynomial and sigmoid kernels.
     degree : int
         Degree of the polynomial kernel.
     coef0 : float
@@ -91,6 +96,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Refuse a fit whose process would need more; with `tol`, end the growth of the size. Nothing else depends on it.
     verbose : bool or Progress
         True shows the progress of a fit: bars, or lines where there is no terminal. A Progress receives it.
+    kernel_params : dict, optional
+        Keyword arguments of a kernel that is a callable. Kernels with names have options: "matern:nu=2.5,sigma=3".
 
     Attributes
     ----------
@@ -102,10 +109,13 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Number of components kept, r.
     landmarks_ : (l, d) or None
         Landmarks in the units of the data; None for random features.
+    eigenvectors_ : (n, r) float64
+        Unit eigenvectors of the (centred) Gram matrix, of models that keep all rows: method="exact", or `refine`. Else
+        scores of the fitted rows over √eigenvalues_ approximate them.
     kernel_ : Kernel
         The kernel with its parameters.
-    sigma_ : float or None
-        Length of the kernel.
+    sigma_, gamma_ : float or None
+        Length of the kernel, and its inverse width as scikit-learn has it.
     certificate_ : Certificate
         How wrong the fit can be: bounds, estimates, and one word of trust for each component.
     model_ : Model
@@ -134,13 +144,18 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     (array([199., 195.]), ('solid', 'solid'))
     """
 
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Raises TypeError for parameters that scikit-learn's KernelPCA has and this one lacks, with what to do."""
+        check_parameters(set(given) - set(cls._get_param_names()))
+        return super().__new__(cls)
+
     def __init__(
         self,
         n_components: int | float | str | None = 50,
         *,
         kernel: Any = "gaussian",
         sigma: float | str = "median",
-        gamma: float | None = None,
+        gamma: float | str | None = None,
         degree: int = 3,
         coef0: float = 1.0,
         method: str | Method = "nystroem",
@@ -160,6 +175,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         block_rows: int | None = None,
         memory_limit: str | int | None = None,
         verbose: bool | Progress = False,
+        kernel_params: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -184,8 +200,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         self.block_rows = block_rows
         self.memory_limit = memory_limit
         self.verbose = verbose
+        self.kernel_params = kernel_params
 
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Self:
         """Fit to rows (n, d).
 
         Parameters
@@ -193,6 +210,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
             What Dask, Zarr and paths hold is streamed. The rows of a Dask frame are counted first, which is one more
             pass, over its index alone.
+        like : path, Model or fitted KernelPCA, optional
+            Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters that
+            are left at their defaults are those of its fit; n_components and noise may differ. Such estimators of
+            different rows add up: a + b.
 
         Returns
         -------
@@ -210,14 +231,30 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """
         # What lies at a path is recorded as the command line does, so that both make the same model.
         rows = self._rows(X, reset=True)
-        return self._fitted(rows, None, rows.fingerprint() if is_path(X) else None)
+        identity = rows.fingerprint() if is_path(X) else None
+        return self._fitted(rows, None, identity, None if like is None else models.model_of(like))
 
-    def _fitted(self, rows: Rows, kept: KeptFeatures | None, identity: dict[str, Any] | None = None) -> Self:
+    def _fitted(
+        self,
+        rows: Rows,
+        kept: KeptFeatures | None,
+        identity: dict[str, Any] | None = None,
+        like: Model | None = None,
+    ) -> Self:
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
             keeping = replace(engine, kept=kept)
-            self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
+            if like is None:
+                self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
+            else:
+                spec = spec_like(like, dict(self._spec_after(like)))
+                self.model_ = fit_like(rows, like, spec, keeping, run.memory_limit, run.progress, identity)
         return self
+
+    def _spec_after(self, model: Model) -> FitSpec:
+        """The spec of the parameters, with the seed of an earlier model where none is given as a number."""
+        fixed = isinstance(self.random_state, int | np.integer)
+        return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
         """The same bits as fit(X).transform(X).
@@ -250,13 +287,20 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "model_"):
             return self.fit(X)
-        rows, fixed = self._rows(X, reset=False), isinstance(self.random_state, int | np.integer)
-        spec = spec_of(self) if fixed else spec_of(self, FitSpec.of(self.model_).seed)
+        rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
             check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
             self.model_ = extend(self.model_, rows, spec, engine, run.progress)
         return self
+
+    def __add__(self, other: KernelPCA) -> Self:
+        """The estimator of the rows of both, which were fitted with the same features: see `bigkpca.merge`. No pass."""
+        if not isinstance(other, KernelPCA):
+            return NotImplemented
+        check_is_fitted(self)
+        check_is_fitted(other)
+        return clone(self)._of_model(merge([self, other]))
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; nothing happens where it is saved already.
@@ -275,10 +319,12 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         """
         model = models.load_model(path)
         spec = FitSpec.of(model)
-        loaded = cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})
-        loaded.model_ = model
-        loaded._remember(model.columns, model.names)
-        return loaded
+        return cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})._of_model(model)
+
+    def _of_model(self, model: Model) -> Self:
+        self.model_ = model
+        self._remember(model.columns, model.names)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

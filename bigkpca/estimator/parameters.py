@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from bigkpca.errors import SpecError
 from bigkpca.fitting.partial_fit import check_supports_partial_fit
-from bigkpca.numerics.kernels import Precomputed, kernel_class
+from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec
 
 FIELDS = {name: name for name in FitSpec.model_fields if name not in ("components", "seed")} | {
@@ -19,15 +21,47 @@ FIELDS = {name: name for name in FitSpec.model_fields if name not in ("component
 }
 """Parameters of KernelPCA, and the fields of FitSpec that they set."""
 
+_OF_SCIKIT_LEARN = {
+    "alpha": "pre-images by ridge regression are preimage='ridge:ridge=0.01'",
+    "copy_X": "it never changes the rows; leave it out",
+    "eigen_solver": "it takes the fastest that gives the same eigenpairs; leave it out",
+    "fit_inverse_transform": "it has pre-images without it; leave it out",
+    "iterated_power": "method='exact' iterates until residual_tol is reached; leave it out",
+    "max_iter": "method='exact' iterates until residual_tol is reached; leave it out",
+    "n_jobs": "it uses all processors that this process may use, and gives the same bits on any number; limit them by "
+    "taskset or a container, or run on a dask.distributed.Client",
+    "remove_zero_eig": "components below rounding are always left out; leave it out",
+}
+
 
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     """The spec of an estimator's parameters. Raises SpecError where they do not fit together."""
     values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
+    values["kernel"] = _kernel(estimator.kernel, estimator.kernel_params)
     values["seed"] = _seed(estimator.random_state) if seed is None else seed
     if estimator.dtype is not None:
         with suppress(TypeError):  # the spec refuses what is not a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
     return FitSpec.checked(**values)
+
+
+def _kernel(kernel: Any, parameters: Mapping[str, Any] | None) -> Any:
+    """The kernel, a callable one with its keyword arguments. Raises SpecError for those of another."""
+    if not parameters:
+        return kernel
+    if isinstance(kernel, str | Kernel) or not callable(kernel):
+        raise SpecError(
+            f"kernel_params={dict(parameters)} is for callables, and kernel={kernel!r} is none: give options with the "
+            "name, e.g. kernel='matern:nu=2.5,sigma=3', or a value of bigkpca.kernels"
+        )
+    return partial(kernel, **parameters)
+
+
+def check_parameters(unknown: Iterable[str]) -> None:
+    """Raise TypeError, with what to do, where one of these names is a parameter of scikit-learn's KernelPCA."""
+    for name in unknown:
+        if name in _OF_SCIKIT_LEARN:
+            raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
 
 
 def is_precomputed(kernel: Any) -> bool:

@@ -45,8 +45,10 @@ class FitSpec(BaseModel):
         "precomputed, with method exact: the data are the kernel matrix",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
-    gamma: float | None = Field(
-        None, description="inverse width, instead of sigma; 1/columns for the polynomial and sigmoid kernels"
+    gamma: float | Literal["scale"] | None = Field(
+        None,
+        description="inverse width, instead of sigma; 'scale' for 1 / (columns times variance of the sampled rows); by "
+        "default 1/columns for the polynomial and sigmoid kernels",
     )
     degree: int = Field(3, ge=1, description="degree of the polynomial kernel")
     coef0: float = Field(1.0, allow_inf_nan=False, description="constant of the polynomial and sigmoid kernels")
@@ -185,19 +187,26 @@ class FitSpec(BaseModel):
         """Names of the parameters of a kernel that is given by name; options of these names set them."""
         return kernels.parameter_names(str(self.kernel))
 
-    def kernel_value(self, columns: int, median: float | None) -> Kernel:
-        """The kernel for rows of `columns` columns, `median` being the length that the sample gave."""
+    @property
+    def needs_variance(self) -> bool:
+        """Whether the inverse width of the kernel comes from the variance of the sample."""
+        return self.gamma == "scale"
+
+    def kernel_value(self, columns: int, measured: float | None) -> Kernel:
+        """The kernel for rows of `columns` columns, `measured` being the median length, or the inverse width by the
+        variance, that the sample gave."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
         cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
-        given: dict[str, Any] = {"gamma": self.gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
+        gamma: Any = measured if self.needs_variance else self.gamma
+        given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
         if cls.distance is not None:
-            given["sigma"] = self._length(cls.distance, median)
+            given["sigma"] = self._length(cls.distance, gamma, measured)
         return cls(**{name: value for name, value in given.items() if name in wanted})
 
-    def _length(self, distance: Distance, median: float | None) -> float:
-        if self.gamma is not None:
-            return 1 / self.gamma if distance == "cityblock" else float(np.sqrt(0.5 / self.gamma))
+    def _length(self, distance: Distance, gamma: float | None, median: float | None) -> float:
+        if gamma is not None:
+            return 1 / gamma if distance == "cityblock" else float(np.sqrt(0.5 / gamma))
         length = median if self.sigma == "median" else self.sigma
         assert isinstance(length, float)  # needs_median says when the caller must measure it
         return length

@@ -108,7 +108,7 @@ _IN_FILES: Mapping[str, Any] = {
     "components": _Count | Annotated[float, Field(gt=0, lt=1)] | Literal["auto", "none"],
     "kernel": _named(kernels.KERNELS, without=kernels.Precomputed.name),
     "sigma": _Positive | Literal["median"],
-    "gamma": _Positive,
+    "gamma": _Positive | Literal["scale"],
     "method": _named(methods.METHODS),
     "size": _Count | Literal["auto"],
     "landmarks": _named(landmarks.RULES, "auto", pattern=r"\.npy$"),
