@@ -48,9 +48,7 @@ def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-REFINED = {
-    "check_transformer_preserve_dtypes": "rounding in float32 would count in these rows, so that they are fitted in float64, which the choices say"
-}
+REFINED = {"check_transformer_preserve_dtypes": "rounding would count in these rows: they are fitted in float64"}
 
 
 @pytest.mark.slow
