@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         for seed in range(given.repeats):
             model = KernelPCA(COMPONENTS, sigma=sigma, standardize=standardize, random_state=seed, tol=TOLERANCE)
             seconds = seconds_of(partial(model.fit, path))
-            grown, error = len(model.landmarks_), model.certificate_.relative_trace_error
+            grown, error = model.model_.features.size, model.certificate_.relative_trace_error
             fewest = smallest_sufficient(path, grown, model)
             again = seconds_of(partial(model.set_params(size=grown).fit, path))
             lines.append([name, len(X), seed, grown, error, fewest, grown / fewest, seconds, again])

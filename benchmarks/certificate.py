@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, repeated_dataset, seconds_of
 from benchmarks.results import Results, table
@@ -17,8 +18,9 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.fitting.solve import Checks, solve
 from bigkpca.numerics.linalg import rank_tolerance
+from bigkpca.numerics.model import Model
 from bigkpca.numerics.rounding import MEASURED_ROWS
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
 COMPONENTS = 50
 
@@ -39,21 +41,24 @@ def main(argv: Sequence[str] | None = None) -> Results:
         checks = Checks(measured, chosen.near_mean, chosen.unseen, rows.shape[0], measured)
         few = replace(checks, unseen=chosen.unseen[:0])
 
-        def solved(checks=checks, model=model, fit=fit, engine=engine) -> None:
+        def solved(
+            checks: Checks = checks, model: Model = model, fit: ResolvedFit = fit, engine: Engine = engine
+        ) -> None:
             with engine.small_work() as in_order:
                 solve(model.moments, model.features, fit, checks, in_order)
 
-        def solved_alone(model=model, spec=spec) -> None:
+        def solved_alone(model: Model = model, spec: FitSpec = spec) -> None:
             tolerance = rank_tolerance(model.features.dtype)
+            assert model.moments is not None  # which only exact fits have not
             with single_threaded_blas:
                 spec.method_value.solve(model.moments, model.features, COMPONENTS, spec.center, tolerance)
 
         seconds = interleaved(
             given.repeats,
-            fit=lambda spec=spec, engine=engine: seconds_of(lambda: fit_rows(rows, spec, engine, Silent())),
-            solved=lambda call=solved: seconds_of(call),
-            proven=lambda call=solved, few=few: seconds_of(lambda: call(few)),
-            alone=lambda call=solved_alone: seconds_of(call),
+            fit=partial(seconds_of, partial(fit_rows, rows, spec, engine, Silent())),
+            solved=partial(seconds_of, solved),
+            proven=partial(seconds_of, partial(solved, few)),
+            alone=partial(seconds_of, solved_alone),
         )
         parts = [
             [whole - part for whole, part in zip(seconds["solved"], seconds[other], strict=True)]

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def work_of(folder: Path, name: str, before: list[str], after: list[str], wanted
         shutil.rmtree(trial.here, ignore_errors=True)
         trial.here.mkdir(parents=True)
         driver = trial.start()
-        usual = seconds_of(lambda driver=driver: left(driver))
+        usual = seconds_of(partial(left, driver))
     assert tree_bytes(trial.out) == wanted, (folder / "stderr.txt").read_text()
     return Work(folder, name, before, after, wanted, usual)
 

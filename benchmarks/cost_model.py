@@ -9,7 +9,7 @@ import argparse
 import shutil
 import statistics
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from benchmarks.common import arguments, covertype, mnist, repeated_dataset, sec
 from benchmarks.results import Results, Table, Target, table
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.errors import NarrowKernelWarning, UnseenClusterWarning
+from bigkpca.errors import Array, NarrowKernelWarning, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import Threads, measured_speed, plan_resolved
 from bigkpca.execution.planning.duration import COEFFICIENTS, terms
@@ -36,7 +36,7 @@ KMEANS, UNIFORM = {"landmarks": "kmeans"}, {"landmarks": "uniform"}
 RANDOM, COLUMNS = {"method": "rff"}, {"method": "columns"}
 DOUBLE = {"dtype": "float64"}  # which rows of covertype need: told beforehand, they are not fitted twice
 SCALED = {"standardize": True}
-LOADERS = {"mnist": mnist, "usps": usps, "covertype": covertype}
+LOADERS: dict[str, Callable[[], Array]] = {"mnist": mnist, "usps": usps, "covertype": covertype}
 
 
 @dataclass(frozen=True)

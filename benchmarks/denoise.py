@@ -164,7 +164,7 @@ def _thesis_failures(fit: KernelPCA, X: Rows, Y: Rows) -> float:
     model = fit.model_
     way = preimages.FixedPoint(mean_term=False, iterations=30)
     decode = preimages.reconstructing(way.decoder(model.fitted), model.features, model.solution, len(X))
-    found = decode(Y, np.random.default_rng(0).uniform(-1, 1, X.shape).astype(np.float32))
+    found = decode(Y, np.random.default_rng(0).uniform(-1, 1, (len(X), X.shape[1])).astype(np.float32))
     worse = np.sum((found.rows - X) ** 2, axis=1) > np.sum((X - X.mean(axis=0)) ** 2, axis=1)
     return float(np.mean(found.far | worse))
 

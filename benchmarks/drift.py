@@ -39,7 +39,7 @@ class Data:
     rows: Array
     classes: Array
     others: Array | None
-    deviation: Array
+    deviation: Array | np.floating[Any]
     standardize: bool = False
 
 

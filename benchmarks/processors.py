@@ -38,7 +38,8 @@ COMPONENTS = 20
 
 def made(file: str, rows: int, size: int) -> None:
     """Fit all, and keep eigenvalues, scores and the core type of BLAS in a .npz file."""
-    X, found = some_rows(mnist(), rows), {}
+    X = some_rows(mnist(), rows)
+    found: dict[str, Any] = {}
     for name, options in FITS.items():
         own = {} if options.get("method") == "exact" else {"size": size}
         spec = FitSpec.checked(**{"components": COMPONENTS, "sigma": MEDIAN_DISTANCE, **own, **options})

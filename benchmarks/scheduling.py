@@ -7,6 +7,7 @@ import resource
 import statistics
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks.common import seconds_of
 from benchmarks.results import Results, table
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     with open_engine(workers=2) as engine:
         summed(engine, 10)  # workers import on their first task
         for blocks in given.blocks:
-            seconds = statistics.median(seconds_of(lambda n=blocks: summed(engine, n)) for _ in range(given.repeats))
+            seconds = statistics.median(seconds_of(partial(summed, engine, blocks)) for _ in range(given.repeats))
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
             rows.append([blocks, blocks * 65_536, seconds, 1e6 * seconds / blocks, peak])
     shown = table(

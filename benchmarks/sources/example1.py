@@ -190,7 +190,7 @@ def _save_tables(given: Any, of_exact: Array, found: Found) -> None:
         for q in (25, 50, 75)
     )
     quartiles = [[f"{a} to {b}" for a, b in zip(*both, strict=True)] for both in zip(low, high, strict=True)]
-    names = [[size, name] for size in found.sizes for name in METHODS]
+    names = [(str(size), name) for size in found.sizes for name in METHODS]
     for title, cells, name in (("Medians", median, "example1"), ("Quartiles", quartiles, "example1_quartiles")):
         lines = [[*both, *line] for both, line in zip(names, cells, strict=True)]
         save_table(f"{title}; rank {RANK}", ["l", "method", *MEASURES], lines, given.folder, name)

@@ -45,7 +45,7 @@ def draw(found: Found, plane: Array, right: Array, vectors: dict[str, Array]) ->
     from matplotlib.patches import Patch
 
     figure = Figure(figsize=(14, 17), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 3))
+    (top,), (bottom,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1, 3))
     _draw_data(top, plane, right, vectors)
     axes = bottom.subplots(5, 2).flat
     for axis, (measure, title) in zip(axes, PANELS, strict=False):

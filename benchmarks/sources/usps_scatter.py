@@ -48,7 +48,7 @@ def draw(X: Array, labels: Array, found: dict[str, tuple[Array, float]], folder:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.4), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=[1, 1.5])
+    (above,), (below,) = figure.subfigures(2, 1, squeeze=False, height_ratios=[1, 1.5])
     shown = first_of_each(labels, SHOWN)
     mosaic(above.subplots(), [X[shown[labels[shown] == d]] for d in THESIS_DIGITS], [str(d) for d in THESIS_DIGITS])
     for axis, (name, (Y, share)) in zip(below.subplots(1, len(found)), found.items(), strict=True):
