@@ -260,7 +260,7 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         (["fit", "DATA", "m.zarr", "--kernel", "gausian"], 2, "did you mean 'gaussian'"),
         (["fit", "DATA", "m.zarr", "--method", "exakt"], 2, "did you mean 'exact'"),
         (["fit", "DATA", "m.zarr", "--landmarks", "kmens"], 2, "did you mean 'kmeans'"),
-        (["fit", "DATA", "m.zarr", "--sizes", "3"], 2, "No such option '--sizes'"),
+        (["fit", "DATA", "m.zarr", "--sizes", "3"], 2, "No such option"),
         (["fit", "DATA", "m.zarr", "--size", "many"], 2, "size='many'"),
         (["fit", "DATA", "m.zarr", "--sigma", "2", "--gamma", "1"], 2, "both sigma and gamma"),
         (["fit", "DATA", "m.zarr", "--memory", "lots"], 2, "'lots' is not an amount of memory"),

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import tomllib
 from functools import cache
-from importlib.metadata import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -279,4 +278,3 @@ def test_the_readme_names_every_file_that_a_user_calls_or_changes() -> None:
     readme = (FOLDER / "README.md").read_text()
     for name in ("prepare.sh", "nightly.sh", "nightly.toml", "compose.yaml"):
         assert name in readme
-    assert f"bigkpca:{metadata('bigkpca')['version']}" in readme
