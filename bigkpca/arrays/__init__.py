@@ -27,6 +27,7 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
+from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics import measures
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows
 from bigkpca.numerics.features.frequencies import draw_frequencies
@@ -163,9 +164,11 @@ def preimages(model: AnyModel, Y: Any) -> da.Array:
     ----------
     model : Model, path of one, or fitted KernelPCA
     Y : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, r)
+        A feature store may hold scores of the leading components alone.
     """
     model = model_of(model)
     scores = open_scores(model, Y)
+    model = of_leading(model, scores.shape[1])
     model.reconstructing(1)  # raises SpecError for a model without pre-images
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 

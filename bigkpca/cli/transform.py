@@ -35,9 +35,22 @@ def _writes_rows(given: str, *own: Callable[[Command], Command]) -> Callable[[Co
 _residual_option = click.option(
     "--residual", is_flag=True, help="Also write the residual of each row, large for novel rows."
 )
+_dtype_option = click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    show_default="by rule: that of the model",
+    help="Store scores as this type; features are as precise as the model computes them.",
+)
+_components_option = click.option(
+    "--components",
+    type=click.IntRange(1),
+    metavar="K",
+    show_default="all of the model",
+    help="Write the scores of the K leading components alone.",
+)
 
 
-@_writes_rows("data", _residual_option)
+@_writes_rows("data", _residual_option, _dtype_option, _components_option)
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.workflows import transform

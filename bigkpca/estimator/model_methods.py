@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigkpca.data.frames import is_dask_frame, is_data_array
 from bigkpca.data.stores import AnyPath
+from bigkpca.errors import SpecError
 from bigkpca.estimator.attributes import FittedAttributes
 from bigkpca.estimator.inputs import DENOISED, PREIMAGES, RESIDUALS, SCORES, RowsInput, in_kind
 from bigkpca.estimator.parameters import restores_rows
@@ -17,6 +18,7 @@ from bigkpca.evaluating import preimage_error
 from bigkpca.execution.containers import stacked_rows
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.run_options import RunOptions
+from bigkpca.fitting.preimage import of_leading
 from bigkpca.serving.fitted import FittedKernelPCA
 from bigkpca.workflows.export import export_model
 from bigkpca.workflows.scores import open_scores
@@ -28,19 +30,24 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
 
     noise: float | None
 
-    def transform(self, X: Any, out: AnyPath | None = None) -> Any:
+    def transform(self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, components: int | None = None) -> Any:
         """Scores (n, r): NumPy for what is in memory, a lazy Dask array for Dask, Zarr and paths.
 
         A Dask frame gets a lazy Dask frame, with its index and divisions, taken partition by partition without a count;
         a DataArray gets one with the dim of its rows, their coordinates, and a dim "component", lazy where it is over
         Dask; rows that were stacked of several dims have these again. With `out` they are streamed to a feature store
-        at that path, and its Zarr array is returned.
+        at that path, and its Zarr array is returned;
+        `dtype` and `components` say what is stored there, as in `bigkpca.transform`.
 
         Raises SpecError for rows of another width or other columns, DataError for NaN and infinity. One pass.
         """
         check_is_fitted(self)
         if out is not None:
-            return transform(self.model_, X, out)
+            return transform(self.model_, X, out, dtype=dtype, components=components)
+        if dtype is not None or components is not None:
+            raise SpecError(
+                "dtype and components are of scores that are stored: give out, or take scores[:, :k].astype(dtype)"
+            )
         if is_dask_frame(X):
             return SCORES.of_frame(self._checked_frame(X), self.model_, self.get_feature_names_out())
         return in_kind(X, SCORES.of(self._matching_rows(X, self.model_), self.model_), "scores")
@@ -62,8 +69,9 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
-        like = getattr(self, "_columns_like", names)
-        return in_kind(Y, PREIMAGES.of(open_scores(self.model_, Y), self.model_), "rows", "feature", like)
+        like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y)
+        found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
+        return in_kind(Y, found, "rows", "feature", like)
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
         """Rows (n, d) as the model sees them: transform and inverse_transform in one, iterations starting at X.

@@ -23,32 +23,35 @@ from bigkpca.numerics.preimages import Expansion, Preimages, joined
 
 
 @refuse_overflow(lambda scores: scores)
-def block_scores(rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None) -> Array:
-    """Scores (rows of the block, r) in the dtype of block work; from features that the fit of the model kept, if it
-    did."""
+def block_scores(
+    rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None, precision: Any = None
+) -> Array:
+    """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from features that the fit of
+    the model kept, if it did."""
     if model.features.precomputed:
-        return _scores_of_kernels(rows, block, model)
+        return _scores_of_kernels(rows, block, model, precision)
     V_tiles = None if kept is None else kept.take(block.start, block.stop, tile_height(model.features))
     if V_tiles is None:
-        return tile_scores(*block_tiles(rows, block, model.features), len(block), model)
-    project = model.solution.projection(model.features.dtype)
+        return tile_scores(*block_tiles(rows, block, model.features), len(block), model, precision)
+    project = model.projection(precision)
     return np.concatenate([project(V, overwrite=True) for V in V_tiles])
 
 
-def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model) -> Array:
-    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each, in the dtype of block work."""
-    scores = np.empty((count, model.components), model.features.dtype)
+def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model, precision: Any = None) -> Array:
+    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each, in the dtype of block work or a wider
+    `precision`."""
+    scores = np.empty((count, model.components), precision or model.features.dtype)
     done = 0
-    for tile in model.project(X_tiles, most_rows):
+    for tile in model.project(X_tiles, most_rows, precision):
         scores[done : done + len(tile)] = tile
         done += len(tile)
     return scores
 
 
-def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
+def _scores_of_kernels(rows: Rows, block: Block, model: Model, precision: Any) -> Array:
     """Scores of precomputed kernels, read in tiles: whole rows are never held."""
-    dtype, scores = model.features.dtype, np.zeros((len(block), model.components))
-    project = model.solution.projection(dtype)
+    dtype, scores = precision or model.features.dtype, np.zeros((len(block), model.components))
+    project = model.projection(dtype)
     part = Part(slice(block.start, block.stop), slice(0, model.columns))
     for at, K in matrix_tiles(rows, part):
         scores[at.within(part)[0]] += project.of(at.columns)(K.astype(dtype, copy=False))
@@ -56,12 +59,14 @@ def _scores_of_kernels(rows: Rows, block: Block, model: Model) -> Array:
 
 
 @refuse_overflow(lambda found: np.column_stack(found))
-def block_scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> tuple[Array, Array]:
+def block_scores_and_residuals(
+    rows: Rows, block: Block, model: Model, given: Expansion, precision: Any = None
+) -> tuple[Array, Array]:
     """`block_scores` and `block_residuals`, from one reading."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
-    pairs = list(model.scores_and_residuals(X_tiles, most_rows, given))
+    pairs = list(model.scores_and_residuals(X_tiles, most_rows, given, precision))
     scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    return scores, left.astype(model.features.dtype)
+    return scores, left.astype(scores.dtype)
 
 
 @refuse_overflow(lambda found: found)

@@ -100,6 +100,22 @@ def _carried_over(old_decoder: Any, old: Solution, new: Expansion) -> dict[str, 
     }
 
 
+def of_leading(model: Model, r: int) -> Model:
+    """The model of the r leading components, with the pre-image that a fit of these alone makes; reads no rows.
+
+    Raises SpecError where that was trained on the scores of all components.
+    """
+    if r == model.components or model.decoder is None:
+        return model if r == model.components else model.leading(r)
+    spec = FitSpec.of(model)
+    if spec.preimage_value.trained:
+        raise SpecError(
+            f"preimage={spec.preimage_value.name!r} learned rows from scores of all {model.components} components, and "
+            f"these are scores of {r}: transform without components, or fit with components={r}"
+        )
+    return extend_decoder(model.leading(r), model, spec)
+
+
 def check_extensible(spec: FitSpec) -> None:
     """Raise SpecError if the pre-image is trained on all rows, which includes those fitted before."""
     if spec.preimage_value.trained:

@@ -22,8 +22,10 @@ class Projection:
     components: Array  # (D, r)
 
     def __call__(self, V: Array, *, overwrite: bool = False) -> Array:
-        """Scores of V; V is overwritten by V - mean where `overwrite` allows it."""
-        return np.subtract(V, self.mean, out=V if overwrite else None) @ self.components
+        """Scores of V, in the wider precision of V and the projection; V is overwritten by V - mean where `overwrite`
+        allows it and that loses nothing."""
+        lossless = np.can_cast(self.mean.dtype, V.dtype)
+        return np.subtract(V, self.mean, out=V if overwrite and lossless else None) @ self.components
 
     def of(self, features: slice) -> Projection:
         """The part of the projection that uses these features alone."""

@@ -14,7 +14,7 @@ from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.drift import Reference
-from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, ShiftedSums
@@ -115,14 +115,18 @@ class Model(ShowsSummary):
         """r, the number of components."""
         return self.solution.components.shape[1]
 
-    def project(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
-        """Scores (b, r) of each tile X (b, d), in the dtype of block work; one pass."""
-        return map(self.projecting(most_rows), X_tiles)
+    def project(self, X_tiles: Iterable[Array], most_rows: int, precision: Any = None) -> Iterator[Array]:
+        """Scores (b, r) of each tile X (b, d), in the dtype of block work or a wider `precision`; one pass."""
+        return map(self.projecting(most_rows, precision), X_tiles)
 
-    def projecting(self, most_rows: int) -> Callable[[Array], Array]:
+    def projecting(self, most_rows: int, precision: Any = None) -> Callable[[Array], Array]:
         """Prepare `project` for tiles of at most `most_rows` rows; the returned function owns its work space."""
-        evaluate, project = self.features.evaluation(most_rows), self.solution.projection(self.features.dtype)
+        evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
         return lambda X: project(evaluate(X)[0], overwrite=True)
+
+    def projection(self, precision: Any = None) -> Projection:
+        """The projection from features to scores in a precision, by default the dtype of block work."""
+        return self.solution.projection(self.features.dtype if precision is None else precision)
 
     @property
     def method(self) -> Method:
@@ -183,10 +187,10 @@ class Model(ShowsSummary):
         return expansion(self.fitted) if known is None else known
 
     def scores_and_residuals(
-        self, X_tiles: Iterable[Array], most_rows: int, given: Expansion
+        self, X_tiles: Iterable[Array], most_rows: int, given: Expansion, precision: Any = None
     ) -> Iterator[tuple[Array, Array]]:
         """What `project` and `residuals` give for each tile, from features that are computed once."""
-        project = self.solution.projection(self.features.dtype)
+        project = self.projection(precision)
         for V, diagonal in self.features.tiles(X_tiles, most_rows):
             left = residuals(given, self.solution, V, diagonal)
             yield project(V, overwrite=True), left

@@ -117,6 +117,17 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
         Raises SpecError where the name or an option is unknown, with the nearest known one, or a value does not fit.
         """
+        kind: Any
+        kind, found = self.read(text)
+        lacking = [each.name for each in fields(kind) if each.default is MISSING and each.name not in found]
+        if lacking:
+            raise SpecError(f"{self._what}='{text}' lacks {lacking[0]}, as in '{kind.name}:{lacking[0]}=1'")
+        made: T = kind(**found)
+        return made
+
+    def read(self, text: str) -> tuple[type[T], dict[str, Any]]:
+        """The class and the options of "name" or "name:key=value,key=value". Raises SpecError like `typed`, but takes
+        fewer options than the class needs."""
         name, _, options = text.partition(":")
         kind: Any = self.kind(name)
         known = {option.name: _READ.get(str(option.type).partition(" ")[0], float) for option in fields(kind)}
@@ -129,11 +140,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 found[key] = known[key](value)
             except (KeyError, ValueError):
                 raise SpecError(f"{self._what}='{text}': {key} cannot be {value!r}") from None
-        lacking = [each.name for each in fields(kind) if each.default is MISSING and each.name not in found]
-        if lacking:
-            raise SpecError(f"{self._what}='{text}' lacks {lacking[0]}, as in '{kind.name}:{lacking[0]}=1'")
-        made: T = kind(**found)
-        return made
+        return kind, found
 
     def to_dict(self, value: Any) -> dict[str, Any]:
         """Name and fields as JSON-ready values, which `from_dict` reads."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from bigkpca.data.reading import take
 from bigkpca.errors import Array, SpecError
+from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
 from bigkpca.reporting import figures, text
@@ -120,7 +121,7 @@ def score_plots(model: Model, data: ReportData) -> Section | None:
     Y = data.scores
     if Y is None:
         return None
-    pairs = [(0, 1), (2, 3)] if model.components >= 4 else [(0, 1)] if model.components >= 2 else []
+    pairs = [(0, 1), (2, 3)] if Y.shape[1] >= 4 else [(0, 1)] if Y.shape[1] >= 2 else []
     best = text.best_component(data)
     if best is not None and pairs and best > pairs[-1][1]:  # which the headline names
         pairs.append((0, best))
@@ -163,9 +164,13 @@ def components(model: Model, data: ReportData) -> Section | None:
     """The section on the meaning of the leading components: pre-images along each, and the rows at its ends."""
     frame = _frame(data, model)
     walks = _walks(model, frame) if frame else {}
-    if data.scores is None and not walks:
+    if walks:
+        count = model.components
+    elif data.scores is not None:
+        count = data.scores.shape[1]
+    else:
         return None
-    shown, best = list(range(min(_COMPONENTS, model.components))), text.best_component(data)
+    shown, best = list(range(min(_COMPONENTS, count))), text.best_component(data)
     if best is not None and best not in shown:  # which the headline names
         shown.append(best)
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
@@ -201,7 +206,7 @@ def _component(
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
     note, table, columns = "", None, None
-    if data.scores is not None:
+    if data.scores is not None and j < data.scores.shape[1]:
         y = data.scores[:, j]
         order = np.argsort(y, kind="stable")
         extremes = {"Lowest": order[:_EXTREMES], "Highest": order[::-1][:_EXTREMES]}
@@ -313,9 +318,13 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     frame = _frame(data, model)
     if frame is None or data.rows is None or data.scores is None or model.decoder is None:
         return None
+    try:
+        used = of_leading(model, data.scores.shape[1])
+    except SpecError:  # `left_out` says so
+        return None
     at = np.linspace(0, len(data.numbers) - 1, _PAIRS).astype(np.intp)
     rows = _rows(data, at)
-    found = model.reconstructing(len(at))(data.scores[at], None)
+    found = used.reconstructing(len(at))(data.scores[at], None)
     error = np.linalg.norm(found.rows - rows.astype(np.float64)) / np.linalg.norm(
         rows.astype(np.float64) - rows.mean(axis=0)
     )
@@ -323,7 +332,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     alt = (
         f"{caption} above, their pre-images below, which differ by {error:.0%} of how the rows differ among themselves"
     )
-    about = f"Rows above, and below the pre-images of their scores on {model.components} components."
+    about = f"Rows above, and below the pre-images of their scores on {used.components} components."
     pictures = Pictures(frame.strip(rows, found.rows), alt, caption)
     return Section("What do they keep of a row?", about, (Card("Rows and their pre-images", pictures=(pictures,)),))
 
@@ -360,8 +369,8 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
     if data.shape is None and not data.columns:
         yield "no pictures: rows have no image shape; --image-shape gives one"
         yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"
-    elif data.shape is not None and model.decoder is None:
+    elif data.shape is not None:
         try:
-            model.reconstructing(1)
+            of_leading(model, model.components if data.scores is None else data.scores.shape[1]).reconstructing(1)
         except SpecError as error:
             yield f"no pre-images: {error}"

@@ -43,7 +43,7 @@ def components(value: int | float | str | None) -> int | float | str | None:
 
 
 def kernel(value: Any) -> str | Kernel:
-    """A kernel, or the name of one, with its options where they are given."""
+    """A kernel, or the name of one, with the options that are given with it."""
     if isinstance(value, Kernel):
         return value
     if isinstance(value, type):

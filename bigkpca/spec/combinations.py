@@ -49,11 +49,13 @@ def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool =
     >>> list(unused({"degree": 5}, "rbf", "nystroem"))
     [Clash(fields=('degree', 'kernel'), message='is for the polynomial kernel, not for gaussian: leave it out')]
     """
-    kernel = kernels.kernel_class(kernel).name
+    own, kind = kernels.own_options(kernel), kernels.kernel_class(kernel).name
     for name in ("degree", "coef0"):
         fitting = [each for each in kernels.KERNELS if name in kernels.parameter_names(each)]
-        if name in given and kernel not in fitting:
-            message = f"is for the {' and '.join(fitting)} kernel, not for {kernel}: leave it out"
+        if name in given and name in own:
+            yield Clash((name, "kernel"), f"is given by kernel {kernel!r} already: leave one of them out")
+        elif name in given and kind not in fitting:
+            message = f"is for the {' and '.join(fitting)} kernel, not for {kind}: leave it out"
             yield Clash((name, "kernel"), message)
     exact = methods.named(method).exact
     if exact and "size" in given:
@@ -78,9 +80,16 @@ def _lengths(spec: Any) -> Iterator[Clash]:
                 "sigma and gamma belong to kernel names; a kernel value has its own parameters",
             )
         return
-    if numeric and kernels.kernel_class(spec.kernel).distance is None:
+    kind = kernels.kernel_class(spec.kernel)
+    if {"sigma", "gamma"} & kernels.own_options(spec.kernel).keys():
+        if numeric or spec.gamma is not None:
+            name = "sigma" if numeric else "gamma"
+            message = f"{name}={getattr(spec, name)} and kernel={spec.kernel!r} both give the length: leave one out"
+            yield Clash(("kernel", name), message)
+        return
+    if numeric and kind.distance is None:
         yield Clash(("kernel", "sigma"), f"the {spec.kernel} kernel has no length sigma")
-    if spec.kernel == "polynomial" and not spec.coef0 >= 0:
+    if kind is kernels.Polynomial and not spec.coef0 >= 0:
         yield Clash(
             ("kernel", "coef0"), f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite"
         )

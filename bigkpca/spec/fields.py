@@ -42,7 +42,7 @@ class FitSpec(BaseModel):
     kernel: str | Kernel = Field(
         "gaussian",
         description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
-        "precomputed, with method exact: the data are the kernel matrix",
+        "precomputed, with method exact: the data are the kernel matrix; with options, e.g. matern:nu=2.5",
     )
     sigma: float | Literal["median"] = Field("median", description="length of the kernel, or 'median'")
     gamma: float | Literal["scale"] | None = Field(
@@ -171,20 +171,21 @@ class FitSpec(BaseModel):
     @property
     def distance(self) -> Distance:
         """What the length of the kernel measures; SpecError for a kernel without one."""
-        found = kernels.kernel_class(self.kernel).distance if isinstance(self.kernel, str) else None
+        open_length = isinstance(self.kernel, str) and "sigma" in self.kernel_parameters
+        found = kernels.kernel_class(str(self.kernel)).distance if open_length else None
         if found is None:
-            raise SpecError(f"the kernel {self.kernel} has no length sigma")
+            raise SpecError(f"the kernel {self.kernel} has no length sigma to choose")
         return found
 
     @property
     def needs_median(self) -> bool:
         """Whether the length of the kernel comes from the sample."""
-        named = isinstance(self.kernel, str)
-        return named and self.stationary and self.sigma == "median" and self.gamma is None
+        open_length = isinstance(self.kernel, str) and self.stationary and "sigma" in self.kernel_parameters
+        return open_length and self.sigma == "median" and self.gamma is None
 
     @property
     def kernel_parameters(self) -> set[str]:
-        """Names of the parameters of a kernel that is given by name; options of these names set them."""
+        """Names of the parameters that options of the same names set, of a kernel that is given by name."""
         return kernels.parameter_names(str(self.kernel))
 
     @property
@@ -200,9 +201,10 @@ class FitSpec(BaseModel):
         cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
-        if cls.distance is not None:
+        if cls.distance is not None and "sigma" in wanted:
             given["sigma"] = self._length(cls.distance, gamma, measured)
-        return cls(**{name: value for name, value in given.items() if name in wanted})
+        open_ones = {name: value for name, value in given.items() if name in wanted}
+        return cls(**kernels.own_options(self.kernel), **open_ones)
 
     def _length(self, distance: Distance, gamma: float | None, median: float | None) -> float:
         if gamma is not None:

@@ -20,7 +20,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.model import Model
-from bigkpca.storage import block_arrays, models, output_paths
+from bigkpca.storage import block_arrays, output_paths
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told
 from bigkpca.storage.destination import Destination, open_destination
@@ -35,7 +35,8 @@ class BlockOutput:
 
     kind: block_arrays.Kind
     rows: Rows
-    model: Model
+    made_by: str  # the digest of the model that identifies the output
+    model: Model  # what computes it: that model, or a part of it
     arrays: Mapping[str, tuple[tuple[int, ...], Any]]
     plan: Callable[[int], Plan]  # from threads
     function: Callable[..., dict[str, Array]]  # of (rows, block, model, prepared value)
@@ -95,7 +96,7 @@ def written(
         engine.check_paths(fingerprint["path"])
         record = {
             "format": work.kind,
-            "model": models.model_digest(work.model),
+            "model": work.made_by,
             "input": fingerprint,
             "block_rows": plan.block_rows,
             **options,

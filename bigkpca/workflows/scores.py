@@ -15,18 +15,22 @@ from bigkpca.storage import block_arrays, groups, models
 
 
 def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
-    """Open scores of a model. Raises SpecError for another width, and for a feature store of another model."""
-    _check_maker(model, scores)
+    """Open scores of a model; a feature store of it may hold those of the leading components alone.
+
+    Raises SpecError for another width, and for a feature store of another model, IncompleteError for one that is not
+    finished.
+    """
+    path = feature_store(scores)
+    if path is not None:
+        _check_maker(model, path)
     rows = open_rows(scores, array)
-    check_width(rows.shape, model.components, rows.where)
+    fewer = path is not None and 0 < rows.shape[1] < model.components
+    check_width(rows.shape, rows.shape[1] if fewer else model.components, rows.where)
     return rows
 
 
-def _check_maker(model: Model, scores: Any) -> None:
-    """Raise SpecError for scores in a feature store of another model, IncompleteError for one that is not finished."""
-    path = feature_store(scores)
-    if path is None:
-        return
+def _check_maker(model: Model, path: str) -> None:
+    """Raise SpecError for a feature store of another model, IncompleteError for one that is not finished."""
     manifest = block_arrays.read_manifest(path)
     if manifest is None:
         raise IncompleteError(f"{path} is not finished: run the same bigkpca transform command again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import Array
+from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.execution.by_block import named_rows
 from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
@@ -26,6 +28,7 @@ from bigkpca.execution.projection import (
     expansion_of,
 )
 from bigkpca.execution.run_options import RunOptions
+from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import block_arrays, models, output_paths
@@ -38,11 +41,22 @@ from bigkpca.workflows.scores import open_scores
 _KIND: Literal["features"] = "features"  # of output that holds scores
 
 
+@dataclass(frozen=True)
+class StoredScores:
+    """What is stored of scores: of how many leading components, as which dtype, and whether residuals beside them."""
+
+    components: int
+    dtype: str
+    residual: bool
+
+
 def transform(
     model: AnyModel,
     data: Any,
     out: AnyPath,
     *,
+    components: int | None = None,
+    dtype: Any = None,
     residual: bool = False,
     array: str | None = None,
     block_rows: int | None = None,
@@ -64,9 +78,15 @@ def transform(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     out : path
         Folder of the feature store.
+    components : int, optional
+        Write the scores of this many leading components alone; by default of all.
+    dtype : "float32" or "float64", optional
+        The type of what is stored, by default the dtype of block work of the model. A wider one, float64, is also the
+        precision in which features are multiplied by components; the features are those of the model, as precise as it
+        computes them. A narrower one is rounded to at the end.
     residual : bool
-        Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: what they leave out,
-        large for novel rows.
+        Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: what the scores that
+        are written leave out, large for novel rows.
     array : str, optional
         Name of the array where `data` is a Zarr group.
     block_rows : int, optional
@@ -88,14 +108,15 @@ def transform(
     Returns
     -------
     zarr.Array
-        Scores (n, r), in the dtype of block work.
+        Scores (n, r), or those of the leading components.
 
     Raises
     ------
     SpecError
-        Rows of another width or other columns, residuals that the model cannot give, other output at `out`.
+        Rows of another width or other columns, more components than the model has, a dtype of another kind, residuals
+        that the model cannot give, other output at `out`.
     DataError
-        NaN or infinity in the rows.
+        NaN or infinity in the rows, scores that exceed the range of `dtype`.
     MemoryLimitError
         A block needs more than `memory`, or than a worker has.
     LockedError, CorruptionError, IncompleteError
@@ -116,7 +137,8 @@ def transform(
     fitted = models.model_of(model)
     rows = open_rows(data, array)
     run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
-    return write_scores(fitted, rows, path_of(model), out, run, residual=residual, block_rows=block_rows)
+    chosen = StoredScores(_components(fitted, components), _stored_dtype(fitted, dtype), residual)
+    return write_scores(fitted, rows, path_of(model), out, run, chosen, block_rows=block_rows)
 
 
 def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, overwrite: bool) -> None:
@@ -136,24 +158,63 @@ def write_scores(
     model_path: str | None,
     out: AnyPath,
     run: RunOptions,
+    chosen: StoredScores | None = None,
     *,
-    residual: bool = False,
     block_rows: int | None = None,
     kept: KeptFeatures | None = None,
 ) -> Stored:
-    """Write the scores of rows, see `transform`; from features that their fit has `kept`, where it did."""
+    """Write the scores of rows, see `transform`; by default all, from features that their fit has `kept`, where it
+    did."""
     check_columns(rows, fitted)
-    if residual:
+    chosen = chosen or StoredScores(fitted.components, fitted.features.dtype.name, residual=False)
+    if chosen.residual:
         fitted.check_residuals()
-    dtype = fitted.features.dtype
-    arrays: dict[str, Any] = {"scores": ((fitted.components,), dtype)} | ({"residual": ((), dtype)} if residual else {})
+    model = fitted if chosen.components == fitted.components else fitted.leading(chosen.components)
+    arrays: dict[str, Any] = {"scores": ((model.components,), chosen.dtype)}
+    if chosen.residual:
+        arrays["residual"] = ((), chosen.dtype)
 
     def plan(threads: int) -> Plan:
-        return plan_transform(rows, fitted, block_rows, threads, residual=residual)
+        return plan_transform(rows, model, block_rows, threads, residual=chosen.residual, dtype=chosen.dtype)
 
-    function, prepared = (_scores_and_residuals, expansion_of) if residual else (partial(_scores, kept=kept), None)
-    work = BlockOutput(_KIND, rows, fitted, arrays, plan, function, "transforming", model_path, prepared)
-    return written(work, out, {"residual": residual}, run)
+    function = _scores_and_residuals if chosen.residual else partial(_scores, kept=kept)
+    work = BlockOutput(
+        _KIND,
+        rows,
+        models.model_digest(fitted),
+        model,
+        arrays,
+        plan,
+        partial(function, dtype=chosen.dtype),
+        "transforming",
+        model_path,
+        expansion_of if chosen.residual else None,
+    )
+    return written(work, out, asdict(chosen), run)
+
+
+def _components(model: Model, asked: Any) -> int:
+    """The number of components to store. Raises SpecError where the model has no such number."""
+    if asked is None:
+        return model.components
+    if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or not 1 <= asked <= model.components:
+        raise SpecError(
+            f"components={asked!r}: the model has {model.components} components; give how many of the leading ones to "
+            f"store, from 1 to {model.components}"
+        )
+    return int(asked)
+
+
+def _stored_dtype(model: Model, asked: Any) -> str:
+    """The name of the dtype to store. Raises SpecError for another kind."""
+    if asked is None:
+        return model.features.dtype.name
+    name = ""
+    with suppress(TypeError):
+        name = np.dtype(asked).name
+    if name not in ("float32", "float64"):
+        raise SpecError(f"dtype={asked!r}: scores are stored as float32 or float64")
+    return name
 
 
 def reconstruct(
@@ -179,6 +240,7 @@ def reconstruct(
     ----------
     model : Model, path of one, or fitted KernelPCA
     scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
+        A feature store may hold scores of the leading components alone: pre-images are then those of a model of these.
     out : path
         Folder of the rows.
     array, block_rows, scheduler, workers, memory, timeout, overwrite, progress
@@ -192,7 +254,8 @@ def reconstruct(
     Raises
     ------
     SpecError
-        Scores of another width or model, a model without pre-images, other output at `out`.
+        Scores of another width or model, a model without pre-images, scores of the leading components under a
+        pre-image that was trained on all, other output at `out`.
     DataError, MemoryLimitError, LockedError, CorruptionError, IncompleteError
         As `transform`.
 
@@ -212,7 +275,8 @@ def reconstruct(
     fitted = models.model_of(model)
     rows = open_scores(fitted, scores, array)
     run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
-    return _write_preimages(rows, fitted, path_of(model), "scores", out, block_rows, run)
+    used = of_leading(fitted, rows.shape[1])
+    return _write_preimages(rows, fitted, used, path_of(model), "scores", out, block_rows, run)
 
 
 def denoise(
@@ -271,11 +335,12 @@ def denoise(
     rows = open_rows(data, array)
     check_columns(rows, fitted)
     run = RunOptions(scheduler, workers, memory, None, overwrite, progress, timeout)
-    return _write_preimages(rows, fitted, path_of(model), "rows", out, block_rows, run)
+    return _write_preimages(rows, fitted, fitted, path_of(model), "rows", out, block_rows, run)
 
 
 def _write_preimages(
     rows: Rows,
+    fitted: Model,
     model: Model,
     model_path: str | None,
     given: Literal["scores", "rows"],
@@ -283,7 +348,8 @@ def _write_preimages(
     block_rows: int | None,
     run: RunOptions,
 ) -> Stored:
-    """Write the pre-images of scores, or of rows, with what is known of each."""
+    """Write the pre-images of scores, or of rows, with what is known of each; `model` is that which was `fitted`, or
+    its leading components."""
     model.reconstructing(1)  # raises SpecError for a model without pre-images
     arrays: dict[str, Any] = {
         "x": ((model.columns,), model.features.dtype),
@@ -296,7 +362,8 @@ def _write_preimages(
         return plan_reconstruct(rows, model, block_rows, threads)
 
     function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
-    work = BlockOutput("reconstruction", rows, model, arrays, plan, function, title, model_path)
+    made_by = models.model_digest(fitted)
+    work = BlockOutput("reconstruction", rows, made_by, model, arrays, plan, function, title, model_path)
     x = written(work, out, {"given": given}, run)
     if lost := int(np.count_nonzero(block_arrays.values(output_paths.group_path(out), "far"))):
         run.progress.note(
@@ -305,13 +372,27 @@ def _write_preimages(
     return x
 
 
-def _scores(rows: Rows, block: Block, model: Model, kept: KeptFeatures | None) -> dict[str, Array]:
-    return {"scores": block_scores(rows, block, model, kept)}
+def _scores(rows: Rows, block: Block, model: Model, *, dtype: str, kept: KeptFeatures | None) -> dict[str, Array]:
+    return _stored({"scores": block_scores(rows, block, model, kept, _precision(model, dtype))}, dtype, rows, block)
 
 
-def _scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> dict[str, Array]:
-    scores, residual = block_scores_and_residuals(rows, block, model, given)
-    return {"scores": scores, "residual": residual}
+def _scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion, *, dtype: str) -> dict[str, Array]:
+    scores, residual = block_scores_and_residuals(rows, block, model, given, _precision(model, dtype))
+    return _stored({"scores": scores, "residual": residual}, dtype, rows, block)
+
+
+def _precision(model: Model, dtype: str) -> np.dtype[Any]:
+    """The precision of the scores before they are stored as `dtype`: never less than that of block work."""
+    return np.promote_types(model.features.dtype, dtype)
+
+
+def _stored(values: dict[str, Array], dtype: str, rows: Rows, block: Block) -> dict[str, Array]:
+    """The values as they are stored. Raises DataError where they exceed the range of the dtype."""
+    with np.errstate(over="ignore"):
+        found = {name: array.astype(dtype, copy=False) for name, array in values.items()}
+    if not all(np.isfinite(array).all() for array in found.values()):
+        raise DataError(f"{named_rows(rows, block)}: scores exceed the range of {dtype}: store them as float64")
+    return found
 
 
 def _preimages(scores: Rows, block: Block, model: Model) -> dict[str, Array]:

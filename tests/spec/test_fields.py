@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from bigkpca import KernelPCA
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
@@ -104,6 +105,10 @@ def test_options_are_read_as_people_type_them(option, typed, value):
         ({"kernel": kernels.Linear(), "sigma": 1.0}, "sigma and gamma belong to kernel names"),
         ({"kernel": kernels.Gaussian(2.0), "gamma": 1.0}, "sigma and gamma belong to kernel names"),
         ({"kernel": "linear", "sigma": 2.0}, "the linear kernel has no length sigma"),
+        ({"kernel": "matern:sigma=1", "sigma": 2.0}, "sigma=2.0 and kernel='matern:sigma=1.0' both give the length"),
+        ({"kernel": "rbf:sigma=1", "gamma": 2.0}, "gamma=2.0 and kernel='gaussian:sigma=1.0' both give the length"),
+        ({"kernel": "poly:gamma=1", "gamma": 2.0}, "gamma=2.0 and kernel='polynomial:gamma=1.0' both give the length"),
+        ({"kernel": "matern:nu=-1"}, "nu"),
         ({"kernel": "poly", "sigma": 2.0}, "the polynomial kernel has no length sigma"),
         ({"kernel": "cosine", "gamma": 2.0}, "the cosine kernel has no gamma"),
         ({"kernel": "linear", "gamma": 2.0}, "the linear kernel has no gamma"),
@@ -316,3 +321,24 @@ def test_options_of_random_features_that_do_not_fit():
 def test_options_of_landmark_rules_that_do_not_fit(rule, values, message):
     with pytest.raises(SpecError, match=message):
         rule(**values)
+
+
+def test_what_options_of_a_kernel_leave_open_comes_from_the_options_of_the_fit() -> None:
+    spec = FitSpec.checked(kernel="matern:nu=2.5")
+    assert (spec.needs_median, spec.distance, spec.stationary) == (True, "sqeuclidean", True)
+    assert spec.kernel_value(3, 1.5) == kernels.Matern(1.5, nu=2.5)
+    assert FitSpec.checked(kernel="matern:nu=2.5", sigma=4).kernel_value(3, None) == kernels.Matern(4.0, nu=2.5)
+    assert FitSpec.from_dict(spec.to_dict(), None) == spec
+    wide = FitSpec.checked(kernel="rational-quadratic:sigma=2")
+    assert not wide.needs_median
+    assert wide.kernel_value(3, None) == kernels.RationalQuadratic(2.0)
+    with pytest.raises(SpecError, match=r"the kernel rational-quadratic:sigma=2\.0 has no length sigma to choose"):
+        _ = wide.distance
+    polynomial = FitSpec.checked(kernel="poly:degree=2", coef0=0.5)
+    assert polynomial.kernel_value(4, None) == kernels.Polynomial(0.25, degree=2, coef0=0.5)
+
+
+def test_a_fit_chooses_the_length_that_options_of_its_kernel_leave_open() -> None:
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    kpca, bare = (KernelPCA(2, kernel=kernel, random_state=0).fit(X) for kernel in ("matern:nu=2.5", "matern"))
+    assert kpca.kernel_ == kernels.Matern(bare.kernel_.sigma, nu=2.5)

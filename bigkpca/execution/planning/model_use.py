@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Any
+
+import numpy as np
 
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.rows import Rows
@@ -13,18 +16,23 @@ from bigkpca.numerics.model import Model
 _EXPANSION_SQUARES = 7  # of D x D float64: W, its decomposition, and products with the moments
 
 
-def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False) -> Plan:
+def plan_transform(
+    rows: Rows, model: Model, block_rows: int | None, threads: int, *, residual: bool = False, dtype: Any = None
+) -> Plan:
     """The cost of writing the scores of all rows, and residuals beside them: one pass, one shard for each block."""
     n, d = rows.shape
     itemsize = model.features.dtype.itemsize
-    row_bytes = model.components * itemsize
+    stored = np.dtype(dtype or model.features.dtype).itemsize
+    row_bytes, widest = model.components * stored, max(itemsize, stored)
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     D, held, fixed = model.features.size, _map_bytes(model), _model_bytes(model)
-    if model.features.precomputed:  # rows are read in tiles, and multiplied by components in the dtype of block work
-        reading = tile_bytes(rows) + D * row_bytes
+    if model.features.precomputed:  # rows are read in tiles, and multiplied by components
+        reading = tile_bytes(rows) + D * model.components * widest
     else:
         reading = streaming_bytes(rows, D, held, itemsize)
-    one = reading + 4 * block * row_bytes + graph_bytes(rows, block)
+        if widest > itemsize:  # the features of a tile in the wider precision, and the components
+            reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
+    one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
     peak = fixed + threads * one
     if residual:
         expansion = 2 * 8 * D * (model.components + 1)
@@ -43,7 +51,7 @@ def plan_transform(rows: Rows, model: Model, block_rows: int | None, threads: in
         passes=1,
         bytes_read=rows.dtype.itemsize * d * n,
         peak_bytes=resident(peak),
-        result_bytes=n * (row_bytes + (itemsize if residual else 0)),
+        result_bytes=n * (row_bytes + (stored if residual else 0)),
     )
 
 

@@ -62,6 +62,7 @@ __all__ = [
     "from_dict",
     "kernel_class",
     "named",
+    "own_options",
     "parameter_names",
     "squared_norms",
 ]
@@ -72,21 +73,25 @@ KERNELS: Registry[Kernel] = Registry(
     aliases={"rbf": "gaussian", "poly": "polynomial"},  # as scikit-learn calls them
     also_known=["rbf", "poly"],
 )
-kernel_class = KERNELS.kind
 
 
-def named(text: str) -> str | Kernel:
-    """The name of a kernel as files hold it or, where options are given with it, the kernel.
+def kernel_class(text: str) -> type[Kernel]:
+    """The class of a kernel that is given by its name, with options or without. Raises SpecError like `named`."""
+    return KERNELS.read(text)[0]
+
+
+def named(text: str) -> str:
+    """The name of a kernel as files hold it, with the options that are given with it.
 
     Parameters
     ----------
     text : str
-        E.g. "rbf", or "spectrum:k=4".
+        E.g. "rbf", or "matern:nu=2.5".
 
     Returns
     -------
-    str or Kernel
-        A name alone leaves the parameters to the options of a fit.
+    str
+        What is not among its options is left to the options of a fit.
 
     Raises
     ------
@@ -95,10 +100,25 @@ def named(text: str) -> str | Kernel:
 
     Examples
     --------
-    >>> named("rbf"), named("spectrum:k=4")
-    ('gaussian', Spectrum(k=4, normalize=True))
+    >>> named("rbf"), named("Spectrum: k=4")
+    ('gaussian', 'spectrum:k=4')
     """
-    return KERNELS.typed(text) if ":" in text else kernel_class(text).name
+    kind, options = KERNELS.read(text)
+    typed = ",".join(f"{key}={str(value).lower()}" for key, value in options.items())
+    return f"{kind.name}:{typed}" if typed else kind.name
+
+
+def own_options(text: str) -> dict[str, Any]:
+    """The parameters that are given with the name of a kernel.
+
+    Raises SpecError like `named`.
+
+    Examples
+    --------
+    >>> own_options("matern:nu=2.5")
+    {'nu': 2.5}
+    """
+    return KERNELS.read(text)[1]
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
@@ -131,7 +151,8 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
 
 
 def parameter_names(name: str) -> set[str]:
-    """Names of the parameters of a kernel that is given by its name; options of the same names set them.
+    """Names of the parameters of a kernel that is given by its name, but for those among its options; options of a fit
+    of the same names set them.
 
     Raises SpecError for an unknown kernel.
 
@@ -140,4 +161,6 @@ def parameter_names(name: str) -> set[str]:
     >>> sorted(parameter_names("polynomial"))
     ['coef0', 'degree', 'gamma']
     """
-    return {field.name for field in fields(kernel_class(name))}
+    kind: Any
+    kind, own = KERNELS.read(name)
+    return {field.name for field in fields(kind)} - own.keys()

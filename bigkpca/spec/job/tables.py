@@ -90,8 +90,11 @@ class JobModel(Table):
 
 def _named(registry: Registry[Any], *others: str, without: str = "", pattern: str | None = None) -> Any:
     """A name of a registry; the fit checks it, since it reads other spellings, too."""
-    names = {"type": "string", "enum": [name for name in (*others, *registry.names) if name != without]}
-    schema: dict[str, Any] = names if pattern is None else {"anyOf": [names, {"type": "string", "pattern": pattern}]}
+    names = [name for name in (*others, *registry.names) if name != without]
+    schema: dict[str, Any] = {"type": "string", "enum": names}
+    if pattern is not None:
+        written = {"type": "string", "pattern": pattern.format(names="|".join(names))}
+        schema = {"anyOf": [schema, written]}
     return Annotated[str, WithJsonSchema(schema)]
 
 
@@ -101,22 +104,23 @@ def _written(field: FieldInfo) -> Any:
     return reduce(or_, [Annotated[part, Field(), *field.metadata] for part in parts if part is not NoneType])
 
 
+_WITH_OPTIONS = "^({names}):"
 _KERNELS = [name for name in kernels.KERNELS if name != kernels.Precomputed.name]
 
 # What FitSpec takes in Python only, or checks by code.
 _IN_FILES: Mapping[str, Any] = {
     "components": _Count | Annotated[float, Field(gt=0, lt=1)] | Literal["auto", "none"],
-    "kernel": _named(kernels.KERNELS, without=kernels.Precomputed.name),
+    "kernel": _named(kernels.KERNELS, without=kernels.Precomputed.name, pattern=_WITH_OPTIONS),
     "sigma": _Positive | Literal["median"],
     "gamma": _Positive | Literal["scale"],
     "method": _named(methods.METHODS),
     "size": _Count | Literal["auto"],
     "landmarks": _named(landmarks.RULES, "auto", pattern=r"\.npy$"),
     "n_directions": _Count | Literal["auto"],
-    "preimage": _named(preimages.PREIMAGES, pattern="^[^:]+:"),
+    "preimage": _named(preimages.PREIMAGES, pattern=_WITH_OPTIONS),
 }
-_DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}"}
-_EXAMPLES = {"landmarks": ["landmarks.npy"], "preimage": ["ridge:size=500"]}
+_DESCRIBED = {"kernel": f"one of {', '.join(_KERNELS)}; with options, e.g. spectrum:k=4"}
+_EXAMPLES = {"kernel": ["spectrum:k=4"], "landmarks": ["landmarks.npy"], "preimage": ["ridge:size=500"]}
 _ELSEWHERE = {"seed", "block_rows"}  # in other tables of the file
 
 _FIELDS: dict[str, Any] = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import spectrum
+from bigkpca.spec import FitSpec
 
 
 def words(text: str, k: int) -> Counter[str]:
@@ -70,7 +71,9 @@ def test_long_words_of_a_large_alphabet_are_told_apart() -> None:
 
 
 def test_it_is_chosen_by_name_with_its_options() -> None:
-    assert kernels.named("spectrum:k=5,normalize=false") == kernels.Spectrum(5, normalize=False)
+    spec = FitSpec(kernel="Spectrum:k=5,normalize=False")
+    assert spec.kernel == kernels.named("spectrum: k=5, normalize=false") == "spectrum:k=5,normalize=false"
+    assert spec.kernel_value(1, None) == kernels.Spectrum(5, normalize=False)
     X = rows(["abab", "baba", "aabb", "bbaa", "abba", "baab"] * 4)
     kpca = KernelPCA(2, kernel="spectrum:k=2", method="exact").fit(X)
     assert kpca.kernel_ == kernels.Spectrum(2)
@@ -79,10 +82,9 @@ def test_it_is_chosen_by_name_with_its_options() -> None:
         ("spectrum:l=5", "unknown option of kernel 'spectrum' 'l'"),
         ("spectrum:k=x", "k cannot be 'x'"),
         ("spectrum:k=0", "k must be a positive whole number, not 0"),
-        ("matern:nu=2.5", "lacks sigma, as in 'matern:sigma=1'"),
     ):
         with pytest.raises(SpecError, match=message):
-            kernels.named(text)
+            FitSpec.checked(kernel=text)
 
 
 def test_rows_that_are_no_strings_are_refused() -> None:

@@ -31,8 +31,23 @@ from tests.helpers.jobs import problems_of_model
         (
             'kernel = "gausian"',
             'line 5: model.kernel = "gausian": did you mean "gaussian"? give "gaussian", "laplacian", "matern", '
-            '"rational-quadratic", "linear", "polynomial", "sigmoid", "cosine", "spectrum", "rbf" or "poly"',
+            '"rational-quadratic", "linear", "polynomial", "sigmoid", "cosine", "spectrum", "rbf", "poly" or '
+            'text such as "spectrum:k=4"',
         ),
+        (
+            'kernel = "spektrum:k=4"',
+            "line 5: model.kernel = \"spektrum:k=4\": unknown kernel 'spektrum': did you mean 'spectrum'?",
+        ),
+        ('kernel = "spectrum:l=4"', "line 5: model.kernel = \"spectrum:l=4\": unknown option of kernel 'spectrum' 'l'"),
+        (
+            'kernel = "matern:sigma=2"\nsigma = 3',
+            'lines 5 and 6: model.kernel = "matern:sigma=2" and model.sigma = 3: sigma=3.0 and kernel=\'matern:sigma=2',
+        ),
+        (
+            'kernel = "poly:degree=2"\ndegree = 3',
+            'lines 5 and 6: model.degree = 3 and model.kernel = "poly:degree=2": degree is given by kernel',
+        ),
+        ('kernel = "precomputed:"\nmethod = "exact"', 'line 5: model.kernel = "precomputed:": a job extracts features'),
         ('method = "nystron"', 'line 5: model.method = "nystron": did you mean "nystrom"? give "nystroem", "columns"'),
         ('landmarks = "kmaens"', 'line 5: model.landmarks = "kmaens": did you mean "kmeans"? give "auto", "kmeans"'),
         ("landmarks = [[1.0]]", 'line 5: model.landmarks = [...]: give "auto", "kmeans", "uniform"'),
@@ -78,7 +93,7 @@ def test_quotes_are_named_only_where_they_are_too_many(tmp_path: Path) -> None:
     (found,) = problems_of_model(tmp_path, 'solver = "4"')
     assert found == 'line 5: model.solver = "4": give "auto", "dense" or "randomized"'
     (found,) = problems_of_model(tmp_path, 'kernel = "gausian"')
-    assert found.endswith('"rbf" or "poly"')
+    assert found.endswith('"rbf", "poly" or text such as "spectrum:k=4"')
     (found,) = problems_of_model(tmp_path, 'size = "4"')
     assert found == 'line 5: model.size = "4": give a whole number of at least 1 or "auto", without quotes'
 

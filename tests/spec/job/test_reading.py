@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from bigkpca.cli import options
 from bigkpca.numerics.landmarks import Rows
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job, JobRun, read_job
@@ -51,6 +52,12 @@ def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path: Path) -> None
     assert job.model.spec == FitSpec(components=None, kernel="gaussian", size=100, sigma=3.0)
     job = job_of(tmp_path, "seed = 7\n" + LEAST)
     assert (job.seed, job.model.spec, job.model.given) == (7, FitSpec(seed=7), {"seed"})
+
+
+@pytest.mark.parametrize("kernel", ["spectrum:k=4", "matern:nu=2.5", "Polynomial:degree=2", "rbf:sigma=3"])
+def test_kernels_have_options_as_on_the_command_line(tmp_path: Path, kernel: str) -> None:
+    job = job_of(tmp_path, LEAST.replace("[model]", f'[model]\nkernel = "{kernel}"'))
+    assert job.model.spec == FitSpec.checked(**options.given({"kernel": kernel}))
 
 
 def test_what_the_file_gives_compares_with_a_fitted_model(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_every_key_and_table_has_a_description() -> None:
 
 def test_choices_are_those_that_exist() -> None:
     told = properties(ModelTable)
-    assert {*told["kernel"]["enum"]} == {*kernels.KERNELS, "rbf", "poly"} - {"precomputed"}
+    assert {*told["kernel"]["anyOf"][0]["enum"]} == {*kernels.KERNELS, "rbf", "poly"} - {"precomputed"}
     assert {*methods.METHODS} < {*told["method"]["enum"]}
     assert {"auto", *landmarks.RULES} < {*told["landmarks"]["anyOf"][0]["enum"]}
     assert {*preimages.PREIMAGES} == {*told["preimage"]["anyOf"][0]["enum"]}
@@ -114,6 +114,9 @@ UNTOLD = [
     "warn",
     "float32",
     "rbf",
+    "matern:nu=2.5",
+    "ridge:size=9",
+    "unknown:size=9",
 ]
 ANY_VALUE = st.one_of(
     st.sampled_from(UNTOLD),
@@ -159,6 +162,9 @@ def test_schema_and_parser_agree_on_a_key(folder: Path, name: str, value: Any, v
         lambda values: values["run"].update(workers="${V}0"),
         lambda values: values["run"].update(log=3),
         lambda values: values["model"].update(kernel="precomputed"),
+        lambda values: values["model"].update(kernel="precomputed:"),
+        lambda values: values["model"].update(kernel="spektrum:k=4"),
+        lambda values: values["model"].update(preimage="rigde:size=9"),
     ],
 )
 def test_schema_and_parser_both_refuse(folder: Path, change: Any) -> None:

@@ -1,0 +1,232 @@
+"""Scores of the leading components alone, and of another dtype: what is stored, and what reads it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import bigkpca
+from bigkpca import KernelPCA, arrays, kernels
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import DataError, SpecError
+from bigkpca.execution.planning import plan_transform
+from bigkpca.fitting.preimage import of_leading
+from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model, model_digest
+from bigkpca.workflows.scores import open_scores
+from tests.helpers.commands import run
+from tests.helpers.fits import fit
+from tests.helpers.progress import Recorder
+from tests.workflows.reconstruct.digits import OPTIONS, WAYS, fitted
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
+K = 3
+
+
+@pytest.fixture(scope="module")
+def leading(folder: Path, model: str, dataset: str) -> str:
+    bigkpca.transform(model, dataset, folder / "leading.zarr", components=K, residual=True)
+    return str(folder / "leading.zarr")
+
+
+def stored(path: Any, name: str = "scores") -> np.ndarray[Any, Any]:
+    return np.asarray(zarr.open_array(f"{path}/{name}", mode="r")[:])
+
+
+def test_leading_scores_are_the_first_columns_of_all(leading: str, scores: str, model: str) -> None:
+    np.testing.assert_allclose(stored(leading), stored(scores)[:, :K], rtol=1e-4, atol=1e-5)
+    manifest = block_arrays.read_manifest(leading)
+    assert manifest is not None
+    assert (manifest["components"], manifest["dtype"]) == (K, "float32")
+    assert manifest["model"] == model_digest(load_model(model))
+
+
+def test_the_residual_is_what_the_stored_scores_leave_out(leading: str, X: np.ndarray[Any, Any]) -> None:
+    expected = fitted(X, components=K).residual(X)
+    np.testing.assert_allclose(stored(leading, "residual"), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("option", [{"components": K}, {"dtype": "float64"}])
+def test_options_of_stored_scores_are_part_of_what_they_are(
+    option: dict[str, Any], model: str, dataset: str, tmp_path: Path
+) -> None:
+    out, again = tmp_path / "s.zarr", Recorder()
+    (name,) = option
+    bigkpca.transform(model, dataset, out, **option)
+    bigkpca.transform(model, dataset, out, **option, progress=again)
+    assert "nothing to do" in again.notes[0]
+    with pytest.raises(SpecError, match=rf"is in the way: .*{name} is .* there and .* here"):
+        bigkpca.transform(model, dataset, out)
+    given = run("transform", model, dataset, out, f"--{name}", option[name], "-q")
+    assert given.exit_code == 0
+    other = run("transform", model, dataset, out)
+    assert (other.exit_code, f"{name} is" in other.stderr) == (2, True)
+    assert bigkpca.transform(model, dataset, out, overwrite=True).shape == (500, 8)
+
+
+def test_all_components_asked_for_are_what_a_transform_writes(model: str, dataset: str, scores: str) -> None:
+    notes = Recorder()
+    asked = {"components": 8, "dtype": np.float32, "block_rows": 100}
+    bigkpca.transform(model, dataset, scores, **asked, progress=notes)
+    assert "nothing to do" in notes.notes[0]
+
+
+def test_float64_scores_are_features_times_components_in_float64(
+    model: str, dataset: str, X: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    found = bigkpca.transform(model, dataset, tmp_path / "wide.zarr", dtype="float64", residual=True)
+    assert (found.dtype, stored(tmp_path / "wide.zarr", "residual").dtype) == (np.float64, np.float64)
+    read = load_model(model)
+    (V,) = (V.astype(np.float64) for V, _ in read.features.tiles([X], len(X)))
+    expected = (V - read.solution.mean) @ read.solution.components
+    np.testing.assert_allclose(found[:], expected, rtol=1e-9, atol=1e-12)
+    narrow = bigkpca.transform(model, dataset, tmp_path / "narrow.zarr")
+    assert 1e-12 < np.abs(np.asarray(narrow[:]) - expected).max() < 1e-4
+
+
+def test_float32_scores_of_a_float64_model_are_rounded_at_the_end(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    model = fitted(X, dtype="float64")
+    wide, narrow = (
+        bigkpca.transform(model, X, tmp_path / f"{dtype}.zarr", dtype=dtype) for dtype in ("float64", "float32")
+    )
+    np.testing.assert_array_equal(np.asarray(wide[:]).astype(np.float32), narrow[:])
+
+
+def test_scores_of_precomputed_kernels_take_both_options(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    G = kernels.Gaussian(30.0).gram(X).astype(np.float32)
+    model = KernelPCA(6, kernel="precomputed", method="exact").fit(G).model_
+    found = bigkpca.transform(model, G, tmp_path / "s.zarr", components=2, dtype="float64")
+    expected = (G.astype(np.float64) - model.solution.mean) @ model.solution.components[:, :2]
+    np.testing.assert_allclose(found[:], expected, rtol=1e-7, atol=1e-9)
+
+
+def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2)) * 1e10
+    model = KernelPCA(1, kernel=kernels.Polynomial(degree=9, gamma=1.0), method="exact", dtype="float64").fit(X).model_
+    with pytest.raises(DataError, match=r"rows 0 to 59: scores exceed the range of float32: store them as float64"):
+        bigkpca.transform(model, X, tmp_path / "s.zarr", dtype="float32")
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 9, 2.0, True, "2"])
+def test_components_that_the_model_has_not_are_refused(wrong: Any, model: str, dataset: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=rf"components={wrong!r}: the model has 8 components; .* from 1 to 8"):
+        bigkpca.transform(model, dataset, tmp_path / "s.zarr", components=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["int32", "float16", "nonsense", bool, object()])
+def test_scores_of_another_kind_are_refused(wrong: Any, model: str, dataset: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"dtype=.*: scores are stored as float32 or float64"):
+        bigkpca.transform(model, dataset, tmp_path / "s.zarr", dtype=wrong)
+
+
+def test_the_commands_say_what_is_wrong(model: str, dataset: str, tmp_path: Path) -> None:
+    for option, message in (
+        (("--components", 9), "the model has 8 components"),
+        (("--components", 0), "0 is not in the range x>=1"),
+        (("--dtype", "int8"), "'int8' is not one of 'float32', 'float64'"),
+    ):
+        refused = run("transform", model, dataset, tmp_path / "s.zarr", *option)
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "denoising" not in way and way != "ridge"])
+def test_leading_scores_lead_to_the_rows_of_a_model_of_these_components(way: str, X: np.ndarray[Any, Any]) -> None:
+    given = WAYS[way]
+    whole, alone = fitted(X, **given), fitted(X, components=K, **given)
+    (Y,) = alone.project([X[:40]], 40)
+    expected = alone.reconstructing(40)(Y, None).rows
+    found = of_leading(whole, K).reconstructing(40)(Y, None).rows
+    np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+@pytest.mark.parametrize("options", [{"method": "columns"}, {"method": "rff"}, {"method": "exact"}, {"center": False}])
+def test_leading_scores_of_every_method_lead_to_rows(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+    chosen = OPTIONS | options
+    if options.get("method") == "exact":
+        del chosen["size"]
+    whole, alone = fit(X, **chosen), fit(X, **chosen | {"components": K})
+    (Y,) = alone.project([X[:40]], 40)
+    found, expected = (each.reconstructing(40)(Y, None).rows for each in (of_leading(whole, K), alone))
+    np.testing.assert_allclose(found, expected, atol=0.2)
+
+
+def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(
+    leading: str, model: str, kpca: KernelPCA, tmp_path: Path
+) -> None:
+    used = of_leading(load_model(model), K)
+    expected = used.reconstructing(500)(stored(leading), None).rows
+    written = bigkpca.reconstruct(model, leading, tmp_path / "rows.zarr")
+    np.testing.assert_allclose(written[:], expected, atol=1e-3)
+    assert block_arrays.read_manifest(str(tmp_path / "rows.zarr"))["model"] == model_digest(load_model(model))  # type: ignore[index]
+    for lazy in (kpca.inverse_transform(leading), arrays.preimages(model, zarr.open_array(f"{leading}/scores"))):
+        np.testing.assert_allclose(lazy.compute(), expected, atol=1e-3)
+    bigkpca.export(leading, tmp_path / "s.csv")
+    with (tmp_path / "s.csv").open() as file:
+        assert next(csv.reader(file)) == ["kernelpca0", "kernelpca1", "kernelpca2"]
+    assert bigkpca.verify(leading).shape == (500, K)
+    facts = bigkpca.info(leading)
+    assert (facts["shape"], facts["dtype"], facts["finished"]) == ([500, K], "float32", True)
+
+
+def test_leading_scores_without_a_feature_store_are_of_another_width(leading: str, model: str, kpca: KernelPCA) -> None:
+    with pytest.raises(SpecError, match=r"scores of shape \(500, 3\), but the model has 8 components"):
+        kpca.inverse_transform(stored(leading))
+    with pytest.raises(SpecError, match="has 8 components"):
+        open_scores(load_model(model), stored(leading))
+
+
+def test_preimages_that_were_learned_on_all_scores_are_refused(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    model = fitted(X, preimage="ridge:size=50")
+    scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
+    with pytest.raises(SpecError, match="'ridge' learned rows from scores of all 8 components, and these are scores"):
+        bigkpca.reconstruct(model, scores, tmp_path / "rows.zarr")
+    assert not (tmp_path / "rows.zarr").exists()
+
+
+def test_a_model_without_preimages_says_so_of_leading_scores(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    model = fitted(X, kernel="laplacian")
+    scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
+    with pytest.raises(SpecError, match="pre-images of the laplacian kernel have no fixed point"):
+        bigkpca.reconstruct(model, scores, tmp_path / "rows.zarr")
+
+
+@pytest.mark.parametrize(("preimage", "shown"), [("fixed-point", True), ("ridge:size=50", False)])
+@pytest.mark.parametrize("components", [1, K])
+def test_a_report_shows_leading_scores(
+    components: int, preimage: str, shown: bool, dataset: str, tmp_path: Path
+) -> None:
+    bigkpca.fit(dataset, tmp_path / "m.zarr", **OPTIONS, preimage=preimage)
+    scores, page = tmp_path / "s.zarr", tmp_path / "report.html"
+    bigkpca.transform(tmp_path / "m.zarr", dataset, scores, components=components)
+    bigkpca.report(tmp_path / "m.zarr", page, scores=scores, image_shape=(8, 8))
+    text = page.read_text()
+    assert (f"the pre-images of their scores on {components} components" in text) is shown
+    assert ("learned rows from scores of all 8 components" in text) is not shown
+    assert ("Components 1 and 2" in text) is (components > 1)
+    assert re.search("Component 3: ", text)
+
+
+def test_the_estimator_takes_both_options_for_what_it_stores(
+    kpca: KernelPCA, X: np.ndarray[Any, Any], tmp_path: Path
+) -> None:
+    found = kpca.transform(X, tmp_path / "s.zarr", components=2, dtype="float64")
+    assert (found.shape, found.dtype) == ((500, 2), np.float64)
+    for options in ({"dtype": "float64"}, {"components": 2}):
+        with pytest.raises(SpecError, match=r"dtype and components are of scores that are stored: give out, or take"):
+            kpca.transform(X, **options)
+
+
+def test_a_plan_counts_what_is_stored(model: str, dataset: str) -> None:
+    fitted_model, rows = load_model(model), open_rows(dataset)
+    of_all, few, wide = (
+        plan_transform(rows, each, 100, 2, dtype=dtype)
+        for each, dtype in ((fitted_model, None), (fitted_model.leading(K), None), (fitted_model, "float64"))
+    )
+    assert (of_all.result_bytes, few.result_bytes, wide.result_bytes) == (500 * 8 * 4, 500 * K * 4, 500 * 8 * 8)
+    assert few.peak_bytes < of_all.peak_bytes < wide.peak_bytes
