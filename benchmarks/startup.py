@@ -1,8 +1,9 @@
-"""How long commands take that have little to do: help, an import, and a fit of few rows."""
+"""How long commands take that have little to do: help, completion in a shell, imports, and a fit of few rows."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -17,6 +18,8 @@ from benchmarks.results import Results, Target, table
 
 HELP = Target("bigkpca --help", "less", 0.15, "s")
 IMPORT = Target("import bigkpca, beyond the libraries it imports at once", "less", 0.1, "s")
+COMPLETION = Target("completion of bigkpca fit --kernel", "less", 0.3, "s")
+ESTIMATOR = Target("from bigkpca import KernelPCA, beyond the base of scikit-learn", "less", 0.5, "s")
 FIT = Target("bigkpca fit of the 1797 digits, the whole command", "less", 2.0, "s")
 
 _OTHERS = """
@@ -32,6 +35,19 @@ started = time.perf_counter()
 import bigkpca
 print(time.perf_counter() - started)
 """
+_BEYOND_BASE = """
+import time
+import sklearn.base, sklearn.utils.metaestimators, sklearn.utils.validation
+started = time.perf_counter()
+from {module} import KernelPCA
+print(time.perf_counter() - started)
+"""
+_COMPLETING = {
+    "_BIGKPCA_COMPLETE": "bash_complete",
+    "COMP_WORDS": "bigkpca fit --kernel spe",
+    "COMP_CWORD": "3",
+}
+_COMPLETE = "from bigkpca.cli import main; main(prog_name='bigkpca')"
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
@@ -41,8 +57,9 @@ def main(argv: Sequence[str] | None = None) -> Results:
     np.save(rows, load_digits().data[: given.rows])
     others = child(_OTHERS)[0]
 
-    def of_command(*words: str) -> float:
-        return seconds_of(lambda: subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True))
+    def of_command(*words: str, **more: str) -> float:
+        command, env = [sys.executable, *words], os.environ | more
+        return seconds_of(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=env))
 
     def of_fit() -> float:
         shutil.rmtree(model, ignore_errors=True)
@@ -52,14 +69,20 @@ def main(argv: Sequence[str] | None = None) -> Results:
         given.repeats,
         python=lambda: of_command("-c", "pass"),
         help=lambda: of_command("-m", "bigkpca.cli", "--help"),
+        completion=lambda: of_command("-c", _COMPLETE, **_COMPLETING),
         beyond=lambda: float(child(_BEYOND, others)[0]),
+        estimator=lambda: float(child(_BEYOND_BASE.format(module="bigkpca"))[0]),
+        peer=lambda: float(child(_BEYOND_BASE.format(module="sklearn.decomposition"))[0]),
         fit=of_fit,
     )
     shutil.rmtree(model, ignore_errors=True)
     names = {
         "python": "Python alone",
         "help": HELP.what,
+        "completion": COMPLETION.what,
         "beyond": IMPORT.what,
+        "estimator": ESTIMATOR.what,
+        "peer": "from sklearn.decomposition import KernelPCA, beyond the same",
         "fit": f"bigkpca fit of {given.rows} digits, the whole command",
     }
     shown = table(
@@ -68,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         ["what", "seconds", "least to most"],
         [[names[key], statistics.median(values), spread(values)] for key, values in seconds.items()],
     )
-    targets = {"help": HELP, "beyond": IMPORT, "fit": FIT}
+    targets = {"help": HELP, "completion": COMPLETION, "beyond": IMPORT, "estimator": ESTIMATOR, "fit": FIT}
     return Results((shown,), tuple(each.measured(statistics.median(seconds[key])) for key, each in targets.items()))
 
 

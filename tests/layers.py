@@ -118,6 +118,7 @@ LAYERS = [
     "data.run_folders",
     "data.opening",
     "spec.units",
+    "spec.defaults",
     "spec.addresses",
     "spec.checks",
     "spec.combinations",
@@ -274,6 +275,7 @@ LAYERS = [
     "cli.output",
     "cli.demonstration",
     "cli.freed_memory",
+    "cli.help_pages",
     "cli.exit_codes",
     "cli.options",
     "cli.compare",
@@ -362,6 +364,7 @@ DOORS = {
     "jinja2": {"reporting.page"},
     "click": {
         "cli.output",
+        "cli.help_pages",
         "cli.exit_codes",
         "cli.options",
         "cli.compare",

@@ -6,9 +6,8 @@ Every function takes rows as KernelPCA.fit does and returns arrays of one chunk 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 
 from bigkpca.arrays.svd import randomized_svd
@@ -38,6 +37,9 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, random_stream
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.scores import open_scores
+
+if TYPE_CHECKING:
+    import dask.array as da
 
 __all__ = [
     "denoised",
@@ -241,6 +243,8 @@ def _blockwise(
     given: tuple[Any, ...],
     block_rows: int | None,
 ) -> da.Array:
+    import dask.array as da  # here, since KernelPCA of rows in memory needs none of it
+
     n, values = rows.shape[0], [constant(value) for value in given]
     chunks = [
         da.from_delayed(lazy(function, rows.part(b.start, b.stop), b, *values), (len(b), *width), dtype=dtype)

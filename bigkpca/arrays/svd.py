@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 from dask.base import optimize
 
@@ -13,6 +12,9 @@ from bigkpca.execution.on_graphs import lazy
 from bigkpca.numerics import sketch
 from bigkpca.numerics.aligned import aligned
 from bigkpca.numerics.random_streams import VIEW_START, random_stream
+
+if TYPE_CHECKING:
+    import dask.array as da
 
 
 def randomized_svd(
@@ -41,6 +43,8 @@ def randomized_svd(
     -----
     Source: Musco and Musco 2015; `docs/numerics.md`, section 11.
     """
+    import dask.array as da
+
     D = Z.shape[1]
     if not 0 < k <= min(Z.shape):
         raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(Z.shape)} singular values")

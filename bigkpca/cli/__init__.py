@@ -29,7 +29,22 @@ _COMMANDS = {
 }
 
 
-@click.group("bigkpca", cls=Commands, modules=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+_EXAMPLES = (
+    "bigkpca demo",
+    "bigkpca ingest rows.csv rows.zarr",
+    "bigkpca fit rows.zarr model.zarr --components 20",
+    "bigkpca transform model.zarr rows.zarr scores.zarr",
+    "bigkpca report model.zarr report.html --scores scores.zarr",
+)
+
+
+@click.group(
+    "bigkpca",
+    cls=Commands,
+    modules=_COMMANDS,
+    examples=_EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="bigkpca")
 def main() -> None:
     """Kernel PCA for data that do not fit in memory.

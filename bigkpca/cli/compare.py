@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import PATH, common, given, json_option, memory_option, overwrite_option, spec_options
+from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.options import (
+    PATH,
+    array_option,
+    common,
+    given,
+    json_option,
+    memory_option,
+    overwrite_option,
+    spec_options,
+)
 from bigkpca.errors import SpecError
 from bigkpca.execution.shown_progress import ShownProgress
 from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
+from bigkpca.spec.defaults import SEEDS, TIME_BUDGET
 
 if TYPE_CHECKING:
     from bigkpca.comparing.summary import TrialGroup
@@ -29,17 +40,18 @@ _COLUMNS = {
 }
 
 
-@click.command()
+@command(
+    "bigkpca compare rows.zarr comparison",
+    "bigkpca compare rows.zarr comparison --methods nystroem/kmeans,rff --sizes 200,800 --seeds 2",
+)
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
-@click.option("--methods", metavar="M,M,...", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.  [default: all]")
-@click.option("--sizes", metavar="L,L,...", help="Landmarks or random features.  [default: up to that of a fit]")
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Fits of each.")
-@click.option(
-    "--time-budget", metavar="TIME", default="10 min", show_default=True, help="Start no fit after this time."
-)
+@option("--methods", metavar="M,M,...", unset="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
+@option("--sizes", metavar="L,L,...", unset="by rule: up to that of a fit", help="Landmarks or random features.")
+@option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Fits of each.")
+@option("--time-budget", metavar="TIME", default=TIME_BUDGET, help="Start no fit after this time.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
-@click.option("--array", metavar="NAME", help="Array inside the Zarr group DATA.")
+@array_option("Array inside the Zarr group DATA.")
 @memory_option("Leave out fits whose process needs more, e.g. '2 GB'.")
 @overwrite_option
 @json_option

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from bigkpca.cli.exit_codes import verbose_option
-from bigkpca.cli.options import PATH, common, json_option, overwrite_option
+from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.options import PATH, array_option, common, json_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.execution.shown_progress import ShownProgress
 
@@ -18,28 +19,47 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     return None if text is None else tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)))
 
 
-@click.command()
+@command(
+    "bigkpca ingest rows.csv rows.zarr",
+    "bigkpca ingest train-images.gz rows.zarr --labels train-labels.gz",
+    "bigkpca ingest flights.csv flights.zarr --drop tailnum --categories one-hot --missing median",
+    "bigkpca ingest more.csv rows.zarr --append",
+)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
-@click.option("--member", metavar="NAME", help="Member of .npz and HDF5 files to read.")
-@click.option("--labels", type=PATH, metavar="NAME|FILE", help="Labels: a member, a column, or a second file.")
-@click.option("--dtype", metavar="T", help="Store as this dtype.")
-@click.option("--columns", callback=_names, metavar="A,B,...", help="Use only these columns.")
-@click.option("--drop", callback=_names, metavar="A,B,...", help="Leave these columns out.")
-@click.option(
+@option("--member", metavar="NAME", unset="the only one", help="Member of .npz and HDF5 files to read.")
+@option("--labels", type=PATH, metavar="NAME|FILE", unset="none", help="Labels: a member, a column, or a second file.")
+@option("--dtype", metavar="T", unset="by rule: that of the files, float64 for CSV", help="Store as this dtype.")
+@option("--columns", callback=_names, metavar="A,B,...", unset="all", help="Use only these columns.")
+@option("--drop", callback=_names, metavar="A,B,...", unset="none", help="Leave these columns out.")
+@option(
     "--missing",
     type=click.Choice(["refuse", "drop", "mean", "median"]),
     default="refuse",
-    show_default=True,
     help="Rows with missing values: an error, left out, or filled with the mean or median of the column.",
 )
-@click.option(
-    "--categories", type=click.Choice(["one-hot"]), help="Make a column of 0 and 1 for each text of a column."
+@option(
+    "--categories",
+    type=click.Choice(["one-hot"]),
+    unset="none, columns of text are refused",
+    help="Make a column of 0 and 1 for each text of a column.",
 )
-@click.option("--text", metavar="NAME", help="Make rows of the characters of this column, for string kernels.")
-@click.option("--like", type=PATH, metavar="DATASET", help="Use the columns, categories, means and medians of DATASET.")
-@click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one stored shard.")
-@click.option("--append", is_flag=True, help="Add rows to the dataset DST.")
+@option("--text", metavar="NAME", unset="none", help="Make rows of the characters of this column, for string kernels.")
+@option(
+    "--like",
+    type=PATH,
+    metavar="DATASET",
+    unset="none",
+    help="Use the columns, categories, means and medians of DATASET.",
+)
+@option(
+    "--block-rows",
+    type=click.IntRange(1),
+    metavar="N",
+    unset="by rule: from the width of the rows",
+    help="Rows of one stored shard.",
+)
+@option("--append", is_flag=True, help="Add rows to the dataset DST.")
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
@@ -56,9 +76,12 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
 
 
-@click.command()
+@command(
+    "bigkpca info model.zarr",
+    "bigkpca info rows.zarr --json",
+)
 @click.argument("path", type=PATH)
-@click.option("--array", metavar="NAME", help="Array inside the Zarr group PATH.")
+@array_option("Array inside the Zarr group PATH.")
 @json_option
 @verbose_option
 def info(path: str, array: str | None, as_json: bool) -> None:

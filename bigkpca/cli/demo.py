@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import click
 
+from bigkpca.cli.help_pages import command
 from bigkpca.cli.options import PATH, common
 from bigkpca.cli.output import show_spectrum
 from bigkpca.execution.shown_progress import ShownProgress
 
 
-@click.command()
+@command(
+    "bigkpca demo",
+    "bigkpca demo my-folder",
+)
 @click.argument("folder", default="bigkpca-demo", metavar="[DIR]", type=PATH)
 @common
 def demo(folder: str, quiet: bool) -> None:

@@ -8,15 +8,26 @@ from typing import Any
 
 import click
 
+from bigkpca.cli.help_pages import command, option
 from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.execution.shown_progress import ShownProgress
+from bigkpca.spec.defaults import SAMPLED_ROWS
 
 
-@click.command()
+@command(
+    "bigkpca evaluate model.zarr rows.zarr",
+    "bigkpca evaluate model.zarr rows.zarr --sample 1000 --json",
+)
 @click.argument("model", type=PATH)
 @click.argument("data", type=PATH)
-@click.option("--sample", type=click.IntRange(2), metavar="N", help="Rows with exact kernels.  [default: 500, or all]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed of the sample.")
+@option(
+    "--sample",
+    type=click.IntRange(2),
+    metavar="N",
+    unset=f"{SAMPLED_ROWS}, or all",
+    help="Rows with exact kernels.",
+)
+@option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
 @json_option
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:

@@ -13,15 +13,17 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from bigkpca.cli.freed_memory import return_freed_memory
+from bigkpca.cli.help_pages import WithExamples
 from bigkpca.errors import BigKPCAError, IncompleteError
 
 _VERBOSE = "bigkpca.verbose"
 JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object
 
 
-class Commands(click.Group):
+class Commands(WithExamples, click.Group):
     """A group of commands that are imported when they run, and whose errors become lines on stderr and exit codes.
 
     `modules` holds the module and the line of help of each command, in the order in which they are used.
@@ -44,12 +46,19 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._modules.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands with their lines of help, and options; no command is imported for it."""
+        named = [CompletionItem(name, help=line) for name, (_, line) in self._modules.items()]
+        return [item for item in named if item.value.startswith(incomplete)] + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
+
     def invoke(self, ctx: click.Context) -> Any:
         from bigkpca.execution.shown_progress import stderr
 
         return_freed_memory()
         signal.signal(signal.SIGTERM, _interrupt)
-        warnings.showwarning = lambda message, *_: stderr.print(f"bigkpca: warning: {message}", markup=False)
+        warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -85,7 +94,7 @@ def _leave(ctx: click.Context, error: BigKPCAError) -> None:
     if ctx.meta.get(JSON_LINES):
         print_json(message=str(error), exit_code=error.exit_code)
     else:
-        stderr.print(f"bigkpca: {error}", markup=False)
+        stderr().print(f"bigkpca: {error}", markup=False)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # One that hangs, or has work left, would hold this process back.
         sys.stdout.flush()

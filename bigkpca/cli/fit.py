@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bigkpca.cli.help_pages import command, option
 from bigkpca.cli.options import PATH, fit_options, given, json_option, overwrite_option, running
 from bigkpca.cli.output import show, show_choices, show_spectrum
 from bigkpca.errors import MemoryLimitError
@@ -19,7 +20,10 @@ _TOLD_OTHERWISE = ("not_timed", "threads", "on_workers", "refused")
 _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on, and their length
 
 
-@click.command()
+@command(
+    "bigkpca plan rows.zarr",
+    "bigkpca plan rows.zarr --size 4000 --memory '2 GB' --workers 4",
+)
 @click.argument("data", type=PATH)
 @fit_options
 @json_option
@@ -49,15 +53,35 @@ def _told(seconds: float, plan: Plan) -> str:
     return f"about {float(f'{seconds / length:.2g}'):,g} {unit} {where}"
 
 
-@click.command()
+@command(
+    "bigkpca fit rows.zarr model.zarr --components 20",
+    "bigkpca fit rows.zarr model.zarr --kernel matern:nu=2.5 --size 2000 --transform scores.zarr",
+    "bigkpca fit rows.zarr model.zarr --tol 0.01 --time-budget '10 min'",
+    "bigkpca fit rows.zarr model.zarr --scheduler tcp://scheduler:8786 --memory '4 GB'",
+)
 @click.argument("data", type=PATH)
 @click.argument("model", type=PATH)
 @fit_options
-@click.option("--time-budget", metavar="TIME", help="With --tol: stop growing the size after this time, e.g. '10 min'.")
+@option(
+    "--time-budget",
+    metavar="TIME",
+    unset="no limit",
+    help="With --tol: stop growing the size after this time, e.g. '10 min'.",
+)
 @overwrite_option
-@click.option("--transform", type=PATH, metavar="OUT", help="Also write the scores of DATA to the feature store OUT.")
-@click.option(
-    "--like", type=PATH, metavar="MODEL", help="Take kernel, landmarks and scaling from this model: see merge."
+@option(
+    "--transform",
+    type=PATH,
+    metavar="OUT",
+    unset="none",
+    help="Also write the scores of DATA to the feature store OUT.",
+)
+@option(
+    "--like",
+    type=PATH,
+    metavar="MODEL",
+    unset="none",
+    help="Take kernel, landmarks and scaling from this model, so that both add up: see bigkpca merge.",
 )
 @running
 def fit(data: str, model: str, quiet: bool, transform: str | None, like: str | None, **options: Any) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 import click
+from click.shell_completion import CompletionItem
 
 from bigkpca.cli.exit_codes import verbose_option
+from bigkpca.cli.help_pages import option
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
-from bigkpca.spec import FitSpec
+from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics.registry import Registry
+from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import landmarks_of_file
 from bigkpca.spec.combinations import unused
+from bigkpca.spec.defaults import TIMEOUT_WRITTEN
 
 Command = Callable[..., Any]
 
@@ -27,6 +33,9 @@ class _Path(click.ParamType):  # type: ignore[type-arg]  # which older ones do n
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return expanded(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file")]  # which the shell completes by itself
 
 
 PATH = _Path()
@@ -50,7 +59,12 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
 
 def memory_option(text: str) -> Callable[[Command], Command]:
     """--memory, with this help; its value is in bytes."""
-    return click.option("--memory", metavar="AMOUNT", callback=_bytes, help=text)
+    return option("--memory", metavar="AMOUNT", callback=_bytes, unset="no limit", help=text)
+
+
+def array_option(text: str) -> Callable[[Command], Command]:
+    """--array, with this help."""
+    return option("--array", metavar="NAME", unset="by rule: x, or the only one", help=text)
 
 
 _TIMEOUT_HELP = "Stop if no block of rows is finished for this time, e.g. '30 min'."
@@ -61,19 +75,27 @@ _CERTIFICATES = (
 )
 
 
-def _certificate(option: str, key: str, text: str) -> Callable[[Command], Command]:
+def _certificate(flag: str, key: str, text: str) -> Callable[[Command], Command]:
     """An option that stands for a setting of Dask's own configuration."""
 
     def configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
         if path is None:
             return
         if not store_of(path).exists(path):
-            raise SpecError(f"{option} {path} does not exist")
+            raise SpecError(f"{flag} {path} does not exist")
         import dask.config
 
         dask.config.set({f"distributed.comm.tls.{key}": path, "distributed.comm.require-encryption": True})
 
-    return click.option(option, type=PATH, metavar="FILE", expose_value=False, callback=configure, help=text)
+    return option(
+        flag,
+        type=PATH,
+        metavar="FILE",
+        expose_value=False,
+        callback=configure,
+        unset="that of Dask's configuration",
+        help=text,
+    )
 
 
 def certificates(command: Command) -> Command:
@@ -89,15 +111,21 @@ def running(command: Command) -> Command:
     They change no result, except that memory may end the growth of a size (`tol`).
     """
     options: list[Callable[[Command], Command]] = [
-        click.option("--array", metavar="NAME", help="Array to read if the input is a Zarr group."),
+        array_option("Array to read if the input is a Zarr group."),
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
-        click.option("--timeout", metavar="TIME", default="10 min", show_default=True, help=_TIMEOUT_HELP),
-        click.option("--workers", type=click.IntRange(1), metavar="N", help="Run on N local processes."),
+        option("--timeout", metavar="TIME", default=TIMEOUT_WRITTEN, help=_TIMEOUT_HELP),
+        option(
+            "--workers",
+            type=click.IntRange(1),
+            metavar="N",
+            unset="none, threads of this process",
+            help="Run on N local processes.",
+        ),
         certificates,
-        click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster at this address."),
+        option("--scheduler", metavar="ADDRESS", unset="none", help="Run on the Dask cluster at this address."),
     ]
-    for option in options:
-        command = option(command)
+    for each in options:
+        command = each(command)
     return common(command)
 
 
@@ -118,10 +146,50 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
 
 def _spec_option(name: str) -> Callable[[Command], Command]:
     field, flag = FitSpec.model_fields[name], name.replace("_", "-")
-    text = f"{_sentence(str(field.description))}  [default: {_shown(name, field.default)}]"
+    told: dict[str, Any] = {"unset": default_of(name), "help": _sentence(str(field.description))}
     if field.annotation is bool:
-        return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
-    return click.option(f"--{flag}", name, metavar="VALUE", help=text)
+        return option(f"--{flag}/--no-{flag}", name, default=None, **told)
+    return option(f"--{flag}", name, metavar="VALUE", shell_complete=_completing(name), **told)
+
+
+_REGISTRIES: Mapping[str, Registry[Any]] = {
+    "kernel": kernels.KERNELS,
+    "method": methods.METHODS,
+    "landmarks": landmarks.RULES,
+    "preimage": preimages.PREIMAGES,
+}
+
+
+def words_of(name: str) -> list[str]:
+    """The words that a field of FitSpec may be.
+
+    Examples
+    --------
+    >>> words_of("components"), words_of("solver")
+    (['auto', 'none'], ['auto', 'dense', 'randomized'])
+    """
+    field = FitSpec.model_fields[name]
+    parts = [field.annotation, *get_args(field.annotation)]
+    found = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    found += [field.default] if isinstance(field.default, str) else []
+    found += _REGISTRIES[name].names if name in _REGISTRIES else []
+    found += ["none"] if NoneType in parts and field.default is not None else []
+    return list(dict.fromkeys(found))
+
+
+def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Completes the words of a field; a file where landmarks are none of them."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        words = [CompletionItem(word) for word in words_of(name) if word.startswith(incomplete)]
+        return words or ([CompletionItem(incomplete, type="file")] if name == "landmarks" else [])
+
+    return complete
+
+
+def word_option(flag: str, field: str, **options: Any) -> Callable[[Command], Command]:
+    """An option whose words are those of a field of FitSpec."""
+    return option(flag, metavar="NAME", shell_complete=_completing(field), **options)
 
 
 def _sentence(text: str) -> str:
@@ -131,13 +199,28 @@ def _sentence(text: str) -> str:
 fit_options = spec_options(FitSpec.model_fields)
 
 
-_UNSET = {"gamma": "from sigma", "tol": "none", "dtype": "automatic", "noise": "none", "block_rows": "automatic"}
+# What the default of a field means, where that is a rule.
+_RULES = {
+    "sigma": "the median pair of sampled rows has k = exp(-1)",
+    "gamma": "from sigma, or 1/columns",
+    "size": f"{SIZE_RULE}; {RANDOM_FEATURES} random features",
+    "landmarks": "kmeans for kernels of x - y, rpcholesky or uniform for others",
+    "n_directions": "as few as keep the kernel nearly unbiased",
+    "dtype": "that of the data, or float64 where rounding would count",
+    "solver": f"randomized above {DENSE_MOST_FEATURES} random features",
+    "block_rows": "from chunks and columns of the data",
+}
 
 
-def _shown(name: str, value: Any) -> str:
+def default_of(name: str) -> str:
+    """The default of a field of FitSpec, and the rule that it stands for."""
+    value = FitSpec.model_fields[name].default
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _UNSET[name] if value is None else str(value)
+    rule = f"by rule: {_RULES[name]}" if name in _RULES else "none"
+    if value is None:
+        return rule
+    return f"{value}, {rule}" if name in _RULES else str(value)
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:

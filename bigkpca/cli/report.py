@@ -6,23 +6,35 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.options import PATH, common, overwrite_option
+from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.options import PATH, array_option, common, overwrite_option
 from bigkpca.cli.output import show
 from bigkpca.errors import SpecError
 from bigkpca.execution.shown_progress import ShownProgress
 
 
-@click.command()
+@command(
+    "bigkpca report model.zarr report.html --scores scores.zarr",
+    "bigkpca report model.zarr report.html --scores scores.zarr --labels y --image-shape 28,28",
+)
 @click.argument("model", type=PATH)
 @click.argument("out", metavar="OUT.html", type=PATH)
-@click.option(
-    "--scores", type=PATH, metavar="PATH", help="Feature store, or array of scores, to show.  [default: sampled rows]"
+@option(
+    "--scores",
+    type=PATH,
+    metavar="PATH",
+    unset="those of sampled rows",
+    help="Feature store, or array of scores, to show.",
 )
-@click.option(
-    "--labels", type=PATH, metavar="PATH|NAME", help="Labels: a file, or an array beside the rows.  [default: y]"
+@option(
+    "--labels",
+    type=PATH,
+    metavar="PATH|NAME",
+    unset="y, where it is there",
+    help="Labels: a file, or an array beside the rows.",
 )
-@click.option("--image-shape", metavar="H,W", help="Show rows as pictures.  [default: their shape before ingest]")
-@click.option("--array", metavar="NAME", help="Array of the rows inside their Zarr group.")
+@option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as pictures.")
+@array_option("Array of the rows inside their Zarr group.")
 @overwrite_option
 @common
 def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:

@@ -8,19 +8,29 @@ from typing import Any
 import click
 
 from bigkpca.cli.exit_codes import JSON_LINES, verbose_option
+from bigkpca.cli.help_pages import command, option
 from bigkpca.cli.options import PATH, certificates, common, json_option
 from bigkpca.cli.output import show
 from bigkpca.errors import SpecError
 from bigkpca.execution.shown_progress import JsonProgress, ShownProgress
 
 
-@click.command()
+@command(
+    "bigkpca run nightly.toml",
+    "bigkpca run nightly.toml --plan",
+    "bigkpca run nightly.toml --rows 0:100000",
+)
 @click.argument("job", type=PATH, required=False)
-@click.option("--plan", is_flag=True, help="Show what a run would do, and do nothing.")
-@click.option("--rows", metavar="A:B", help="Extract the rows A to B, without B, again, into a new version.")
-@click.option("--since", metavar="DATE", help="Extract again what runs extracted on this day (UTC) or later.")
-@click.option("--full", is_flag=True, help="Extract all rows again, into a new version.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of job files.")
+@option("--plan", is_flag=True, help="Show what a run would do, and do nothing.")
+@option(
+    "--rows",
+    metavar="A:B",
+    unset="those that arrived since the last run",
+    help="Extract the rows A to B, without B, again, into a new version.",
+)
+@option("--since", metavar="DATE", unset="none", help="Extract again what runs extracted on this day (UTC) or later.")
+@option("--full", is_flag=True, help="Extract all rows again, into a new version.")
+@option("--schema", is_flag=True, help="Print the JSON Schema of job files.")
 @json_option
 @certificates
 @common
@@ -81,7 +91,9 @@ def _told(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@click.command()
+@command(
+    "bigkpca history features.zarr",
+)
 @click.argument("out", type=PATH)
 @json_option
 @common
@@ -141,9 +153,12 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-@click.command()
+@command(
+    "bigkpca rollback features.zarr",
+    "bigkpca rollback features.zarr --to 2",
+)
 @click.argument("out", type=PATH)
-@click.option("--to", type=click.IntRange(1), metavar="N", help="The version; by default the one before.")
+@option("--to", type=click.IntRange(1), metavar="N", unset="the one before", help="The version.")
 @json_option
 @verbose_option
 def rollback(out: str, to: int | None, as_json: bool) -> None:

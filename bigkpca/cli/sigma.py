@@ -10,28 +10,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigkpca.cli.options import PATH, json_option, running
+from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.options import PATH, default_of, json_option, running, word_option
 from bigkpca.errors import SpecError
 from bigkpca.execution.shown_progress import ShownProgress
 from bigkpca.spec import FitSpec
+from bigkpca.spec.defaults import SCORED_PREIMAGE
 
 if TYPE_CHECKING:
     from bigkpca.evaluating.cross_validation import CrossValidation
 
+_FIELDS = FitSpec.model_fields
 _COLUMNS = ("sigma", "components", "ridge", "error", "standard_error")
 
 
-@click.command()
+@command(
+    "bigkpca sigma rows.zarr",
+    "bigkpca sigma rows.zarr --kernel laplacian --standardize",
+    "bigkpca sigma rows.zarr --cv --components 10,50,200 --save settings.csv",
+)
 @click.argument("data", type=PATH)
-@click.option("--kernel", metavar="NAME", default="gaussian", show_default=True, help="Kernel to find the length of.")
-@click.option("--seed", metavar="N", default="0", show_default=True, help="Seed of the sample.")
-@click.option("--standardize", is_flag=True, help="Standardize the columns first.")
-@click.option("--cv", is_flag=True, help="Choose by the error of pre-images of held-out rows.")
-@click.option("--preimage", metavar="NAME", help="With --cv: how scores become rows again.  [default: ridge]")
-@click.option("--noise", type=float, metavar="SD", help="With --cv: add noise of this standard deviation.")
-@click.option("--size", metavar="L", help="With --cv: landmarks of each fit.  [default: auto]")
-@click.option("--components", metavar="R,R,...", help="With --cv: numbers of components to try.")
-@click.option("--save", type=PATH, metavar="FILE", help="With --cv: write all settings and errors to a .csv file.")
+@word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel to find the length of.")
+@option("--seed", metavar="N", default=str(_FIELDS["seed"].default), help="Seed of the sample.")
+@option("--standardize", is_flag=True, help="Standardize the columns first.")
+@option("--cv", is_flag=True, help="Choose by the error of pre-images of held-out rows.")
+@word_option("--preimage", "preimage", unset=SCORED_PREIMAGE, help="With --cv: how scores become rows again.")
+@option("--noise", type=float, metavar="SD", unset="none", help="With --cv: add noise of this standard deviation.")
+@option("--size", metavar="L", unset=default_of("size"), help="With --cv: landmarks of each fit.")
+@option(
+    "--components",
+    metavar="R,R,...",
+    unset="by rule: a few up to the size",
+    help="With --cv: numbers of components to try.",
+)
+@option(
+    "--save",
+    type=PATH,
+    metavar="FILE",
+    unset="none",
+    help="With --cv: write all settings and errors to a .csv file.",
+)
 @json_option
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
@@ -60,7 +78,11 @@ def _cross_validated(
     """Find the setting with the smallest error of pre-images, and print all that were tried."""
     from bigkpca.workflows import choosing
 
-    fields |= {"preimage": options["preimage"] or "ridge", "noise": options["noise"], "size": options["size"] or "auto"}
+    fields |= {
+        "preimage": options["preimage"] or SCORED_PREIMAGE,
+        "noise": options["noise"],
+        "size": options["size"] or _FIELDS["size"].default,
+    }
     tried = options["components"]
     numbers = [_number(part) for part in tried.split(",")] if tried else None
     place = options["save"] and _check_place(options["save"], data)

@@ -2,55 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from bigkpca.cli.options import PATH, Command, overwrite_option, running
+from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.options import PATH, Command, default_of, overwrite_option, running
 from bigkpca.cli.output import show
 from bigkpca.execution.shown_progress import ShownProgress
 
 
-def _writes_rows(given: str, *own: Callable[[Command], Command]) -> Callable[[Command], click.Command]:
+def _writes_rows(
+    given: str, examples: Sequence[str], *own: Callable[[Command], Command]
+) -> Callable[[Command], click.Command]:
     """A command MODEL GIVEN OUT that writes block by block; `own` are its own options."""
 
-    def decorate(command: Command) -> click.Command:
+    def decorate(function: Command) -> click.Command:
         options: tuple[Callable[[Command], Command], ...] = (
             running,
             overwrite_option,
             *own,
-            click.option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows of one task and one shard."),
+            option(
+                "--block-rows",
+                type=click.IntRange(1),
+                metavar="N",
+                unset=default_of("block_rows"),
+                help="Rows of one task and one shard.",
+            ),
             click.argument("out", type=PATH),
             click.argument(given, type=PATH),
             click.argument("model", type=PATH),
         )
-        for option in options:
-            command = option(command)
-        return click.command()(command)
+        for each in options:
+            function = each(function)
+        return command(*examples)(function)
 
     return decorate
 
 
-_residual_option = click.option(
-    "--residual", is_flag=True, help="Also write the residual of each row, large for novel rows."
-)
-_dtype_option = click.option(
+_residual_option = option("--residual", is_flag=True, help="Also write the residual of each row, large for novel rows.")
+_dtype_option = option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
-    show_default="by rule: that of the model",
+    unset="by rule: that of the model",
     help="Store scores as this type; features are as precise as the model computes them.",
 )
-_components_option = click.option(
+_components_option = option(
     "--components",
     type=click.IntRange(1),
     metavar="K",
-    show_default="all of the model",
+    unset="all of the model",
     help="Write the scores of the K leading components alone.",
 )
 
 
-@_writes_rows("data", _residual_option, _dtype_option, _components_option)
+@_writes_rows(
+    "data",
+    (
+        "bigkpca transform model.zarr rows.zarr scores.zarr",
+        "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
+    ),
+    _residual_option,
+    _dtype_option,
+    _components_option,
+)
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.workflows import transform
@@ -59,7 +75,7 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
     show({"path": out, "shape": list(scores.shape), "dtype": str(scores.dtype)}, False)
 
 
-@_writes_rows("scores")
+@_writes_rows("scores", ("bigkpca reconstruct model.zarr scores.zarr restored.zarr",))
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the pre-images of SCORES of MODEL to OUT: rows with about these scores."""
     from bigkpca.workflows import transform
@@ -67,7 +83,7 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=ShownProgress(quiet), **options))
 
 
-@_writes_rows("data")
+@_writes_rows("data", ("bigkpca denoise model.zarr noisy.zarr clean.zarr --workers 4",))
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
     from bigkpca.workflows import transform

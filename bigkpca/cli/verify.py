@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
+from bigkpca.cli.help_pages import command
 from bigkpca.cli.options import PATH, json_option, running
 from bigkpca.cli.output import show
 from bigkpca.execution.shown_progress import ShownProgress
 
 
-@click.command()
+@command(
+    "bigkpca verify scores.zarr",
+)
 @click.argument("path", type=PATH)
 @json_option
 @running

@@ -44,6 +44,7 @@ from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.methods import Exact
 from bigkpca.reporting import INSTALL
 from bigkpca.spec import VARIED, FitSpec
+from bigkpca.spec.defaults import SEEDS, TIME_BUDGET
 from bigkpca.storage import output_paths
 
 
@@ -75,7 +76,7 @@ def compare(
     *,
     methods: str | Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
-    seeds: int = 3,
+    seeds: int = SEEDS,
     components: int = 50,
     kernel: Any = "gaussian",
     sigma: float | str = "median",
@@ -90,7 +91,7 @@ def compare(
     noise: float | None = None,
     block_rows: int | None = None,
     array: str | None = None,
-    time_budget: str | float | None = "10 min",
+    time_budget: str | float | None = TIME_BUDGET,
     memory: str | int | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,

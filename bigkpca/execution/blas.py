@@ -7,6 +7,7 @@ import threading
 from functools import lru_cache
 from typing import Any
 
+import scipy.linalg  # noqa: F401  # which SciPy loads at its first use otherwise: after the limit was set, and without it
 from threadpoolctl import ThreadpoolController
 
 

@@ -15,11 +15,12 @@ import dask.config
 
 from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
 from bigkpca.execution.blas import blas_core_types
-from bigkpca.execution.engine import TIMEOUT, Engine
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.watch import within
 from bigkpca.execution.workers import check_versions, on_workers, wait_for_workers
 from bigkpca.spec.addresses import is_scheduler
+from bigkpca.spec.defaults import TIMEOUT
 
 if TYPE_CHECKING:
     from distributed import Client, Nanny

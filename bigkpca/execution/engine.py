@@ -30,6 +30,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
 from bigkpca.execution.watch import Watch, within
 from bigkpca.execution.workers import check_paths, known_workers, on_workers
+from bigkpca.spec.defaults import TIMEOUT
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -41,7 +42,6 @@ def content_digest(*values: Any) -> str:
 
 
 _SAVE_SECONDS = 5.0  # for the last save of a run that ends early
-TIMEOUT = 600.0  # seconds without a finished task, after which a run ends
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.engine import TIMEOUT, Engine
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
+from bigkpca.spec.defaults import TIMEOUT
 from bigkpca.spec.units import parse_bytes, parse_seconds
 
 

@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from bigkpca.execution.progress import WARNING
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
 _LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@cache
+def stderr() -> Console:
+    """Where progress, notes and errors are printed."""
+    from rich.console import Console  # here, so that commands with nothing to say start without it
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class ShownProgress:
@@ -31,13 +39,16 @@ class ShownProgress:
         self._title, self._rows, self._done = title, rows, 0
         self._started = self._told = time.perf_counter()
         if self._bar():
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bars
+
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}")
-            self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr, transient=True)
+            self._bars = Bars(*columns, TimeRemainingColumn(), console=stderr(), transient=True)
             self._bars.add_task(title, total=rows or None, rate="")
             self._bars.start()
 
     def _bar(self) -> bool:
-        return stderr.is_terminal and not self._quiet
+        return not self._quiet and stderr().is_terminal
 
     def advance(self, rows: int) -> None:
         self._done += rows
@@ -57,7 +68,7 @@ class ShownProgress:
 
     def note(self, message: str) -> None:
         if not self._quiet or message.startswith(WARNING):
-            stderr.print(message, markup=False)
+            stderr().print(message, markup=False)
 
     def _left(self) -> str:
         seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1)
@@ -81,4 +92,4 @@ class JsonProgress(ShownProgress):
 def print_json(**values: Any) -> None:
     """One JSON object on a line of stderr."""
     line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **values}
-    stderr.print(json.dumps(line), markup=False)
+    stderr().print(json.dumps(line), markup=False)

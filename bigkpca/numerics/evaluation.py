@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import ShowsSummary, Summary, number
@@ -102,7 +102,7 @@ class Sample:
         squares = left * (parts - middle) ** 2 + outside * weights * (values - parts.sum(axis=0)) ** 2
         total = squares.sum(axis=0) * m / (m - 1)
         freedom = (m - 1) / np.maximum((m * np.sum(_shares(squares) ** 2, axis=0) - 1) / 2, 1)
-        widened: Array = stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(total)
+        widened: Array = scipy.special.stdtrit(freedom, 0.975) / _NORMAL * np.sqrt(total)
         return widened
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, log
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features import FeatureMap, KernelRows

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from bigkpca.errors import Array
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.linalg import eigh_descending

@@ -6,7 +6,7 @@ The same bits for any number of threads.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.linalg import Map

@@ -20,7 +20,9 @@ from bigkpca.spec.fields import FitSpec
 
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
 DENSE_MOST_FEATURES = 8192  # as many for the D x D moments of random features
-_RANDOM_FEATURES = 2048
+RANDOM_FEATURES = 2048
+_PER_COMPONENT, _LEAST_LANDMARKS, _MOST_LANDMARKS = 20, 500, 2000
+SIZE_RULE = f"{_PER_COMPONENT} for each component, at least {_LEAST_LANDMARKS} and at most {_MOST_LANDMARKS}"
 _UNSEEN_BYTES = 16_000_000
 _MOST_GROWN = 8192  # landmarks or random features to which a size grows: squares of 0.5 GB
 
@@ -119,12 +121,12 @@ def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
         most = min(_MOST_GROWN, sample_rows(n, d, 0), n) if of_landmarks else _MOST_GROWN
         return most, "the most to which a size grows"
     if not of_landmarks:
-        return _RANDOM_FEATURES, "the default number of random features"
+        return RANDOM_FEATURES, "the default number of random features"
     kept = spec.components if isinstance(spec.components, int) else 50
-    wanted = min(max(20 * kept, 500), max(2000, kept))
+    wanted = min(max(_PER_COMPONENT * kept, _LEAST_LANDMARKS), max(_MOST_LANDMARKS, kept))
     if n <= wanted:
         return n, "every row, of which there are no more"
-    return wanted, "one for each component" if kept > 2000 else "20 for each component, at least 500 and at most 2000"
+    return wanted, "one for each component" if kept > _MOST_LANDMARKS else SIZE_RULE
 
 
 def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:

@@ -10,7 +10,6 @@ from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.evaluating import cross_validation
 from bigkpca.evaluating.cross_validation import CrossValidation
-from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.planning import (
     Plan,
     Threads,
@@ -27,6 +26,7 @@ from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.bandwidth import Length
 from bigkpca.spec import FitSpec, resolve
+from bigkpca.spec.defaults import SCORED_PREIMAGE, TIMEOUT
 
 
 def plan(
@@ -156,7 +156,7 @@ def cross_validate(
     kernel: str = "gaussian",
     seed: int = 0,
     standardize: bool = False,
-    preimage: Any = "ridge",
+    preimage: Any = SCORED_PREIMAGE,
     noise: float | None = None,
     size: int | str = "auto",
     sigmas: Sequence[float] | None = None,

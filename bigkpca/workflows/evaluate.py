@@ -6,14 +6,12 @@ from typing import Any
 
 from bigkpca.data.opening import open_rows
 from bigkpca.evaluating.error import evaluate_rows
-from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.spec.defaults import SAMPLED_ROWS, TIMEOUT
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
-
-_SAMPLE = 500  # rows: intervals of a few percent of the largest eigenvalues
 
 
 def evaluate(
@@ -75,5 +73,5 @@ def evaluate(
     rows = open_rows(data, array)
     run = RunOptions(scheduler, workers, memory, progress=progress, timeout=timeout)
     with run.engine() as engine:
-        sample = min(_SAMPLE, rows.shape[0]) if sample is None else sample
+        sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
         return evaluate_rows(fitted, rows, sample, seed, engine, progress, run.memory_limit)

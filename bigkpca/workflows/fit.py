@@ -9,7 +9,6 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
@@ -19,6 +18,7 @@ from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
+from bigkpca.spec.defaults import TIMEOUT
 from bigkpca.storage import destination, groups, models, output_paths
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.block_writer import check_unchanged

@@ -15,7 +15,6 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.by_block import named_rows
-from bigkpca.execution.engine import TIMEOUT
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import Plan, plan_reconstruct, plan_transform
 from bigkpca.execution.progress import Progress, shown
@@ -31,6 +30,7 @@ from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
+from bigkpca.spec.defaults import TIMEOUT
 from bigkpca.storage import block_arrays, models, output_paths
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.destination import check_place

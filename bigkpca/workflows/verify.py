@@ -15,11 +15,12 @@ from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.by_block import by_block, fit_blocks
-from bigkpca.execution.engine import TIMEOUT, Engine
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning.base import check_peak, resident
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.execution.tasks import Task
+from bigkpca.spec.defaults import TIMEOUT
 from bigkpca.storage import block_arrays, damage, describe, groups, growing, models
 from bigkpca.storage.block_arrays import Stored
 from bigkpca.storage.damage import Damage, told

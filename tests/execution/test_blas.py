@@ -70,3 +70,10 @@ def test_a_library_that_is_loaded_later_has_one_thread_too() -> None:
     if not more:
         pytest.skip("NumPy and SciPy share one library here")
     assert set(threads) == {1}
+
+
+def test_the_blas_of_scipy_is_there_before_a_limit_is_set() -> None:
+    """SciPy loads it at its first use, and a limit that was set before would not hold for it."""
+    code = "import sys, bigkpca.execution.blas; print('scipy.linalg' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "True\n"

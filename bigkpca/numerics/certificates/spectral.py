@@ -10,8 +10,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import partial
 
 import numpy as np
-import scipy.linalg
-from scipy.special import rel_entr
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.certificates.residual_matrix import ResidualMatrix, residual_matrix
@@ -79,7 +78,7 @@ def _upper_mean(stratum: Stratum, largest: float, allowed: float) -> float:
     q, limit = stratum.norm / (stratum.sampled * largest), -np.log(allowed) / stratum.sampled
 
     def excess(p: float) -> float:
-        return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p)) - limit
+        return float(scipy.special.rel_entr(q, p) + scipy.special.rel_entr(1 - q, 1 - p)) - limit
 
     least, most = max(q, 1e-300), 1 - 1e-15
     if not least < most or excess(most) <= 0:

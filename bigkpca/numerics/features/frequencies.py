@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy.linalg
-from scipy.special import ndtri
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels import FrequencyDraws, Kernel
@@ -68,7 +67,7 @@ class _QuasiRandom:
     axes: Array  # (d, d), orthonormal columns, the directions of largest variance first
 
     def normals(self) -> Array:
-        return ndtri(self._points(len(self.axes))) @ self.axes.T
+        return scipy.special.ndtri(self._points(len(self.axes))) @ self.axes.T
 
     def uniforms(self) -> Array:
         return self._points(1)[:, 0]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.fft
-from scipy.sparse import csr_array
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
@@ -55,7 +54,7 @@ class TensorSketch(FeatureMap):
     def filling(self, most_rows: int) -> Fill:
         columns = np.arange(self.buckets.shape[1])
         sketches = [
-            csr_array((signs, (buckets, columns)), shape=(self.width, len(columns)))
+            scipy.sparse.csr_array((signs, (buckets, columns)), shape=(self.width, len(columns)))
             for buckets, signs in zip(self.buckets, self.signs, strict=True)
         ]
         extended = np.empty((most_rows, self.columns + 1), self.dtype)

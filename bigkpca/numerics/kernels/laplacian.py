@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels.base import Distance, Evaluate, FrequencyDraws
@@ -63,4 +63,4 @@ class Laplacian(Stationary):
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w has independent Cauchy entries of scale 1 / sigma, made of normal ones through their quantiles."""
-        return np.tan(np.pi * (ndtr(draws.normals()) - 0.5)) / self.sigma
+        return np.tan(np.pi * (scipy.special.ndtr(draws.normals()) - 0.5)) / self.sigma

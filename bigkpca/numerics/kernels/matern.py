@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaincinv, gammaln, kve
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.base import (
@@ -110,12 +110,20 @@ class Matern(Stationary):
         """Turn s into kernel values, in place, for any nu."""
         exact, nu = np.minimum(s.astype(np.float64), 1e6), self.nu
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            logarithm = (1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(exact) + np.log(kve(nu, exact)) - exact
+            logarithm = (
+                (1 - nu) * np.log(2)
+                - scipy.special.gammaln(nu)
+                + nu * np.log(exact)
+                + np.log(scipy.special.kve(nu, exact))
+                - exact
+            )
         s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = z / sigma · √(2 nu / chi²(2 nu)), z ~ N(0, I): a multivariate t with 2 nu degrees of freedom."""
-        chi_squared = np.maximum(2 * gammaincinv(self.nu, draws.uniforms()), 1e-30)  # may underflow when nu is tiny
+        chi_squared = np.maximum(
+            2 * scipy.special.gammaincinv(self.nu, draws.uniforms()), 1e-30
+        )  # may underflow when nu is tiny
         return draws.normals() * (np.sqrt(2 * self.nu / chi_squared) / self.sigma)[:, None]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaincinv
+import scipy
 
 from bigkpca.errors import Array
 from bigkpca.numerics.kernels.base import (
@@ -82,5 +82,5 @@ class RationalQuadratic(Stationary):
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = √tau z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""
-        tau = gammaincinv(self.alpha, draws.uniforms()) / self.alpha
+        tau = scipy.special.gammaincinv(self.alpha, draws.uniforms()) / self.alpha
         return draws.normals() * (np.sqrt(tau) / self.sigma)[:, None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.algebra import Leaf
@@ -129,13 +129,13 @@ class _Words:
             levels.append(np.unique(longer[longer >= 0]))
         return cls(tuple(levels))
 
-    def counts(self, X: Array) -> csr_array:
+    def counts(self, X: Array) -> scipy.sparse.csr_array:
         """How often each word is in each of the strings X (b, L), (b, words), sparse; of unknown words nothing."""
         numbers = _numbers(self.levels, X)
         known = numbers >= 0
         rows = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
         parts = np.ones(int(rows[-1])), numbers[known], rows
-        found = csr_array(parts, shape=(len(X), len(self.levels[-1])))
+        found = scipy.sparse.csr_array(parts, shape=(len(X), len(self.levels[-1])))
         found.sum_duplicates()
         return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels import Kernel, squared_norms
@@ -140,7 +140,7 @@ def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:
 def _means(rows: Array, nearest: Array, centres: Array) -> Array:
     """Means of the rows nearest to each centre; a centre without rows, or whose sum overflows, stays."""
     counts = np.bincount(nearest, minlength=len(centres))
-    members = csr_array(
+    members = scipy.sparse.csr_array(
         (np.ones(len(rows), rows.dtype), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(centres))
     )
     means = (members.T @ rows) / np.maximum(counts, 1)[:, None]

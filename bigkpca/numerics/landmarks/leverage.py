@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigvalsh
+import scipy
 
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.kernels import Kernel
@@ -44,7 +44,7 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
     W = kernel.gram(S)
     lam = _ridge(W, weights, size)
     try:
-        factor = cho_factor(W + np.diag(lam / weights**2), lower=True)
+        factor = scipy.linalg.cho_factor(W + np.diag(lam / weights**2), lower=True)
     except np.linalg.LinAlgError:
         raise SpecError(
             "leverage scores need a positive semidefinite kernel, which this one is not on the sampled rows: use "
@@ -56,7 +56,7 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
         with np.errstate(over="ignore", invalid="ignore"):
             values = kernel(S, rows).astype(np.float64)
         check_overflow(values, "the sampled rows")
-        return kernel.diagonal(rows) - np.einsum("ij,ij->j", values, cho_solve(factor, values))
+        return kernel.diagonal(rows) - np.einsum("ij,ij->j", values, scipy.linalg.cho_solve(factor, values))
 
     residual = np.concatenate(list(in_order(of_tile, range(0, len(X), _TILE_ROWS))))
     # The floor keeps enough rows with a positive chance where the kernel has far fewer directions than landmarks.
@@ -66,7 +66,7 @@ def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_or
 def _ridge(W: Array, weights: Array, size: int) -> float:
     """lam: the sum of the eigenvalues of the weighted Gram matrix beyond the k largest, over k."""
     k = max(1, int(size / (4 * np.log(max(size, 3)))))
-    values = eigvalsh(weights[:, None] * W * weights)
+    values = scipy.linalg.eigvalsh(weights[:, None] * W * weights)
     return float(max(values[:-k].sum() / k, 1e-12 * values[-1])) or 1.0  # any value will do where all kernels are zero
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import scipy
 
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.kernels import Kernel
@@ -89,7 +89,7 @@ def _fill(before: Array, rows: Array, X: Array, kernel: Kernel, new: Array, L: A
         with np.errstate(over="ignore", invalid="ignore"):
             columns = kernel(X[tile], anchors).astype(np.float64).T - known.T @ before[:, tile]
         check_overflow(columns, "the sampled rows")
-        return solve_triangular(L, columns, lower=True, overwrite_b=True, check_finite=False)
+        return scipy.linalg.solve_triangular(L, columns, lower=True, overwrite_b=True, check_finite=False)
 
     starts = range(0, len(X), _TILE_ROWS)
     for start, values in zip(starts, in_order(of_tile, starts), strict=True):
@@ -114,7 +114,7 @@ class Factor:
         if not len(self.landmarks):
             return np.empty((0, len(X)))
         values = self.kernel(self.landmarks, X).astype(np.float64)
-        return solve_triangular(self.L, values, lower=True, overwrite_b=True, check_finite=False)
+        return scipy.linalg.solve_triangular(self.L, values, lower=True, overwrite_b=True, check_finite=False)
 
     def residual_diagonal(self, X: Array) -> Array:
         """k(x, x) - |L⁻¹ k_S(x)|² of rows X (b, d), (b,), not below zero."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import svdvals
+import scipy
 
 from bigkpca.errors import Array
 
@@ -144,4 +144,4 @@ def subspace_cosine(U: Array, V: Array) -> float:
     >>> round(subspace_cosine(np.array([[1.0], [0.0]]), np.array([[3.0], [4.0]])), 12)
     0.6
     """
-    return float(svdvals(np.linalg.qr(U)[0].T @ np.linalg.qr(V)[0])[-1])
+    return float(scipy.linalg.svdvals(np.linalg.qr(U)[0].T @ np.linalg.qr(V)[0])[-1])

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.registry import Registry
+from bigkpca.spec.defaults import TIMEOUT_WRITTEN
 from bigkpca.spec.fields import FitSpec
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -62,7 +63,7 @@ class JobRun(Table):
         None, description="amount of memory: the run is refused if a process would need more", examples=["2 GB"]
     )
     timeout: _Text | _Positive = Field(
-        "10 min",
+        TIMEOUT_WRITTEN,
         description="the run ends if no block of rows is finished for this time; a number is in seconds",
         examples=["10 min"],
     )

@@ -1,0 +1,103 @@
+"""Help pages: an example for every command, and a true default for every option that takes a value."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from importlib import import_module
+from typing import Any
+
+import click
+import pytest
+
+import bigkpca
+from bigkpca.cli import main
+from bigkpca.cli.options import words_of
+from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.spec import FitSpec
+from bigkpca.spec.job.tables import JobRun
+from bigkpca.spec.units import parse_seconds
+from tests.helpers.commands import run
+
+NAMES = main.list_commands(click.Context(main))
+COMMANDS: dict[str, Any] = {name: main.get_command(click.Context(main), name) for name in NAMES}
+# Functions of the commands whose options have a default of their own, by the names of their parameters.
+FUNCTIONS = {"sigma": bigkpca.cross_validate, "rollback": None, "history": None, "demo": None, "run": None}
+
+
+def with_value(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option) and not each.is_flag]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_with_a_value_shows_its_default_or_the_rule(name: str) -> None:
+    command = COMMANDS[name]
+    context = click.Context(command)
+    for each in with_value(command):
+        record = each.get_help_record(context)
+        assert record is not None
+        assert re.search(r"\[default: [^]]+\]", record[1]), f"{name} {each.name}: {record[1]}"
+        assert record[1].count("[default: ") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_on_help_pages_are_those_of_the_functions(name: str) -> None:
+    function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
+    if function is None:
+        return
+    known = inspect.signature(function).parameters
+    for each in with_value(COMMANDS[name]):
+        if each.name not in known or each.default is None or not isinstance(each.default, str | int | float):
+            continue
+        shown, own = each.default, known[each.name].default
+        assert (parse_seconds(shown) == parse_seconds(own)) if each.name == "timeout" else str(own) == str(shown), each
+
+
+def test_defaults_of_fields_are_shown_as_the_spec_has_them() -> None:
+    context, options = click.Context(COMMANDS["fit"]), {each.name: each for each in COMMANDS["fit"].params}
+    for name, field in FitSpec.model_fields.items():
+        shown = re.search(r"\[default: (.+)\]", options[name].get_help_record(context)[1])
+        assert shown
+        value = (
+            {True: "yes", False: "no"}.get(field.default, field.default) if field.annotation is bool else field.default
+        )
+        assert shown[1].startswith("by rule: " if value is None and shown[1] != "none" else str(value).lower()), name
+    assert JobRun().timeout == options["timeout"].default
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_every_help_page_ends_with_examples_that_parse(name: str) -> None:
+    shown = run(*([name] if name else []), "--help").output
+    lines = shown.partition("\nExamples:\n")[2].splitlines()
+    assert lines
+    for line in lines:
+        program, called, *words = shlex.split(line)
+        assert program == "bigkpca"
+        assert name in ("", called)
+        COMMANDS[called].make_context(called, list(words))  # UsageError where an option does not exist
+
+
+def test_an_example_with_an_unknown_option_would_be_found() -> None:
+    with pytest.raises(click.UsageError, match="No such option"):
+        COMMANDS["fit"].make_context("fit", ["rows.zarr", "model.zarr", "--component", "3"])
+
+
+def test_words_of_a_field_are_those_that_it_may_be() -> None:
+    assert words_of("components") == ["auto", "none"]
+    assert words_of("sigma") == ["median"]
+    assert words_of("dtype") == ["float32", "float64"]
+    assert words_of("seed") == []
+    assert set(words_of("kernel")) == set(kernels.KERNELS.names)
+    assert set(words_of("method")) == set(methods.METHODS.names)
+    assert set(words_of("landmarks")) == {"auto", *landmarks.RULES.names}
+    assert set(words_of("preimage")) == set(preimages.PREIMAGES.names)
+
+
+def test_a_page_shows_no_second_copy_of_a_number() -> None:
+    """What a page shows of these rules changes with them."""
+    resolved = import_module("bigkpca.spec.resolved")
+    shown = " ".join(run("fit", "--help").output.split())
+    assert resolved.SIZE_RULE in shown
+    assert f"{resolved.RANDOM_FEATURES} random features" in shown
+    assert f"randomized above {resolved.DENSE_MOST_FEATURES} random features" in shown
