@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import click
 
+from bigkpca.cli.help_pages import command
 from bigkpca.cli.options import PATH, overwrite_option
 from bigkpca.cli.output import show, show_choices, show_spectrum
 
 
-@click.command()
+@command(
+    "bigkpca fit monday.npy monday.zarr --components 20",
+    "bigkpca fit tuesday.npy tuesday.zarr --like monday.zarr",
+    "bigkpca merge monday.zarr tuesday.zarr model.zarr",
+)
 @click.argument("models", type=PATH, nargs=-1, required=True)
 @click.argument("out", type=PATH)
 @overwrite_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -12,9 +12,11 @@ from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Preimage
 from bigkpca.spec import checks, combinations
+
+if TYPE_CHECKING:
+    from bigkpca.numerics.model import Model
 
 VARIED = ("method", "landmarks", "size", "seed", "tol", "refine", "n_directions", "solver")
 """Fields by which approximations of one problem differ; the others say what the problem is."""
