@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import doctest
 import gzip
+import inspect
 import re
 import shlex
 from collections.abc import Callable
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import bigkpca
-from bigkpca import KernelPCA
+from bigkpca import KernelPCA, errors
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers.commands import run
@@ -35,7 +36,7 @@ MANY, FEW = 510, 150  # `evaluate` takes 500 rows, cross-validation takes its ti
 def blocks_of(page: Path) -> list[tuple[str, int, str]]:
     """(language, line, text) of every fenced block."""
     text = page.read_text(encoding="utf-8")
-    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    found = re.finditer(r"^```([^`\n]*)\n(.*?)^```$", text, re.M | re.S)
     return [(block[1], text[: block.start(2)].count("\n"), block[2]) for block in found]
 
 
@@ -183,6 +184,51 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(
 def test_readme_lists_every_page() -> None:
     listed = PAGES[0].read_text(encoding="utf-8")
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
+
+
+def documented() -> set[str]:
+    """What the pages of the reference have an entry for, by its name below `bigkpca`."""
+    found = set()
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        found |= set(re.findall(r"^\.\. auto\w+:: bigkpca\.([\w.]+)", text, re.M))
+        found |= {f"KernelPCA.{name}" for name in re.findall(r"^   \.\. automethod:: (\w+)", text, re.M)}
+        found |= {f"{page.stem}.{name}" for name in re.findall(r"^\* `(\w+)`: ", text, re.M)}
+    return found
+
+
+def test_the_reference_has_every_public_name() -> None:
+    public = set()
+    for name in bigkpca.__all__:
+        value = getattr(bigkpca, name)
+        public |= {f"{name}.{part}" for part in value.__all__} if inspect.ismodule(value) else {name}
+    public |= {
+        f"errors.{name}"
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    }
+    assert public - documented() == set()
+
+
+def test_the_reference_has_what_public_functions_return() -> None:
+    functions = [value for name in bigkpca.__all__ if inspect.isfunction(value := getattr(bigkpca, name))]
+    classes = {value.__annotations__["return"] for value in functions} - {"str", "Stored"}  # Stored: an array of Zarr
+    named = {name.rpartition(".")[2] for name in documented()}
+    assert {name for name in classes if name.isidentifier()} - named == set()
+
+
+def test_the_reference_has_all_methods_and_attributes_of_the_estimator() -> None:
+    own = [kind for kind in KernelPCA.__mro__ if kind.__module__.startswith("bigkpca.")]
+    public = {name: value for kind in own for name, value in vars(kind).items() if not name.startswith("_")}
+    attributes = {name for name, value in public.items() if isinstance(value, property)}
+    methods = {name for name in public.keys() - attributes if not name.endswith("_request")}  # made by scikit-learn
+    assert {f"KernelPCA.{name}" for name in methods} - documented() == set()
+    assert {name for name in attributes if f"    {name} : " not in str(KernelPCA.__doc__)} == set()
+
+
+def test_the_gallery_shows_every_script() -> None:
+    shown = re.findall(r"^\.\. plot:: (\S+)", (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"), re.M)
+    assert sorted(shown) == sorted(f"gallery/{path.name}" for path in (ROOT / "docs" / "gallery").glob("*.py"))
 
 
 def examples() -> list[Any]:

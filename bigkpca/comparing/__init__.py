@@ -52,8 +52,20 @@ from bigkpca.storage import output_paths
 class Comparison(ShowsSummary):
     """Result of a comparison.
 
-    `trials` are the rows of compare.csv, `groups` their spread over seeds, `advice` a recommendation in one sentence,
-    `reference` what errors are measured against. `missing` fits were not run within the time budget.
+    Attributes
+    ----------
+    path : str
+        The output folder.
+    trials : tuple of TrialResult
+        The rows of compare.csv.
+    groups : tuple of TrialGroup
+        Their spread over seeds.
+    advice : str
+        A recommendation in one sentence.
+    reference : str
+        What errors are measured against.
+    missing : int
+        Number of fits that were not run within the time budget.
     """
 
     path: str

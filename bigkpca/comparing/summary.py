@@ -30,7 +30,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class TrialGroup:
-    """Trials of one variant at one size: the spread of each measure over seeds, None if not known."""
+    """Trials of one variant at one size.
+
+    Attributes
+    ----------
+    variant : MethodVariant
+        Method and landmark rule.
+    size, seeds : int
+        Number of landmarks or features, and of fits.
+    spreads : dict of Spread
+        The spread of each measure of TrialResult over seeds, by name; None if not known.
+    """
 
     variant: MethodVariant
     size: int

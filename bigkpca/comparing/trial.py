@@ -28,13 +28,25 @@ _RECONSTRUCTED_ROWS = 256
 class TrialResult:
     """Cost and errors of one fit, a row of compare.csv; None where an error is not known, and for the exact reference.
 
-    seconds, peak_mb : of the fit, in a process of its own that had imported the package.
-    relative_trace_error : proven, from the certificate of the fit.
-    eigenvalue_error : mean over components of |lambda_j^ - lambda_j| / lambda_j.
-    subspace_cosine : cosine of the largest angle between the column spaces of both score matrices, at sampled rows.
-    score_error : |Y - Y^ B|_F / |Y|_F with the best B, i.e. what no linear map of the scores restores.
-    preimage_error : mean squared distance of pre-images from their rows, over the variance of the rows; in standard
-        deviations of the columns if the fit standardised them.
+    Attributes
+    ----------
+    method, landmarks : str
+        The method and its landmark rule; "" where it has none.
+    size, seed : int
+        Number of landmarks or features, and the seed of the fit.
+    seconds, peak_mb : float
+        Of the fit, in a process of its own that had imported the package.
+    relative_trace_error : float or None
+        Proven, from the certificate of the fit.
+    eigenvalue_error : float or None
+        Mean over components of |lambda_j^ - lambda_j| / lambda_j.
+    subspace_cosine : float or None
+        Cosine of the largest angle between the column spaces of both score matrices, at sampled rows.
+    score_error : float or None
+        |Y - Y^ B|_F / |Y|_F with the best B, i.e. what no linear map of the scores restores.
+    preimage_error : float or None
+        Mean squared distance of pre-images from their rows, over the variance of the rows; in standard deviations of
+        the columns if the fit standardised them.
     """
 
     method: str

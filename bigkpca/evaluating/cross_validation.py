@@ -40,7 +40,16 @@ RIDGES = (0.01, 0.1, 1.0, 10.0)
 class Setting:
     """One combination of parameters, with the mean squared error of its pre-images of held-out rows.
 
-    `error` is the mean over folds, `standard_error` its standard error. `ridge` is None for pre-images without one.
+    Attributes
+    ----------
+    sigma : float
+        Length of the kernel, in the units of the columns.
+    components : int
+        Number of components.
+    ridge : float or None
+        None for pre-images without one.
+    error, standard_error : float
+        Mean over folds, and its standard error, in the squared units of the columns.
     """
 
     sigma: float
@@ -52,10 +61,18 @@ class Setting:
 
 @dataclass(frozen=True, repr=False)
 class CrossValidation(ShowsSummary):
-    """Result of a cross-validation: every setting tried, in order of sigma, components and ridge.
+    """Result of a cross-validation.
 
-    `rows` sampled rows were split into `folds`; each fit had `size` landmarks, or as many as there were rows. Errors
-    are in the units of the data, or in standard deviations of each column if `standardized`.
+    Attributes
+    ----------
+    settings : tuple of Setting
+        Every one that was tried, in order of sigma, components and ridge.
+    rows, folds : int
+        The sampled rows, and the number of parts that they were split into.
+    size : int
+        Landmarks of each fit, which had fewer where there were fewer rows.
+    standardized : bool
+        Whether errors are in standard deviations of each column, and not in the units of the data.
     """
 
     settings: tuple[Setting, ...]

@@ -36,17 +36,29 @@ class Projection:
 class Solution:
     """Mean, components and eigenvalues: scores = (v(x) - mean) @ components. All float64.
 
-    eigenvalues are those of the (centred) Gram matrix, sums over n. total_variance is an upper bound of its trace for
-    landmarks of a positive semidefinite kernel, exact where the whole Gram matrix was seen, unbiased for random
-    features, and for an indefinite kernel at least the sum of the positive eigenvalues found. negative is the most
-    negative eigenvalue that was dropped, relative to the largest: 0 up to rounding for positive semidefinite kernels.
-    unexplained is the share of Σ k(x_i, x_i) outside the span of the landmarks, tr(K - C W⁺ C') / tr(K); None without
-    landmarks, and where W has negative eigenvalues.
+    Attributes
+    ----------
+    mean : (D,) array
+        Mean of the features v(x); zeros when not centred.
+    components : (D, r) array
+        What maps features to scores.
+    eigenvalues : (r,) array
+        Those of the (centred) Gram matrix, sums over n, descending.
+    total_variance : float
+        An upper bound of its trace for landmarks of a positive semidefinite kernel, exact where the whole Gram matrix
+        was seen, unbiased for random features, and for an indefinite kernel at least the sum of the positive
+        eigenvalues found.
+    negative : float
+        The most negative eigenvalue that was dropped, relative to the largest: 0 up to rounding for positive
+        semidefinite kernels.
+    unexplained : float or None
+        The share of Σ k(x_i, x_i) outside the span of the landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks,
+        and where W has negative eigenvalues.
     """
 
-    mean: Array  # (D,)
-    components: Array  # (D, r)
-    eigenvalues: Array  # (r,)
+    mean: Array
+    components: Array
+    eigenvalues: Array
     total_variance: float
     negative: float = 0.0
     unexplained: float | None = None

@@ -208,11 +208,27 @@ class Estimate:
 class Evaluation(ShowsSummary):
     """Estimated errors of a model on n rows, from m of them.
 
-    eigenvalues (r,): u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias; standard_errors (r,).
-    residuals (r,): |Kc u_j - eigenvalue_j u_j| / eigenvalue_j.
-    intervals (r, 2): 95 % intervals of u_j'Kc u_j, and of lambda_j(Kc) where trust in the component is "solid":
-        eigenvalue ± 1.96 standard errors, the upper end raised by the eigenvalue times the squared residual.
-    frobenius: |K - K^|_F. total_variance: tr(Kc), or tr(K) when not centred.
+    Attributes
+    ----------
+    rows, sampled : int
+        n and m.
+    eigenvalues : (r,) array
+        u_j'Kc u_j of the unit score vectors u_j, free of the model's own bias.
+    standard_errors : (r,) array
+        Those of the eigenvalues, from sampling rows.
+    residuals : (r,) array
+        |Kc u_j - eigenvalue_j u_j| / eigenvalue_j.
+    intervals : (r, 2) array
+        95 % intervals of u_j'Kc u_j, and of lambda_j(Kc) where trust in the component is "solid": eigenvalue ± 1.96
+        standard errors, the upper end raised by the eigenvalue times the squared residual.
+    frobenius : Estimate
+        |K - K^|_F.
+    total_variance : Estimate
+        tr(Kc), or tr(K) when not centred.
+
+    Notes
+    -----
+    Source: `docs/numerics.md`, section 15.
     """
 
     rows: int

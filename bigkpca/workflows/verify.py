@@ -29,12 +29,24 @@ from bigkpca.workflows.block_checks import checked
 
 @dataclass(frozen=True)
 class Verified:
-    """What was checked, and found as it was written."""
+    """What was checked, and found as it was written.
+
+    Attributes
+    ----------
+    path : str
+        Where it is.
+    kind : str
+        dataset, model, features, reconstruction, job, zarr array or npy.
+    shape : tuple of int
+        Of the rows; of a model, columns and components.
+    files : int
+        That hold values, each of which was read.
+    """
 
     path: str
-    kind: str  # dataset, model, features, reconstruction, job, zarr array or npy
-    shape: tuple[int, ...]  # of the rows; of a model, columns and components
-    files: int  # that hold values, each of which was read
+    kind: str
+    shape: tuple[int, ...]
+    files: int
 
 
 def verify(

@@ -20,23 +20,53 @@ _KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work spac
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. Bytes are decimal everywhere that people read them."""
+    """The cost of a run. Bytes are decimal everywhere that people read them.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Shape of the data, (n, d).
+    size : int
+        D, features of a row.
+    block_rows, tasks : int
+        Rows of one task, and the number of tasks.
+    passes : int
+        Passes over all rows, the sample not counted.
+    bytes_read : int
+        By the sample and all passes.
+    peak_bytes : int
+        Resident memory of one process, interpreter included.
+    result_bytes : int
+        Size of the result.
+    checkpoint_bytes : int
+        At most on disk beside the output, while the run lasts.
+    expected_seconds : float or None
+        Where it was asked for and is known.
+    not_timed : str or None
+        Why it is not known.
+    threads : int
+        Of all processes, that the time holds for.
+    on_workers : bool
+        Whether these are of workers, and not of this process.
+    refused : str or None
+        Why the memory allowed is not enough.
+    """
 
     rows: int
     columns: int
-    size: int  # D, features of a row
+    size: int
     block_rows: int
     tasks: int
-    passes: int  # over all rows, the sample not counted
+    passes: int
     bytes_read: int
-    peak_bytes: int  # resident, of one process, interpreter included
+    peak_bytes: int
     result_bytes: int
-    checkpoint_bytes: int = 0  # at most on disk beside the output, while the run lasts
-    expected_seconds: float | None = None  # where it was asked for and is known
-    not_timed: str | None = None  # why it is not known
-    threads: int = 0  # of all processes, that it holds for
-    on_workers: bool = False  # whether these are of workers, and not of this process
-    refused: str | None = None  # why the memory allowed is not enough
+    checkpoint_bytes: int = 0
+    expected_seconds: float | None = None
+    not_timed: str | None = None
+    threads: int = 0
+    on_workers: bool = False
+    refused: str | None = None
 
     def check(self, limit: int | None, remedy: str) -> None:
         """Raise MemoryLimitError if the peak is above the limit."""

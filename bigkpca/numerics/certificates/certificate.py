@@ -36,6 +36,8 @@ class Certificate(ShowsSummary):
         Proven bounds of lambda_j / T.
     spectral_error_likely : float
         An upper bound of the largest eigenvalue of E, with the probability `confidence`.
+    confidence : float
+        The probability that all bounds that are called likely hold.
     eigenvalue_likely_upper, explained_variance_ratio_likely_upper : (r,) array
         The bounds of lambda_j and lambda_j / T that follow from it, for all j at once.
     strata : (k, 6) array

@@ -51,7 +51,7 @@ class Expansion:
 
 
 def expansion(fitted: Fitted) -> Expansion:
-    """The expansion of a fitted model.
+    """The expansion of a fitted model, by method:
 
         orthogonalised Nyström:    gamma = W⁺ mean + A y,
         other landmark methods:    gamma = W⁺ m + G (y - A'(m - mean)),  G = W⁺ M A (A'M A)⁺,
@@ -95,7 +95,7 @@ def _least_squares(solution: Solution, basis: Basis, moments: Moments, centred: 
 def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:
     """|φ(x) - φ^(x)|² of rows with features V (b, D) and k(x, x) = diagonal (b,): their novelty, (b,).
 
-    Small for rows like those of the fit, up to k(x, x) for others; never negative.
+    Small for rows like those of the fit, about k(x, x) for others; never negative.
     """
     V = V.astype(np.float64, copy=False)
     Y = solution.projection()(V)
