@@ -32,7 +32,6 @@ myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"  # `name` in a docstring is a link where the name is documented, and code everywhere
 nitpick_ignore_regex = [("py:obj", ".*")]
 autodoc_typehints = "none"  # docstrings say more: shapes and units
-autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True

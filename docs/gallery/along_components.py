@@ -13,9 +13,8 @@ fig, axes = plt.subplots(4, 5, figsize=(5, 4.3))
 for component, row in enumerate(axes):
     scores = np.zeros((5, 20))
     scores[:, component] = deviations[component] * np.array(list(steps.values()))
-    for picture, name, ax in zip(
-        kpca.inverse_transform(scores), steps, row, strict=True
-    ):
+    pictures = kpca.inverse_transform(scores)
+    for picture, name, ax in zip(pictures, steps, row, strict=True):
         ax.imshow(picture.reshape(8, 8), vmin=0, vmax=16)
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)

@@ -12,14 +12,8 @@ order = np.argsort(-correlations[:, 0])
 fig, ax = plt.subplots(figsize=(5, 4.8))
 ax.imshow(correlations[order], cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
 for (i, j), value in np.ndenumerate(correlations[order]):
-    ax.text(
-        j,
-        i,
-        f"{value:+.2f}",
-        ha="center",
-        va="center",
-        color="white" if abs(value) > 0.6 else "black",
-    )
+    color = "white" if abs(value) > 0.6 else "black"
+    ax.text(j, i, f"{value:+.2f}", ha="center", va="center", color=color)
 ax.set_yticks(range(13), [wine.feature_names[i].replace("_", " ") for i in order])
 ax.set_xticks(range(3), ["1", "2", "3"])
 ax.set(xlabel="component", title="correlation of columns with scores")

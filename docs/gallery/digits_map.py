@@ -5,17 +5,13 @@ from sklearn.datasets import load_digits
 
 from bigkpca import KernelPCA
 
-X, y = load_digits(return_X_y=True)  # 1797 pictures of 8 x 8 grey values
+X, digits = load_digits(return_X_y=True)  # 1797 pictures of 8 x 8 grey values
 scores = KernelPCA(2, random_state=0).fit_transform(X)
 
 fig, ax = plt.subplots(figsize=(5, 4.6))
+halo = {"path_effects": [withStroke(linewidth=4, foreground="white")], "size": 18}
 for digit in range(10):
-    points = ax.scatter(
-        *scores[y == digit].T, marker=f"${digit}$", s=28, linewidths=0, alpha=0.7
-    )
-    middle = np.median(scores[y == digit], axis=0)
-    halo = [withStroke(linewidth=4, foreground="white")]
-    ax.text(
-        *middle, digit, size=18, color=points.get_facecolor()[0][:3], path_effects=halo
-    )
+    x, y = scores[digits == digit].T
+    ax.scatter(x, y, marker=f"${digit}$", s=28, linewidths=0, alpha=0.7)
+    ax.text(np.median(x), np.median(y), digit, **halo)
 ax.set(xlabel="score of component 1 (no unit)", ylabel="score of component 2 (no unit)")

@@ -16,28 +16,11 @@ groups = {
 
 fig, ax = plt.subplots()
 for name, rows in groups.items():
-    residuals = kpca.residual(rows)
-    (line,) = ax.step(np.sort(residuals), np.linspace(0, 100, len(rows)))
-    side, height = (1, 30) if name == "8 and 9" else (-1, 70)
-    place, color = (np.percentile(residuals, height), height), line.get_color()
-    ha = "left" if side > 0 else "right"
-    ax.annotate(
-        name,
-        place,
-        (8 * side, 0),
-        textcoords="offset points",
-        ha=ha,
-        va="center",
-        color=color,
-    )
-ax.set(
-    xlabel="residual |φ(x) − φ̂(x)|² (no unit)",
-    ylabel="rows with at most this residual (%)",
-)
-ax.set(
-    xscale="log",
-    xlim=(0.02, 1.4),
-    ylim=(0, 100),
-    xticks=[0.02, 0.1, 0.5, 1],
-    xticklabels=["0.02", "0.1", "0.5", "1"],
-)
+    residuals = np.sort(kpca.residual(rows))
+    (line,) = ax.step(residuals, np.linspace(0, 100, len(rows)))
+    height, factor, ha = (30, 1.1, "left") if name == "8 and 9" else (70, 0.9, "right")
+    place = factor * np.percentile(residuals, height)
+    ax.text(place, height, name, ha=ha, va="center", color=line.get_color())
+ax.set(xlabel="residual |φ(x) − φ̂(x)|² (no unit)", xscale="log", xlim=(0.02, 1.4))
+ax.set(xticks=[0.02, 0.1, 0.5, 1], xticklabels=["0.02", "0.1", "0.5", "1"])
+ax.set(ylabel="rows with at most this residual (%)", ylim=(0, 100))
