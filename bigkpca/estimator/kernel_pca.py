@@ -16,7 +16,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, is_path
 from bigkpca.estimator.inputs import SCORES, in_kind
 from bigkpca.estimator.model_methods import ModelMethods
-from bigkpca.estimator.parameters import FIELDS, check_parameters, is_precomputed, spec_of, takes_more_rows
+from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_more_rows, with_advice
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
@@ -144,11 +144,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     (array([199., 195.]), ('solid', 'solid'))
     """
 
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Raises TypeError for parameters that scikit-learn's KernelPCA has and this one lacks, with what to do."""
-        check_parameters(set(given) - set(cls._get_param_names()))
-        return super().__new__(cls)
-
+    @with_advice
     def __init__(
         self,
         n_components: int | float | str | None = 50,

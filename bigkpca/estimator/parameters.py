@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -57,11 +57,17 @@ def _kernel(kernel: Any, parameters: Mapping[str, Any] | None) -> Any:
     return partial(kernel, **parameters)
 
 
-def check_parameters(unknown: Iterable[str]) -> None:
-    """Raise TypeError, with what to do, where one of these names is a parameter of scikit-learn's KernelPCA."""
-    for name in unknown:
-        if name in _OF_SCIKIT_LEARN:
-            raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
+def with_advice(init: Callable[..., None]) -> Callable[..., None]:
+    """The __init__ of KernelPCA, which says what to do about parameters that only scikit-learn's has (TypeError)."""
+
+    @wraps(init)  # scikit-learn reads the signature
+    def advising(self: Any, *values: Any, **given: Any) -> None:
+        for name in given:
+            if name in _OF_SCIKIT_LEARN:
+                raise TypeError(f"KernelPCA has no {name}, as scikit-learn's has: {_OF_SCIKIT_LEARN[name]}")
+        init(self, *values, **given)
+
+    return advising
 
 
 def is_precomputed(kernel: Any) -> bool:
