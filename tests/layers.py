@@ -306,7 +306,6 @@ DOORS = {
         "data.rows",
         "data.frames",
         "data.dask",
-        "data.opening",
         "execution.tasks",
         "execution.on_graphs",
         "execution.cluster_run",

@@ -1,6 +1,7 @@
 """Lazy Dask arrays for people who build their own graphs: nothing is read or computed until they ask.
 
-Every function takes rows as KernelPCA.fit does and returns arrays of one chunk for each block of rows.
+Every function takes rows as KernelPCA.fit does and returns arrays of one chunk for each block of rows. Only the rows of
+Dask frames, and of Dask arrays of unknown chunk sizes, are counted at once.
 """
 
 from __future__ import annotations

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dask.base import optimize
 from dask.delayed import Delayed, delayed
 
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.rows import EVERY, anonymous
-from bigkpca.errors import Array
+from bigkpca.data.rows import EVERY, anonymous, check_shape
+from bigkpca.errors import Array, SpecError, check_numeric
 from bigkpca.numerics.aligned import aligned
 
 if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has imported it
@@ -22,7 +24,8 @@ if TYPE_CHECKING:  # it takes long to import, and whoever has such rows has impo
 class DaskRows:
     """Rows of a Dask array; each task depends only on the chunks that hold its rows.
 
-    names are those of the columns of a frame, if any.
+    names are those of the columns of a frame, if any. Rows of unknown chunk sizes, (nan, d), have no blocks, only
+    chunks: nobody counted them.
     """
 
     values: da.Array
@@ -37,6 +40,11 @@ class DaskRows:
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.values.dtype)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the sizes of the chunks are known."""
+        return not math.isnan(self.values.shape[0])
 
     @property
     def grain(self) -> int:
@@ -59,8 +67,33 @@ class DaskRows:
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
 
 
+def array_rows(array: da.Array) -> DaskRows:
+    """Rows of a Dask array. Where its chunk sizes are unknown, one pass over the array counts them."""
+    return _counted(uncounted_rows(array))
+
+
+def uncounted_rows(array: da.Array) -> DaskRows:
+    """Rows of a Dask array, which are not counted. Raises SpecError where the number of columns is unknown, too."""
+    where = "the dask array"
+    check_shape(array.shape, where)
+    check_numeric(array.dtype, where)  # before the pass that counts
+    if math.isnan(array.shape[1]):
+        raise SpecError(
+            f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it first"
+        )
+    return DaskRows(optimize(array)[0])
+
+
 def frame_rows(frame: Any) -> DaskRows:
-    """Rows of a Dask frame. Counting the rows of its partitions takes one pass over its index."""
-    dtype = frame_dtype(frame)
-    lengths = tuple(int(length) for length in frame.index.map_partitions(len).compute())
-    return DaskRows(frame.astype(dtype).to_dask_array(lengths=lengths), FRAME, names=column_names(frame))
+    """Rows of a Dask frame. Counting the rows of its partitions takes one pass over the frame."""
+    # Not over its index: Dask reads few columns of files in fewer partitions, and of some readers the index alone is
+    # empty. The partitions of the array are those that are read later.
+    values = frame.astype(frame_dtype(frame)).to_dask_array()
+    return _counted(DaskRows(optimize(values)[0], FRAME, names=column_names(frame)))
+
+
+def _counted(rows: DaskRows) -> DaskRows:
+    if rows.counted:
+        return rows
+    # This changes the array, which is no longer the user's: `optimize` has made another.
+    return replace(rows, values=rows.values.compute_chunk_sizes())

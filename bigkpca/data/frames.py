@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -18,6 +19,29 @@ def is_data_array(data: Any) -> bool:
     """Whether `data` is a DataArray of xarray; xarray itself is not imported for that."""
     xarray = sys.modules.get("xarray")
     return xarray is not None and isinstance(data, xarray.DataArray)
+
+
+def check_data_array(data: Any) -> None:
+    """Raise DataError for a DataArray that is no table, SpecError for one of unknown length, which xarray cannot use.
+
+    Accept anything else.
+    """
+    if not is_data_array(data):
+        return
+    if data.ndim < 2:
+        raise DataError(
+            f"the DataArray has the dims {data.dims}: rows must be two-dimensional; one column is "
+            "X.expand_dims('feature', axis=1)"
+        )
+    if data.ndim > 2:
+        raise DataError(
+            f"the DataArray has the dims {data.dims}: rows must be two-dimensional; stack what belongs to one row, as "
+            f"in X.stack(feature={list(data.dims[1:])!r})"
+        )
+    if any(math.isnan(length) for length in data.shape):
+        raise SpecError(
+            "the DataArray has unknown chunk sizes: call compute_chunk_sizes() on its Dask array before you make it"
+        )
 
 
 def is_dask_array(data: Any) -> bool:
@@ -54,7 +78,8 @@ def column_names(data: Any) -> tuple[str, ...] | None:
 
 
 def check_frame(data: Any) -> None:
-    """Raise DataError for a frame with a column that is not numeric, SpecError for a lazy frame; accept anything else.
+    """Raise DataError for a frame with a column that is not numeric, SpecError for a lazy frame and for what holds
+    several tables; accept anything else.
 
     Numbers kept as objects, text or categories are accepted, as in scikit-learn; dates are not.
     """
@@ -63,6 +88,7 @@ def check_frame(data: Any) -> None:
             "a LazyFrame holds no rows yet: give what its collect() returns, or, where that does not fit in memory, "
             "write it with sink_parquet(FILE.parquet) and make a dataset of that with bigkpca ingest"
         )
+    _check_one_table(data)
     if not is_frame(data):
         return
     for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
@@ -71,6 +97,29 @@ def check_frame(data: Any) -> None:
                 f"the frame holds {dtype} values in column {number} ({name!r}): rows must be real numbers (integer, "
                 "float or bool); leave it out, or encode it: text and categories as codes, dates as the time since one"
             )
+
+
+def _check_one_table(data: Any) -> None:
+    """Raise SpecError for a Dataset of xarray and an AnnData in memory, which hold several tables, and for an array
+    that hides some of its values."""
+    xarray = sys.modules.get("xarray")
+    if xarray is not None and isinstance(data, xarray.Dataset):
+        first = next(iter(data.data_vars), "name")
+        rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
+        dim = "row" if rows else next(iter(data.dims), "row")
+        raise SpecError(
+            f"a Dataset holds several arrays: give one, as X[{first!r}], or all as the columns of one, as "
+            f"X.to_array('variable'){rows}.transpose({dim!r}, 'variable')"
+        )
+    if not is_frame(data) and all(hasattr(data, name) for name in ("X", "obs", "var")):
+        raise SpecError(
+            "an AnnData holds several matrices: give one, as X.X or X.layers['counts'], or the path of a file"
+        )
+    if np.ma.is_masked(data):
+        raise SpecError(
+            "some values of the array are masked: leave their rows out, or impute them; X.filled(value) gives an array "
+            "of all values"
+        )
 
 
 def is_frame(data: Any) -> bool:
@@ -86,7 +135,9 @@ def _is_number(dtype: Any) -> bool:
 def _converts(frame: Any, number: int) -> bool:
     """Whether the values of a column without a numeric dtype are numbers all the same."""
     values = np.asarray(frame.iloc[:, number] if hasattr(frame, "iloc") else frame.to_series(number))
-    if values.dtype.kind in "mMc":  # NumPy would convert times and complex numbers, with another meaning
+    if (
+        values.ndim != 1 or values.dtype.kind in "mMc"
+    ):  # NumPy would convert times and complex numbers, with another meaning
         return False
     try:
         values.astype(np.float64)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import zarr
-from dask.base import optimize
 from scipy.sparse import issparse
 
-from bigkpca.data.dask import DaskRows, frame_rows
+from bigkpca.data.dask import DaskRows, array_rows, frame_rows, uncounted_rows
 from bigkpca.data.frames import (
+    check_data_array,
     check_frame,
     column_names,
     frame_values,
@@ -33,9 +32,10 @@ from bigkpca.errors import BigKPCAError, IncompleteError, SpecError, check_numer
 def open_rows(data: Any, array: str | None = None) -> Rows:
     """Open what a user passes as rows: an array, a frame, a Dask array or frame, a DataArray, a Zarr array, or a path.
 
-    A Dask frame does not know how many rows its partitions have, so they are counted: one pass over its index. `array`
-    names the array inside a Zarr group. Raises SpecError for what is not there or not a table, DataError for dtypes and
-    shapes that cannot be rows, and columns of a frame that are no numbers, IncompleteError for a half-ingested dataset.
+    A Dask frame does not know how many rows its partitions have, nor a Dask array of unknown chunk sizes those of its
+    chunks: they are counted, one pass. `array` names the array inside a Zarr group. Raises SpecError for what is not
+    there or not a table, DataError for dtypes and shapes that cannot be rows, and columns of a frame that are no
+    numbers, IncompleteError for a half-ingested dataset.
     """
     rows = _opened(data, array)
     check_numeric(rows.dtype, rows.where)
@@ -43,6 +43,11 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     if isinstance(rows, ZarrRows):
         rows.check_whole()
     return rows
+
+
+def open_uncounted(data: Any, array: str | None = None) -> Rows:
+    """As `open_rows`, for results row by row: rows of a Dask array of unknown chunk sizes are not counted."""
+    return open_rows(uncounted_rows(data) if is_dask_array(data) else data, array)
 
 
 def open_growing(path: str, array: str | None = None) -> Rows:
@@ -81,14 +86,12 @@ def _opened(data: Any, array: str | None) -> Rows:
     if is_path(data):
         return _path_rows(expanded(data), array)
     if is_data_array(data):
+        check_data_array(data)
         return _opened(data.data, array)
     if is_dask_frame(data):
         return frame_rows(data)
     if is_dask_array(data):
-        check_shape(data.shape, "the dask array")
-        if any(math.isnan(length) for length in data.shape):
-            raise SpecError("the dask array has unknown chunk sizes: call compute_chunk_sizes() on it first")
-        return DaskRows(*optimize(data))
+        return array_rows(data)
     if isinstance(data, zarr.Array):
         check_shape(data.shape, f"the zarr array {data.path}")
         return ZarrRows(data, zarr_name(data), data.shape[0])

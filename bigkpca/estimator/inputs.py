@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from bigkpca import arrays
-from bigkpca.data.frames import check_frame, column_names, is_dask_frame, is_data_array
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.frames import (
+    check_data_array,
+    check_frame,
+    column_names,
+    frame_values,
+    is_dask_frame,
+    is_data_array,
+    is_frame,
+)
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.opening import in_memory, is_lazy, open_rows
+from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import Rows
 from bigkpca.data.sparse import sparse_rows
-from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.errors import Array, SpecError
 from bigkpca.execution import containers, few_rows, projection
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.kept_features import KeptFeatures
@@ -38,6 +49,8 @@ class RowOutput:
 
     def of(self, rows: Rows, model: Model, kept: KeptFeatures | None = None) -> Any:
         """A NumPy array for rows in memory, from features that their fit has `kept` if it did, else a lazy array."""
+        if isinstance(rows, DaskRows) and not rows.counted:
+            return containers.in_chunks(rows, self.lazy, model)
         if not in_memory(rows):
             return self.lazy(model, rows)
         if self.few is not None and few_rows.are_few(rows, model):
@@ -71,39 +84,38 @@ class RowsInput:
     feature_names_in_: Array
     _columns_like: Any  # the columns of a DataArray that was fitted, without rows
 
-    def _rows(self, X: Any, *, reset: bool) -> Rows:
-        """Rows to fit (`reset`), or to compare with those that were fitted."""
+    def _rows(self, X: Any, *, reset: bool, counted: bool = True) -> Rows:
+        """Rows to fit (`reset`), or to compare with those that were fitted; `counted` where their number is needed."""
+        self._check_dims(X, reset=reset)
         if is_dask_frame(X):
             return open_rows(self._checked_frame(X, reset=reset))
-        self._check_dims(X, reset=reset)
         if is_lazy(X):
-            rows = open_rows(X)
+            rows = open_rows(X) if counted else open_uncounted(X)
             if reset:
                 self._remember(rows.shape[1], rows.names)
             return rows
         check_frame(X)
-        values = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32, *_SMALL_INTEGERS],
-            accept_sparse="csr",
-            ensure_all_finite=False,  # the pass checks, and names row and column
-            ensure_min_samples=2 if reset else 1,
-        )
+        checks: dict[str, Any] = {
+            "dtype": [np.float64, np.float32, *_SMALL_INTEGERS],
+            "accept_sparse": "csr",
+            "ensure_all_finite": False,  # the pass checks, and names row and column
+            "ensure_min_samples": 2 if reset else 1,
+        }
+        if is_frame(X) and not hasattr(X, "iloc"):  # scikit-learn makes float64 of any frame that is not of pandas
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            values = check_array(frame_values(X), estimator=self, **checks)
+        else:
+            values = validate_data(self, X, reset=reset, **checks)
         return sparse_rows(values) if issparse(values) else ArrayRows(values, names=column_names(X))
 
     def _check_dims(self, X: Any, *, reset: bool) -> None:
-        """Raise an error for a DataArray that is no table, or whose columns have another dim than those of the fit."""
+        """Raise an error for a DataArray that is no table, or whose columns are not those of the fit; `reset` forgets
+        those of an earlier fit."""
+        check_data_array(X)
         if not is_data_array(X):
             if reset and hasattr(self, "_columns_like"):
                 del self._columns_like
             return
-        if X.ndim != 2:
-            raise DataError(
-                f"the DataArray has the dims {X.dims}: rows must be two-dimensional; stack what belongs to one row, as "
-                f"in X.stack(feature={list(X.dims[1:])!r})"
-            )
         if reset:
             self._columns_like = containers.header_of(X)  # which pre-images get again
         elif hasattr(self, "_columns_like") and X.dims[1] != self._columns_like.dims[1]:
@@ -120,9 +132,9 @@ class RowsInput:
                     "reindex"
                 )
 
-    def _matching_rows(self, X: Any, model: Model) -> Rows:
+    def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
         """Rows with as many columns as those that were fitted, and the same names."""
-        rows = self._rows(X, reset=False)
+        rows = self._rows(X, reset=False, counted=counted)
         projection.check_columns(rows, model)
         return rows
 
@@ -138,6 +150,30 @@ class RowsInput:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+
+def framing_what_is_in_memory(estimator: type) -> type:
+    """A class whose own `transform` and `fit_transform` heed `set_output` for what is in memory alone.
+
+    scikit-learn makes a frame of any result: it would compute what is lazy, and fail for what lies in Zarr.
+    """
+    for name in ("transform", "fit_transform"):
+        if name in vars(estimator):
+            setattr(estimator, name, _framing_what_is_in_memory(vars(estimator)[name]))
+    return estimator
+
+
+def _framing_what_is_in_memory(framing: Callable[..., Any]) -> Callable[..., Any]:
+    plain: Callable[..., Any] = framing.__wrapped__  # type: ignore[attr-defined]  # of functools.wraps
+    arguments = signature(plain)
+
+    @wraps(plain)
+    def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        to_path = arguments.bind(self, X, *args, **options).arguments.get("out") is not None
+        in_its_kind = to_path or is_lazy(X) or is_data_array(X)
+        return (plain if in_its_kind else framing)(self, X, *args, **options)
+
+    return method
 
 
 def in_kind(X: Any, values: Any, name: str, *labels: Any) -> Any:

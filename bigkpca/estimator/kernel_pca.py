@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigkpca.data.opening import is_lazy
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, is_path
-from bigkpca.estimator.inputs import SCORES, in_kind
+from bigkpca.estimator.inputs import SCORES, framing_what_is_in_memory, in_kind
 from bigkpca.estimator.model_methods import ModelMethods
 from bigkpca.estimator.parameters import FIELDS, is_precomputed, spec_of, takes_more_rows, with_advice
 from bigkpca.execution.kept_features import KeptFeatures
@@ -33,6 +33,7 @@ from bigkpca.workflows.fit import save as save_model
 from bigkpca.workflows.merge import merge
 
 
+@framing_what_is_in_memory
 class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     """Kernel PCA of data that need not fit in memory.
 
@@ -204,8 +205,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : NumPy, Dask or Zarr array, frame, DataArray, or path to a Zarr array, dataset or .npy file
-            What Dask, Zarr and paths hold is streamed. The rows of a Dask frame are counted first, which is one more
-            pass, over its index alone.
+            What Dask, Zarr and paths hold is streamed. The rows of a Dask frame, and of a Dask array of unknown chunk
+            sizes, are counted first, which is one more pass.
         like : path, Model or fitted KernelPCA, optional
             Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters that
             are left at their defaults are those of its fit; n_components and noise may differ. Such estimators of

@@ -12,10 +12,18 @@ from bigkpca.data.frames import is_dask_frame, is_data_array
 from bigkpca.data.stores import AnyPath
 from bigkpca.errors import SpecError
 from bigkpca.estimator.attributes import FittedAttributes
-from bigkpca.estimator.inputs import DENOISED, PREIMAGES, RESIDUALS, SCORES, RowsInput, in_kind
+from bigkpca.estimator.inputs import (
+    DENOISED,
+    PREIMAGES,
+    RESIDUALS,
+    SCORES,
+    RowsInput,
+    framing_what_is_in_memory,
+    in_kind,
+)
 from bigkpca.estimator.parameters import restores_rows
 from bigkpca.evaluating import preimage_error
-from bigkpca.execution.containers import stacked_rows
+from bigkpca.execution.containers import are_maps, of_rows_there, stacked_rows
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.preimage import of_leading
@@ -25,6 +33,7 @@ from bigkpca.workflows.scores import open_scores
 from bigkpca.workflows.transform import denoise, reconstruct, transform
 
 
+@framing_what_is_in_memory
 class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """Methods of KernelPCA that use its model. `set_output` reaches those of classes with scikit-learn's mixin."""
 
@@ -38,6 +47,9 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         Dask; rows that were stacked of several dims have these again. With `out` they are streamed to a feature store
         at that path, and its Zarr array is returned;
         `dtype` and `components` say what is stored there, as in `bigkpca.transform`.
+
+        A Dask array of unknown chunk sizes is taken chunk by chunk without a count, and its scores have as many. Where
+        `set_output` asks for a frame, what is in memory gets one; all else stays as it is, lazy.
 
         Raises SpecError for rows of another width or other columns, DataError for NaN and infinity. One pass.
         """
@@ -62,14 +74,14 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         One pass.
         """
         check_is_fitted(self)
-        if is_data_array(Y):
-            Y = stacked_rows(Y)
         if out is not None:
-            return reconstruct(self.model_, Y, out)
+            return reconstruct(self.model_, stacked_rows(Y) if are_maps(Y) else Y, out)
+        if are_maps(Y):
+            return of_rows_there(Y, self.inverse_transform)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return PREIMAGES.of_frame(Y, self.model_, range(self.model_.columns) if names is None else names)
-        like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y)
+        like, scores = getattr(self, "_columns_like", names), open_scores(self.model_, Y, counted=False)
         found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
         return in_kind(Y, found, "rows", "feature", like)
 
@@ -97,7 +109,7 @@ class ModelMethods(FittedAttributes, RowsInput, ClassNamePrefixFeaturesOutMixin,
         `transform`.
         """
         check_is_fitted(self)
-        rows = self._matching_rows(X, self.model_)
+        rows = self._matching_rows(X, self.model_, counted=True)
         with RunOptions().engine() as engine:
             return -preimage_error.preimage_error(self.model_, rows, self.noise, engine, Silent())
 

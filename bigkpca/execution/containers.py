@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.frames import FRAME, frame_dtype
+from bigkpca.data.dask import DaskRows
+from bigkpca.data.frames import FRAME, frame_dtype, is_data_array
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.carried import Carried
@@ -37,11 +38,32 @@ def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> An
 def _of_partition(
     part: Any, view: View, model: Carried, columns: Sequence[Any], dtype: np.dtype[Any], made: np.dtype[Any]
 ) -> Any:
-    values = np.empty((0, len(columns)), made)
-    if len(part):
-        rows = ArrayRows(part.astype(dtype).to_numpy(), where=f"a partition of {FRAME}")
-        values = view(model.value, rows).compute(scheduler="synchronous")
+    rows = part.astype(dtype).to_numpy()
+    values = _of_piece(rows, view, model, (len(columns),), made, f"a partition of {FRAME}")
     return _labelled(values.reshape(len(part), len(columns)), part, columns)
+
+
+def _of_piece(
+    values: Array, view: View, model: Carried, width: tuple[int, ...], made: np.dtype[Any], where: str
+) -> Array:
+    """What `view` makes of the rows of one partition or chunk, which may have none."""
+    if not len(values):
+        return np.empty((0, *width), made)
+    found: Array = view(model.value, ArrayRows(values, where=where)).compute(scheduler="synchronous")
+    return found
+
+
+def in_chunks(rows: DaskRows, view: View, model: Model) -> Any:
+    """What `view` makes of rows that nobody counted, as a lazy Dask array of as many chunks of unknown sizes."""
+    made = view(model, ArrayRows(np.zeros((1, rows.shape[1]), rows.dtype), where=rows.where))
+    width, whole = made.shape[1:], rows.values.rechunk({1: -1})
+    return whole.map_blocks(
+        *(_of_piece, view, constant(model), width, made.dtype, f"a chunk of {rows.where}"),
+        dtype=made.dtype,
+        chunks=(whole.chunks[0], *((length,) for length in width)),
+        drop_axis=None if width else 1,
+        meta=np.empty((0,) * made.ndim, made.dtype),
+    )
 
 
 def _labelled(values: Array, frame: Any, columns: Sequence[Any]) -> Any:
@@ -84,8 +106,20 @@ def is_stacked(given: Any, dim: str) -> bool:
     return index is not None and index.nlevels > 1 and index.is_unique
 
 
-def stacked_rows(given: Any, columns: str = "component") -> Any:
-    """A DataArray of scores with the dims of its rows stacked to one, where they are several."""
-    if given.ndim <= 2 or columns not in given.dims:
-        return given
-    return given.stack(sample=[dim for dim in given.dims if dim != columns]).transpose("sample", columns)
+def are_maps(scores: Any, columns: str = "component") -> bool:
+    """Whether scores are a DataArray in which the rows have several dims."""
+    return is_data_array(scores) and scores.ndim > 2 and columns in scores.dims
+
+
+def stacked_rows(maps: Any, columns: str = "component") -> Any:
+    """A DataArray of scores with the several dims of its rows stacked to one."""
+    return maps.stack(sample=[dim for dim in maps.dims if dim != columns]).transpose("sample", columns)
+
+
+def of_rows_there(maps: Any, function: Callable[[Any], Any], columns: str = "component") -> Any:
+    """function(stacked rows) of a DataArray of scores; NaN for rows that have none, as those left out of a stack.
+
+    They get scores of 0 meanwhile, so that nobody has to find them first: lazy scores stay lazy.
+    """
+    there = maps.notnull().any(columns).reset_coords(drop=True)  # else lazy coordinates would be compared
+    return function(stacked_rows(maps.where(there, 0.0), columns)).where(there)

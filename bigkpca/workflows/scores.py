@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bigkpca.data.opening import open_rows, path_of
+from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import parent, store_of
 from bigkpca.data.versions import JOB, current_version
@@ -14,8 +14,9 @@ from bigkpca.numerics.preimages import check_width
 from bigkpca.storage import block_arrays, groups, models
 
 
-def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
-    """Open scores of a model; a feature store of it may hold those of the leading components alone.
+def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
+    """Open scores of a model, `counted` where their number is needed; a feature store of the model may hold those of the
+    leading components alone.
 
     Raises SpecError for another width, and for a feature store of another model, IncompleteError for one that is not
     finished.
@@ -23,7 +24,7 @@ def open_scores(model: Model, scores: Any, array: str | None = None) -> Rows:
     path = feature_store(scores)
     if path is not None:
         _check_maker(model, path)
-    rows = open_rows(scores, array)
+    rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
     fewer = path is not None and 0 < rows.shape[1] < model.components
     check_width(rows.shape, rows.shape[1] if fewer else model.components, rows.where)
     return rows

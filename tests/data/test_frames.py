@@ -33,6 +33,11 @@ DAY = datetime(2020, 1, 1)
         (pl.Series(["u", "v"]), "String"),
         (pl.Series(["u", "v"], dtype=pl.Categorical), "Categorical"),
         (pl.Series([[1], [2, 3]]), "List"),
+        (pl.Series([[1, 2], [2, 3]], dtype=pl.Array(pl.Int8, 2)), "Array"),
+        (pl.Series([{"a": 1}, {"a": 2}]), "Struct"),
+        (pl.Series(["u", "v"], dtype=pl.Enum(["u", "v"])), "Enum"),
+        (pd.Series([DAY, DAY], dtype="timestamp[ns][pyarrow]"), "timestamp"),
+        (pd.Series(["u", "v"], dtype="string[pyarrow]"), "string"),
     ],
     ids=lambda value: None if isinstance(value, str) else f"{type(value).__module__}",
 )
@@ -70,6 +75,36 @@ def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(colu
     assert rows.dtype == np.float64
 
 
-def test_values_that_a_frame_misses_are_nan() -> None:
-    for column in (pd.Series([1, None], dtype="Int64"), pd.Series([True, None], dtype="boolean")):
-        assert np.isnan(open_rows(pd.DataFrame({"a": [0.5, 0.25], "b": column})).block(0, 2)[1, 1])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series([True, None], dtype="boolean"),
+        pd.Series([1, None], dtype="category"),
+        pd.Series([1, None], dtype="int64[pyarrow]"),
+        pd.Series([True, None], dtype="bool[pyarrow]"),
+        pd.Series([1, None], dtype=object),
+        pl.Series([1, None]),
+        pl.Series([True, None]),
+        pl.Series([1, None], dtype=pl.Decimal(10, 2)),
+    ],
+    ids=lambda column: f"{type(column).__module__} {column.dtype}",
+)
+def test_values_that_a_frame_misses_are_nan_and_their_column_is_named(column: Any) -> None:
+    frame = (pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame)({"a": [0.5, 0.25], "b": column})
+    assert np.isnan(open_rows(frame).block(0, 2)[1, 1])
+    with pytest.raises(DataError, match=r"row 1, column 1 \('b'\) is NaN"):
+        KernelPCA(1).fit(frame)
+
+
+def test_frames_of_polars_keep_their_precision_in_an_estimator() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    plain = KernelPCA(2, size=20, random_state=0).fit(X)
+    kpca = KernelPCA(2, size=20, random_state=0).fit(pl.DataFrame(X, schema=list("abc")))
+    assert list(kpca.feature_names_in_) == list("abc")
+    assert kpca.model_.features.dtype == np.float32
+    np.testing.assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+    with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
+        kpca.transform(pl.DataFrame(X, schema=list("abz")))
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        kpca.fit(pl.DataFrame(X[:1]))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import xarray as xr
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +26,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.errors import DataError, SpecError
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
+from tests.helpers.lazy import refuse
 from tests.helpers.stores import as_npy
 
 
@@ -85,6 +90,20 @@ def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
         (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
         (da.zeros(4), DataError, "two-dimensional"),
+        (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: leave"),
+        (SimpleNamespace(X=X, obs=0, var=0), SpecError, r"an AnnData holds several matrices: give one, as X\.X or"),
+        (
+            xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])}),
+            SpecError,
+            r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)\.transpose\('t', 'v",
+        ),
+        (
+            xr.Dataset({"u": (("y", "x"), [[1.0]])}),
+            SpecError,
+            r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)",
+        ),
+        (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
+        (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
         ("ftp://bucket/rows.zarr", SpecError, "only local paths"),
     ],
@@ -100,10 +119,43 @@ def test_only_frames_and_datasets_have_names(kind: str, tmp_path: Path) -> None:
     assert open_rows(KINDS[kind](tmp_path)).names == expected
 
 
-def test_unknown_chunk_sizes_are_refused() -> None:
+def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was() -> None:
+    lazy = da.from_array(X, chunks=(10, 4))
+    some = lazy[lazy[:, 0] > 0]
+    rows = open_rows(some)
+    assert np.isnan(some.shape[0])
+    assert rows.shape == (np.count_nonzero(X[:, 0] > 0), 7)
+    np.testing.assert_array_equal(rows.block(5, 30), X[X[:, 0] > 0][5:30])
+    known = some.copy().compute_chunk_sizes()
+    assert rows.grid == open_rows(known).grid
+    assert rows.fingerprint() == open_rows(known).fingerprint()
+
+
+def test_what_cannot_be_counted_is_refused_before_a_pass() -> None:
     lazy = da.from_array(X, chunks=(10, 7))
-    with pytest.raises(SpecError, match="compute_chunk_sizes"):
-        open_rows(lazy[lazy[:, 0] > 0])
+    with dask.config.set(scheduler=refuse):
+        with pytest.raises(
+            SpecError, match=r"unknown number of columns, as after X\[:, mask\]: call compute_chunk_sizes"
+        ):
+            open_rows(lazy[:, lazy[0] > 0])
+        with pytest.raises(DataError, match="the dask array holds complex128 values"):
+            open_rows(lazy[lazy[:, 0] > 0] + 1j)
+    with pytest.raises(DataError, match=r"the dask array is empty: shape \(0, 7\)"):
+        open_rows(lazy[lazy[:, 0] > 1e9])
+
+
+@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
+def test_partitions_of_files_are_counted_as_they_are_read(filesystem: str, tmp_path: Path) -> None:
+    for number in range(6):  # of few columns Dask reads several files at once
+        some = pd.DataFrame(np.random.default_rng(number).normal(size=(10 + number, 12)))
+        some.rename(columns=str).to_parquet(tmp_path / f"{number}.parquet")
+    frame = dd.read_parquet(tmp_path, filesystem=filesystem)
+    for table in (frame, frame[["0", "7"]]):
+        expected = table.compute().to_numpy()
+        assert len(expected) == 75
+        rows = open_rows(table)
+        np.testing.assert_array_equal(rows.block(0, 75), expected)
+        assert rows.names == tuple(table.columns)
 
 
 def test_files_and_folders_that_are_no_rows(tmp_path: Path) -> None:

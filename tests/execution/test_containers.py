@@ -13,8 +13,10 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import xarray as xr
+import zarr
 
 import bigkpca
 from bigkpca import KernelPCA
@@ -178,6 +180,60 @@ def test_bad_values_are_named_in_their_partition(frame: Any) -> None:
         kpca.transform(bad).compute(scheduler="synchronous")
 
 
+# -- Dask arrays that nobody counted -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uncounted() -> da.Array:
+    """Rows of which nobody knows how many there are, and none in some chunks."""
+    rows = da.from_array(VALUES, chunks=(60, 4))
+    return rows[(rows[:, 0] > 0) & (da.arange(500, chunks=60) >= 130)]
+
+
+def test_models_of_uncounted_rows_are_those_of_counted_ones_to_the_bit(uncounted: da.Array, tmp_path: Any) -> None:
+    counted = uncounted.copy().compute_chunk_sizes()
+    kpca, expected = fresh().fit(uncounted), fresh().fit(counted)
+    np.testing.assert_array_equal(kpca.model_.solution.components, expected.model_.solution.components)
+    np.testing.assert_array_equal(kpca.eigenvalues_, expected.eigenvalues_)
+    assert kpca.score(uncounted) == expected.score(counted)
+    kpca.partial_fit(uncounted)
+    np.testing.assert_array_equal(kpca.eigenvalues_, expected.partial_fit(counted).eigenvalues_)
+    model = bigkpca.fit(uncounted, tmp_path / "model.zarr", components=3, size=40)
+    scores = bigkpca.transform(model, uncounted, tmp_path / "scores.zarr")
+    np.testing.assert_array_equal(scores, bigkpca.transform(model, counted, tmp_path / "counted.zarr"))
+
+
+def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk(uncounted: da.Array, plain: KernelPCA) -> None:
+    with dask.config.set(scheduler=refuse):
+        scores = plain.transform(uncounted)
+        found = [scores, plain.residual(uncounted), plain.denoise(uncounted), plain.inverse_transform(scores)]
+        with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 6"):
+            plain.transform(uncounted[:, :4])
+        with pytest.raises(SpecError, match="but the model has 3 components"):
+            plain.inverse_transform(uncounted)
+    rows = uncounted.compute()
+    Y = plain.transform(rows)
+    expected = [Y, plain.residual(rows), plain.denoise(rows), plain.inverse_transform(Y)]
+    for lazy, values in zip(found, expected, strict=True):
+        assert lazy.numblocks[0] == uncounted.numblocks[0]
+        assert lazy.ndim == values.ndim
+        np.testing.assert_allclose(lazy.compute(), values, atol=1e-6)
+    fitted = fresh().fit_transform(uncounted)
+    np.testing.assert_allclose(fitted.compute(), fresh().fit(rows).transform(rows), atol=1e-6)
+
+
+def test_bad_values_of_uncounted_rows_are_named_in_their_chunk(uncounted: da.Array, plain: KernelPCA) -> None:
+    with pytest.raises(DataError, match="a chunk of the dask array: row 0, column 0 is NaN"):
+        plain.transform(uncounted * np.nan).compute(scheduler="synchronous")
+
+
+def test_data_arrays_of_unknown_length_are_refused(uncounted: da.Array, plain: KernelPCA) -> None:
+    table = xr.DataArray(uncounted, dims=("t", "v"))
+    for method in (plain.transform, plain.score, fresh().fit):
+        with pytest.raises(SpecError, match=r"call compute_chunk_sizes\(\) on its Dask array before you make it"):
+            method(table)
+
+
 # -- DataArrays ----------------------------------------------------------------------------------------------
 
 
@@ -254,6 +310,85 @@ def test_rows_that_were_stacked_are_maps_again() -> None:
     maps = by_place.transform(cells.stack(place=["lat", "lon"]).transpose("place", "band"))
     assert set(maps.dims) == {"lat", "lon", "component"}
     assert set(by_place.inverse_transform(maps).dims) == {"lat", "lon", "band"}
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_rows_that_were_left_out_of_a_stack_are_missing_in_maps(lazy: bool) -> None:
+    values = VALUES[:120].reshape(8, 15, 6).copy()
+    land = np.random.default_rng(0).random((8, 15)) < 0.3
+    values[land] = np.nan
+    coords = {"lat": 10 * np.arange(8), "lon": np.arange(15), "band": NAMES, "depth": (("lat", "lon"), 1.0 * land)}
+    field = xr.DataArray(values, dims=("lat", "lon", "band"), coords=coords)
+    rows = field.stack(place=["lat", "lon"]).transpose("place", "band").dropna("place")
+    given = rows.chunk(place=20) if lazy else rows
+    kpca, plain = fresh().fit(given), fresh().fit(rows.values)
+    with dask.config.set(scheduler=refuse if lazy else None):
+        scores, residual = kpca.transform(given), kpca.residual(given)
+        back = kpca.inverse_transform(scores)
+    assert (back.chunks is not None) == lazy
+    for found, expected in (
+        (scores, plain.transform(rows.values)),
+        (residual, plain.residual(rows.values)),
+        (back, plain.inverse_transform(plain.transform(rows.values))),
+    ):
+        assert np.isnan(found.transpose("lat", "lon", ...).values[land]).all()
+        np.testing.assert_array_equal(found["lat"], coords["lat"])
+        kept = found.stack(place=["lat", "lon"]).transpose("place", ...).dropna("place")
+        assert kept.indexes["place"].equals(rows.indexes["place"])
+        np.testing.assert_allclose(kept.values, expected, atol=1e-6)
+    np.testing.assert_array_equal(back["band"], NAMES)
+    some = scores.compute()
+    some.loc[{"lat": 0, "lon": np.flatnonzero(~land[0])[0], "component": 1}] = np.nan
+    with pytest.raises(DataError, match="row 0, column 1 is NaN"):  # not missing, but bad
+        kpca.inverse_transform(some)
+
+
+def test_maps_with_missing_rows_are_not_stored_as_rows(plain: KernelPCA, tmp_path: Any) -> None:
+    maps = xr.DataArray(np.zeros((2, 2, 3)), dims=("y", "x", "component"))
+    assert plain.inverse_transform(maps, tmp_path / "rows.zarr").shape == (4, 6)
+    with pytest.raises(DataError, match="row 1, column 0 is NaN"):
+        plain.inverse_transform(maps.where(maps["x"] != 1), tmp_path / "others.zarr")
+
+
+@pytest.mark.parametrize("kind", ["frame", "array", "memory"])
+def test_columns_of_a_data_array_are_forgotten_when_something_else_is_fitted(kind: str, frame: Any) -> None:
+    others = {"frame": frame, "array": da.from_array(VALUES), "memory": VALUES}
+    kpca = fresh().fit(data_array(VALUES).rename(column="channel")).fit(others[kind])
+    back = kpca.inverse_transform(xr.DataArray(np.zeros((2, 3)), dims=("t", "component")))
+    assert back.dims == ("t", "feature")
+
+
+# -- set_output ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_frames_that_were_asked_for_are_made_of_what_is_in_memory(output: str) -> None:
+    kpca = fresh().set_output(transform=output).fit(VALUES_AS_FRAME)
+    expected = fresh().fit(VALUES_AS_FRAME).transform(VALUES_AS_FRAME)
+    for given in (VALUES_AS_FRAME, pl.DataFrame(VALUES, schema=NAMES)):
+        for found in (kpca.transform(given), fresh().set_output(transform=output).fit_transform(given)):
+            assert isinstance(found, pd.DataFrame if output == "pandas" else pl.DataFrame)
+            assert list(found.columns) == ["kernelpca0", "kernelpca1", "kernelpca2"]
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+    if output == "pandas":
+        assert kpca.transform(VALUES_AS_FRAME).index.equals(VALUES_AS_FRAME.index)
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_what_is_lazy_or_labelled_stays_so_whatever_frames_are_asked_for(
+    output: str, frame: Any, tmp_path: Any
+) -> None:
+    kpca = fresh().set_output(transform=output).fit(VALUES)
+    np.save(tmp_path / "rows.npy", VALUES)
+    with dask.config.set(scheduler=refuse):
+        assert isinstance(kpca.transform(da.from_array(VALUES)), da.Array)
+        assert isinstance(kpca.transform(str(tmp_path / "rows.npy")), da.Array)
+    assert isinstance(kpca.transform(data_array(VALUES)), xr.DataArray)
+    assert isinstance(kpca.transform(VALUES, tmp_path / "a.zarr"), zarr.Array)
+    assert isinstance(kpca.transform(VALUES, out=tmp_path / "b.zarr"), zarr.Array)
+    scores = fresh().set_output(transform=output).fit_transform(frame)
+    assert isinstance(scores, dd.DataFrame)
+    assert scores.divisions == frame.divisions
 
 
 # -- Memory and work -----------------------------------------------------------------------------------------
