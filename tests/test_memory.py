@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import containers
 from bigkpca import landmarks
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import plan_evaluate, plan_fit, plan_transform, sample_bytes
@@ -113,3 +114,13 @@ def test_peaks_of_every_method_stay_below_their_plan(options: str, tmp_path: Pat
     parameters = eval(options, {"dict": dict, "landmarks": landmarks})
     plan = plan_fit(open_rows(tmp_path / "rows.npy"), FitSpec.checked(**parameters), 2)
     assert int(found) * 1024 <= plan.peak_bytes, (int(found) * 1024, plan.peak_bytes)
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@of_linux
+def test_every_container_is_streamed_in_the_memory_of_the_dask_array(tmp_path: Path) -> None:
+    path = containers.made(tmp_path, 400_000)  # 320 MB
+    peaks = {name: min(containers.peak(name, path, 500)[0] for _ in range(2)) for name in containers.CONTAINERS}
+    for name, array in containers.REFERENCES.items():
+        assert peaks[name] <= 1.2 * peaks[array], (name, peaks)
