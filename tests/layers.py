@@ -262,6 +262,8 @@ LAYERS = [
     "reporting.report_data",
     "reporting.figures",
     "reporting.text",
+    "reporting.cards",
+    "reporting.column_tables",
     "reporting.sections",
     "reporting",
     "comparing.process",

@@ -22,6 +22,8 @@ from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError
 
+_PARTS = ("indptr", "indices", "data")
+
 
 class _Vector(Protocol):
     """Numbers that are read by ranges."""
@@ -171,7 +173,8 @@ def zarr_matrix(path: str, group: Any, name: str | None, stamp: str) -> SparseRo
     node, names = _chosen(path, group, name)
     if node is None:
         return None
-    vectors = {key: node[key] for key in ("indptr", "indices", "data")}
+    _check_parts(path, node)
+    vectors = {key: node[key] for key in _PARTS}
     return _stored(path, node, vectors, name, names, stamp)
 
 
@@ -188,9 +191,8 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
                 f"{path} holds no sparse matrix of AnnData there; make a dataset of an array: bigkpca ingest {path} "
                 "DATASET.zarr --member NAME"
             )
-        vectors = {
-            key: Hdf5Vector(path, f"{node.name}/{key}", node[key].dtype) for key in ("indptr", "indices", "data")
-        }
+        _check_parts(path, node)
+        vectors = {key: Hdf5Vector(path, f"{node.name}/{key}", node[key].dtype) for key in _PARTS}
         return _stored(path, node, vectors, name, names, store.file(path).stamp)
 
 
@@ -222,6 +224,19 @@ def _chosen(path: str, group: Any, name: str | None) -> tuple[Any | None, tuple[
     if kind == "csc_matrix":
         raise SpecError(f"{path} is stored by columns (CSC), rows of which cannot be read alone: store it as CSR")
     return (node if kind == "csr_matrix" else None), names
+
+
+def _check_parts(path: str, node: Any) -> None:
+    """Raise CorruptionError unless a stored matrix has its arrays and says its shape."""
+    lost = [key for key in _PARTS if key not in node]
+    if lost:
+        raise CorruptionError(f"{path}: the sparse matrix lacks {', '.join(lost)}; write it again")
+    shape = node.attrs.get("shape")
+    if np.shape(shape) != (2,) or np.asarray(shape).dtype.kind not in "iu":
+        raise CorruptionError(
+            f"{path}: the sparse matrix needs an attribute 'shape' of two whole numbers, and has {shape!r}; write it "
+            "again"
+        )
 
 
 def _variables(group: Any) -> tuple[str, ...] | None:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.stores import is_url, store_of
-from bigkpca.errors import Array, DataError, SpecError, check_finite
+from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.formats import Column, Frame, Table, open_column, open_rows_of
+from bigkpca.ingesting.formats.base import cast
 from bigkpca.ingesting.tables.choosing import Choice, chosen
 from bigkpca.ingesting.tables.encoding import Encoding
 from bigkpca.ingesting.tables.learning import learnt
-from bigkpca.ingesting.tables.reading import MissingCounts, rows_of
+from bigkpca.ingesting.tables.reading import MissingCounts, no_rows, rows_of
 
 _BY_ORDER = "has no column names; its columns are taken to be in the order of the files that have names"
 
@@ -82,16 +83,18 @@ class Files:
         be learnt of them. Raises SpecError where files do not fit together, DataError where columns cannot be read.
         """
         frames = [each for each in self.files if isinstance(each, Frame)]
+        of_dataset = whose is not None
         if frames and encoding is None:
             first = next((frame for frame in frames if frame.names is not None), frames[0])
             whose = whose or first.where
-            encoding = learnt(frames, chosen(frames, self.choice, names), whose, progress)
+            own = chosen(frames, self.choice, names)
+            encoding = learnt(frames, own, whose, progress, words=self.choice.categories is not None)
         counts = MissingCounts()
         tables = []
         for each in self.files:
             if isinstance(each, Frame):
                 assert encoding is not None
-                each = rows_of(each, encoding, whose or "", counts)
+                each = rows_of(each, encoding, whose or "", counts, self.dtype, of_dataset=of_dataset)
             tables.append(each)
         _check_alike(tables, cast=self.dtype is not None)
         dtype = self.dtype or _storable(tables[0].dtype)
@@ -163,12 +166,10 @@ class Source:
                 check_finite(X, row, table.where, names=table.names)
                 if labels is not None:
                     check_finite(labels[:, None], row, f"the labels of {table.where}")
-                yield _cast(X, self.dtype, row, table), labels
+                yield cast(X, self.dtype, row + np.arange(len(X)), table.where, table.called), labels
                 row += len(X)
-            if not row and self.counts.rows_dropped > dropped:
-                raise DataError(f"{table.where}: no row has a value in every column, so that all would be dropped")
             if not row:
-                raise DataError(f"{table.where} is empty: it holds no rows")
+                raise no_rows(table.where, dropped=self.counts.rows_dropped > dropped)
 
     def column_pieces(self) -> Iterator[Array]:
         """The labels that have a file of their own, checked."""
@@ -238,21 +239,3 @@ def kind_of(labels: np.dtype[Any] | None) -> str:
     if labels is None:
         return "none"
     return "text" if labels.kind == "U" else labels.newbyteorder("=").name
-
-
-def _cast(X: Array, dtype: np.dtype[Any], first: int, table: Table) -> Array:
-    """X in another type. Raises DataError naming the first value that it cannot hold (floats may be rounded)."""
-    if X.dtype == dtype:
-        return X
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast = X.astype(dtype)
-        lost = ~np.isfinite(cast) if dtype.kind == "f" else cast.astype(X.dtype) != X
-    if X.dtype.kind in "ui" and dtype.kind in "ui":
-        lost |= (cast < 0) != (X < 0)  # the comparison above misses numbers that wrap around and back
-    if lost.any():
-        row, column = np.argwhere(lost)[0]
-        raise DataError(
-            f"{table.where}: row {first + row}, {table.called(column)} (both counted from 0) is "
-            f"{X[row, column]}, which {dtype} cannot hold: choose another --dtype"
-        )
-    return cast

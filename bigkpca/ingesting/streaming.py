@@ -196,7 +196,7 @@ def _like(files: Files, path: str, progress: Progress) -> Source:
     if names is None and files.names is not None:
         progress.note(f"{path} has no column names: the new rows are taken to have its columns in the same order")
     source = files.source(encoding, names, path, progress)
-    if encoding is None and source.encoding is not None and not source.encoding.says_nothing:
+    if encoding is None and source.encoding is not None and not source.encoding.plain:
         raise SpecError(f"{path} holds plain numbers, and the new rows have dates, times or text: make a new dataset")
     return source
 

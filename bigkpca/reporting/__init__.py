@@ -1,12 +1,15 @@
 """Draw a report of a model: one self-contained HTML page on how good it is and what it found.
 
-report_data  scores, rows and labels of a bounded number of rows
-pictures     rows as pictures
-drawing      Matplotlib figures as inline SVG with text alternatives
-figures      the figures of a report
-text         the sentences
-sections     titles, cards and tables
-page         the HTML page
+report_data    scores, rows and labels of a bounded number of rows
+pictures       rows as pictures
+drawing        Matplotlib figures as inline SVG with text alternatives
+figures        the figures of a report
+text           the sentences
+columns        columns of a table, and how scores go with them
+cards          what sections are made of
+column_tables  the sentence and the tables about columns
+sections       titles, cards and tables
+page           the HTML page
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
-from bigkpca.reporting import sections, text
+from bigkpca.reporting import column_tables, sections, text
 from bigkpca.reporting.page import MARK, render, request_mark
 from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
 from bigkpca.spec import FitSpec
@@ -157,7 +160,7 @@ def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
         request=mark,
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
         verdict=text.verdict(model),
-        findings=text.findings(model, data) + sections.named_columns(data),
+        findings=text.findings(model, data) + column_tables.named_columns(data),
         sections=[section for section in found if section is not None],
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],

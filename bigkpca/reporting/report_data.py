@@ -27,7 +27,7 @@ from bigkpca.reporting.pictures import image_shape, is_picture
 from bigkpca.storage import block_arrays, groups
 from bigkpca.storage.models import model_digest
 from bigkpca.storage.run_records import read_records
-from bigkpca.workflows.labels import dataset_at, open_labels
+from bigkpca.workflows.labels import dataset_at, labels_path, open_labels
 from bigkpca.workflows.scores import feature_store, open_scores
 
 _MAX_SCORES = 65_536  # rows shown, if their scores are given
@@ -256,7 +256,7 @@ def _labels(given: AnyPath | None, source: str | None, total: int, numbers: Arra
             return None
         # Rows may have been appended since; the earlier ones keep their numbers.
         return _as_labels(_values(groups.open_values(source, "y"), numbers), source)
-    values, where = open_labels(expanded(given), source)
+    values, where = open_labels(labels_path(given), source)
     if values.shape != (total,):
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
@@ -267,7 +267,7 @@ def _labels_stamp(given: AnyPath | None, source: str | None) -> list[Any]:
     """Paths, sizes and time stamps of the files that hold the labels; empty if there are none."""
     if given is None and source is None:
         return []
-    place = "y" if given is None else expanded(given)
+    place = "y" if given is None else labels_path(given)
     if source is not None and (given is None or not store_of(place).exists(place)):
         place = f"{source}/{place}"
     inside = f"{place}/y"

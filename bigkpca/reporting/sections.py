@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.display import at_least, at_most, number
 from bigkpca.numerics.model import Model
-from bigkpca.reporting import figures, text
-from bigkpca.reporting.columns import Relation, ShownColumn, relations
-from bigkpca.reporting.drawing import Drawing
+from bigkpca.reporting import column_tables, figures, text
+from bigkpca.reporting.cards import Card, Pictures, ReportTable, Section
 from bigkpca.reporting.pictures import Frame
 from bigkpca.reporting.report_data import ReportData
 
@@ -22,55 +20,10 @@ _COMPONENTS = 6  # components shown with pre-images and extreme rows
 _EXTREMES = 6  # rows shown at either end of a component
 _STEPS = (-3, -2, -1, 0, 1, 2, 3)  # standard deviations along a component
 _PAIRS = 8  # rows shown with their pre-images
-_COLUMNS = 5  # columns shown for each component
-_MUCH = 0.2  # share of a component that a column explains, from which on the headline names it
 _ALONG = (
     "The first strip of each component shows pre-images of points on its axis, from 3 standard deviations below the "
     "mean to 3 above."
 )
-_WITH = (
-    "Columns that go with a component explain a share of its scores: by a straight line, or by the means of their "
-    "categories. Below them the rows with the lowest and the highest scores."
-)
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """A strip of pictures as a data URI, with its text alternative and caption."""
-
-    uri: str
-    alt: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """Column titles and rows of a table."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: bool = False  # whether the first column is text
-
-
-@dataclass(frozen=True)
-class Card:
-    """One figure, strip of pictures or table, with a title and a text on how to read it."""
-
-    title: str
-    text: str = ""
-    drawing: Drawing | None = None
-    pictures: tuple[Pictures, ...] = ()
-    tables: tuple[ReportTable, ...] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """A titled group of cards."""
-
-    title: str
-    text: str
-    cards: tuple[Card, ...]
-    table: ReportTable | None = None  # collapsed, below the cards
 
 
 def quality(model: Model) -> Section:
@@ -174,24 +127,8 @@ def components(model: Model, data: ReportData) -> Section | None:
     if best is not None and best not in shown:  # which the headline names
         shown.append(best)
     cards = tuple(_component(model, data, frame, j, walks.get(j)) for j in shown)
-    return Section(
-        "What do the components mean?", " ".join(filter(None, [_ALONG * bool(walks), _WITH * bool(data.sample)])), cards
-    )
-
-
-def named_columns(data: ReportData) -> str:
-    """The column that goes with each of the first components best, in a sentence; nothing where none explains much."""
-    if data.sample is None or data.scores is None:
-        return ""
-    at, rows = data.sample
-    leading = [relations(rows, data.scores[at, j], data.columns)[:1] for j in range(min(3, data.scores.shape[1]))]
-    found = [each for of_component in leading for each in of_component]
-    told = [
-        f"component {j + 1} goes with {each.column.name} ({each.share:.0%} of it explained)"
-        for j, each in enumerate(found)
-        if each.share >= _MUCH
-    ]
-    return f" By columns, {', '.join(told)}." if told else ""
+    readings = [_ALONG * bool(walks), column_tables.READING * bool(data.sample)]
+    return Section("What do the components mean?", " ".join(filter(None, readings)), cards)
 
 
 def _component(
@@ -205,7 +142,7 @@ def _component(
     trust, share = model.certificate.trust, model.solution.explained_variance_ratio[j]
     title = f"Component {j + 1}: {share:.1%} of the variance" + (f", {trust[j]}" if trust else "")
     pictures = [walk] if walk else []
-    note, table, columns = "", None, None
+    note, tables = "", tuple[ReportTable, ...]()
     if data.scores is not None and j < data.scores.shape[1]:
         y = data.scores[:, j]
         order = np.argsort(y, kind="stable")
@@ -216,34 +153,11 @@ def _component(
         if frame and data.rows is not None:
             pictures += [_row_pictures(data, frame, f"{word} scores", at) for word, at in extremes.items()]
         elif data.sample:
-            found = relations(data.sample[1], y[data.sample[0]], data.columns)[:_COLUMNS]
-            columns = _relation_table(found) if found else None
-            table = _value_table(data, y, extremes, [each.column for each in found] or data.columns[:_COLUMNS])
+            at = np.concatenate(list(extremes.values()))
+            tables = column_tables.column_tables(data, y, at, _row_names(data, at), _rows(data, at))
         else:
-            table = _row_table(data, y, extremes)
-    return Card(title, note, pictures=tuple(pictures), tables=tuple(filter(None, [columns, table])))
-
-
-def _relation_table(found: Sequence[Relation]) -> ReportTable:
-    """The columns that go with a component."""
-    lines = []
-    for each in found:
-        unit = f" ({each.column.unit})" if each.column.unit else ""
-        how = f"correlation {each.correlation or 0:+.2f}".replace("-", "−")
-        if each.ends is not None:
-            how = f"from {each.ends[0]} to {each.ends[1]}"
-        lines.append((each.column.name + unit, f"{each.share:.0%}", how))
-    return ReportTable(("column", "explains", "how"), tuple(lines), words=True)
-
-
-def _value_table(data: ReportData, y: Array, extremes: dict[str, Array], columns: Sequence[ShownColumn]) -> ReportTable:
-    """The rows at either end of a component, with their values in these columns."""
-    at = np.concatenate(list(extremes.values()))
-    rows = _rows(data, at)
-    values = [column.words(rows) for column in columns]
-    scores = [f"{value:.4g}".replace("-", "−") for value in y[at]]
-    head = ("row", "score", *(column.name for column in columns))
-    return ReportTable(head, tuple(zip(_row_names(data, at), scores, *values, strict=True)))
+            tables = (_row_table(data, y, extremes),)
+    return Card(title, note, pictures=tuple(pictures), tables=tables)
 
 
 def _row_pictures(data: ReportData, frame: Frame, title: str, at: Array) -> Pictures:

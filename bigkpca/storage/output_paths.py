@@ -9,6 +9,7 @@ from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, st
 from bigkpca.errors import SpecError
 
 _OTHER_FORMATS = (".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".html", ".json")
+_ZARR_METADATA = ("zarr.json", ".zgroup", ".zarray")
 
 
 def output_path(path: AnyPath, *inputs: str | None) -> str:
@@ -35,7 +36,7 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
 def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
     """Whether a file may be written at `out`: nothing is there, or a file whose first 2000 bytes are `ours`.
 
-    Raises SpecError where its folder does not exist, where a folder is in the way, and for URLs.
+    Raises SpecError where its folder does not exist or holds arrays, where a folder is in the way, and for URLs.
     """
     check_local(out)
     store = store_of(out)
@@ -43,7 +44,19 @@ def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
         raise SpecError(f"{out} is a folder: give the name of a file, e.g. {example}")
+    if (arrays := _arrays_around(store.absolute(out))) is not None:
+        raise SpecError(f"{out} cannot be written: it would lie in {arrays}, a folder of Zarr arrays")
     return not store.exists(out) or ours(head(out))
+
+
+def _arrays_around(path: str) -> str | None:
+    """The nearest folder around a path that is a group or an array of Zarr, such as a model or a dataset."""
+    store, folder = store_of(path), parent(path)
+    while folder != path:
+        if any(store.exists(f"{folder}/{name}") for name in _ZARR_METADATA):
+            return folder
+        path, folder = folder, parent(folder)
+    return None
 
 
 def check_local(out: str) -> None:

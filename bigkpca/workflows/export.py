@@ -21,7 +21,7 @@ from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import block_arrays, models, output_paths
-from bigkpca.workflows.labels import dataset_at, open_labels
+from bigkpca.workflows.labels import dataset_at, labels_path, open_labels
 from bigkpca.workflows.scores import feature_store
 
 Writer = Callable[[list[Array]], None]  # of columns (k,)
@@ -78,7 +78,8 @@ def export(
     Raises
     ------
     SpecError
-        A name that ends otherwise, a file that is in the way, labels that do not fit, labels in a .npy file.
+        A name that ends otherwise, a file that is in the way, a path in a folder of arrays, labels that do not fit,
+        labels in a .npy file, types that the format does not have.
     CorruptionError
         Rows that cannot be read.
     LockedError
@@ -162,10 +163,11 @@ def _labels(given: AnyPath | None, data: Any, rows: Rows) -> Callable[[int, int]
     store = feature_store(data)
     manifest = None if store is None else block_arrays.read_manifest(store)
     source = rows.fingerprint()["path"] if manifest is None else manifest["input"]["path"]
-    values, where = open_labels(expanded(given), source)
-    if values.ndim != 1 or values.shape[0] < rows.shape[0]:
-        raise SpecError(f"{where} holds an array of shape {values.shape}: {rows.shape[0]:,} labels are needed")
+    values, where = open_labels(labels_path(given), source)
     place = where.removesuffix("/y")  # which may be given itself
+    grown = source is not None and store_of(place).absolute(place) == source  # to which rows may have been appended
+    if values.ndim != 1 or values.shape[0] < rows.shape[0] or (values.shape[0] > rows.shape[0] and not grown):
+        raise SpecError(f"{where} holds an array of shape {values.shape}: {rows.shape[0]:,} labels are needed")
     categories = (dataset_at(place) or {}).get("categories")
 
     def read(start: int, stop: int) -> Array:
@@ -229,12 +231,24 @@ def _schema(table: _Table) -> Any:
     """Types of all columns, in Arrow."""
     import pyarrow as pa
 
-    types = [pa.from_numpy_dtype(table.rows.dtype.newbyteorder("="))] * len(table.own_names)
+    types = [_type(table.rows.dtype, "the rows")] * len(table.own_names)
     if table.labels:
-        types.insert(0, pa.array(_native(table.labels(0, 1))).type)
+        types.insert(0, _type(table.labels(0, 1).dtype, "the labels"))
     if table.row_numbers:
         types.insert(0, pa.int64())
     return pa.schema(list(zip(table.names, types, strict=True)))
+
+
+def _type(dtype: np.dtype[Any], what: str) -> Any:
+    """The type of Arrow of an array of NumPy. Raises SpecError where there is none."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(np.empty(0, dtype.newbyteorder("="))).type
+    except pa.ArrowNotImplementedError as error:
+        raise SpecError(
+            f"{what} are {dtype}, which neither CSV nor Parquet has: convert them first, such as to float64 or text"
+        ) from error
 
 
 @contextmanager

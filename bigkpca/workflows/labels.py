@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.npy import check_on_disk
-from bigkpca.data.stores import store_of
+from bigkpca.data.stores import expanded, is_path, store_of
 from bigkpca.errors import SpecError
 from bigkpca.storage import groups
 
@@ -17,6 +17,16 @@ def dataset_at(path: str | None) -> Mapping[str, Any] | None:
     """The description of a dataset at this path, if there is one."""
     about = None if path is None else groups.describe(path)
     return about if about and about["format"] == "dataset" else None
+
+
+def labels_path(labels: Any) -> str:
+    """The path or name of labels that a user gave. Raises SpecError for the labels themselves."""
+    if not is_path(labels):
+        raise SpecError(
+            f"labels are a path or a name, not {type(labels).__name__}: write values with np.save('labels.npy', "
+            "labels) and give that path"
+        )
+    return expanded(labels)
 
 
 def open_labels(given: str, source: str | None) -> tuple[Any, str]:

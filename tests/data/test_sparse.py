@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,16 @@ def anndata(root: Any, matrix: Any) -> None:
     else:
         var.create_dataset("_index", data=[name.encode() for name in names])
         root.create_dataset("dense", data=matrix.toarray())
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The root of a file of Zarr or HDF5, to change."""
+    if path.suffix == ".zarr":
+        yield zarr.open_group(str(path), mode="r+")
+    else:
+        with h5py.File(path, "r+") as file:
+            yield file
 
 
 def npz(path: Path) -> Path:
@@ -164,6 +176,19 @@ def test_damaged_matrices_are_told(tmp_path: Path) -> None:
     group["indptr"][5] = 10**6
     with pytest.raises(CorruptionError, match="indptr does not fit a matrix of 700 rows"):
         open_rows(path)
+    for write in (in_zarr_alone, in_hdf5):
+        path = write(tmp_path)
+        for part, message in (
+            ("shape", r"needs an attribute 'shape' of two whole numbers, and has None"),
+            ("indices", "the sparse matrix lacks indices"),
+        ):
+            with opened(path) as root:
+                node = root if write is in_zarr_alone else root["X"]
+                del (node.attrs if part == "shape" else node)[part]
+            with pytest.raises(CorruptionError, match=message):
+                open_rows(path)
+            with opened(path) as root:
+                (root if write is in_zarr_alone else root["X"]).attrs["shape"] = list(CSR.shape)
     npz(tmp_path).write_bytes((tmp_path / "x.npz").read_bytes()[:-30] if (tmp_path / "x.npz").exists() else b"")
     with pytest.raises(CorruptionError, match=r"x\.npz cannot be read"):
         open_rows(tmp_path / "x.npz")

@@ -41,7 +41,7 @@ def test_a_column_of_text_becomes_rows_of_characters(kind: str, tmp_path: Path) 
     assert (done.dtype, done.columns) == (np.uint8, 7)
     found = stored(done.path)
     assert np.array(found["categories"])[found["y"]].tolist() == ["a", "b", "a", "a"]
-    with pytest.raises(DataError, match=r"row 3, column 0 \('s'\) is (empty|null)"):
+    with pytest.raises(DataError, match=r"row 3, column 0 \('s'\) is (empty|missing)"):
         bigkpca.ingest(source, tmp_path / "p.zarr", text="s")
 
 
@@ -70,7 +70,8 @@ def test_further_texts_must_fit_the_dataset(tmp_path: Path) -> None:
 def test_files_that_are_no_fasta(tmp_path: Path) -> None:
     for body, error, message in (
         (b"ACGT\n", DataError, "is no FASTA file: it begins with 'ACGT'"),
-        (b"", DataError, "no value"),
+        (b"", DataError, r"a\.fasta is empty: it holds no rows"),
+        (b">x\n\n>y\n", DataError, "column 'sequence' has no value$"),
         (b">x\n\xff\n", DataError, "is not text"),
     ):
         (tmp_path / "a.fasta").write_bytes(body)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,6 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
 from tests.serving.cases import CASES, NEW, X, fitted, largest_difference
+
+NULLABLE = pd.DataFrame(NEW).astype("Float64")
+NULLABLE.iloc[2, 7] = pd.NA
 
 
 def copied(kpca: KernelPCA) -> Any:
@@ -114,7 +118,12 @@ def test_frames_are_compared_by_name() -> None:
         (NEW[:0], DataError, "there are no rows"),
         (np.where(NEW[3, 4] == NEW, np.nan, NEW), DataError, r"row 0, column \d+ is NaN"),
         (np.where(np.arange(64) == 4, np.inf, NEW), DataError, "row 0, column 4 is infinity"),
-        (np.full((2, 64), "x"), DataError, "which are no numbers"),
+        (np.full((2, 64), "x"), DataError, r"row 0, column 0 is .*'x'.*, which is no number"),
+        (NULLABLE, DataError, "row 2, column 7 is <NA>"),
+        (sp.csr_array(NEW[:, :5]), SpecError, r"shape \(60, 5\): the model takes \(n, 64\)"),
+        (sp.csr_array((0, 64)), DataError, "there are no rows"),
+        (sp.csr_array(NEW + 5j), DataError, "complex128 values"),
+        (sp.csc_array(np.where(np.arange(64) == 4, np.inf, NEW)), DataError, "row 0, column 4 is infinity"),
         (NEW + 5j, DataError, "complex128 values"),
         (NEW.astype("M8[D]"), DataError, r"datetime64\[D\] values"),
     ],
@@ -128,5 +137,25 @@ def test_scores_that_cannot_become_rows() -> None:
     light = fitted("gaussian").to_sklearn()
     with pytest.raises(SpecError, match="4"):
         light.inverse_transform(np.zeros((3, 4)))
-    with pytest.raises(DataError, match="row 0, column 0 is NaN"):
-        light.inverse_transform(np.full((3, 5), np.nan))
+    for scores, message in (
+        (np.full((3, 5), np.nan), "row 0, column 0 is NaN"),
+        (np.zeros((0, 5)), "there are no scores"),
+        (sp.coo_array(([np.nan], ([1], [3])), shape=(2, 5)), "row 1, column 3 is NaN"),
+        (np.array([[1, 2, 3, None, "x"]]), r"row 0, column 3 is None .*, which is no number"),
+        (np.full((3, 5), 1j), "the scores hold complex128 values"),
+    ):
+        with pytest.raises(DataError, match=message):
+            light.inverse_transform(scores)
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "lil_array"])
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_sparse_rows_have_the_scores_of_dense_ones(kind: str, dtype: Any) -> None:
+    rows = np.tile(NEW, (5, 1)).astype(dtype)  # more than are made dense at once
+    light = copied(fitted("gaussian"))
+    sparse = getattr(sp, kind)(rows)
+    np.testing.assert_array_equal(light.transform(sparse), light.transform(rows.astype(np.float64)))
+    scores = light.transform(NEW)
+    np.testing.assert_array_equal(
+        light.inverse_transform(sp.csr_array(scores)), light.inverse_transform(scores.astype(np.float64))
+    )

@@ -96,6 +96,7 @@ def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
 def test_what_is_in_the_way_stays(scores: Path, tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("mine")
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "model.zarr" / "deep").mkdir()
     for out, message in (
         ("own.csv", "own.csv exists: take another name, or replace it with --overwrite"),
         ("folder.csv", "folder.csv is a folder"),
@@ -103,6 +104,8 @@ def test_what_is_in_the_way_stays(scores: Path, tmp_path: Path) -> None:
         ("a.txt", r"rows are exported as \.csv, \.parquet, \.npy"),
         ("scores", r"rows are exported as"),
         ("scores.zarr/a.csv", "scores.zarr"),
+        ("x.zarr/a.csv", r"a\.csv cannot be written: it would lie in .*x\.zarr, a folder of Zarr arrays"),
+        ("model.zarr/deep/a.npy", r"it would lie in .*model\.zarr, a folder of Zarr arrays"),
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.export(scores, tmp_path / out)
@@ -115,7 +118,12 @@ def test_what_is_in_the_way_stays(scores: Path, tmp_path: Path) -> None:
 
 def test_labels_that_do_not_fit(scores: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "short.npy", np.zeros(59))
+    np.save(tmp_path / "long.npy", np.zeros(61))
+    np.save(tmp_path / "complex.npy", np.zeros(60, complex))
     for out, labels, message in (
+        ("b.csv", tmp_path / "long.npy", r"long\.npy holds an array of shape \(61,\): 60 labels are needed"),
+        ("b.csv", tmp_path / "complex.npy", "the labels are complex128, which neither CSV nor Parquet has"),
+        ("b.parquet", np.zeros(60), r"labels are a path or a name, not ndarray: .*np\.save"),
         ("b.csv", tmp_path / "short.npy", r"short\.npy holds an array of shape \(59,\): 60 labels are needed"),
         ("b.csv", "z", "z"),
         ("b.npy", "y", r"b\.npy: a \.npy file holds numbers of one type"),
@@ -133,6 +141,21 @@ def test_a_full_disk_leaves_nothing(scores: Path, tmp_path: Path, monkeypatch: p
     with pytest.raises(IncompleteError, match=r"out\.csv could not be written .*No space left"):
         bigkpca.export(scores, tmp_path / "out.csv")
     assert not list(tmp_path.glob("out.csv*"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_types_that_a_format_does_not_have(suffix: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"the rows are (float128|longdouble), which neither CSV nor Parquet has"):
+        bigkpca.export(np.zeros((3, 2), np.longdouble), tmp_path / f"a{suffix}")
+    assert not list(tmp_path.glob("a*"))
+
+
+def test_labels_of_a_dataset_that_grew_are_those_of_the_first_rows(scores: Path, tmp_path: Path) -> None:
+    more = WRITERS["csv"](tmp_path / "more.csv", FRAME.assign(kind="fig"))
+    bigkpca.ingest(more, tmp_path / "x.zarr", labels="kind", append=True)
+    for number, labels in enumerate(("y", tmp_path / "x.zarr")):
+        bigkpca.export(scores, tmp_path / f"{number}.csv", labels=labels)
+        np.testing.assert_array_equal(read(tmp_path / f"{number}.csv")["label"], WORDS[np.arange(60) % 3])
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])

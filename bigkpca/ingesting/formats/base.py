@@ -16,7 +16,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, unknown_name
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_finite, unknown_name
 from bigkpca.ingesting.tables.frame import Frame
 
 TEXT = np.dtype("U")
@@ -39,8 +39,7 @@ class Table:
 
     def called(self, column: int) -> str:
         """What messages call a column: its number in the file, with its name where it has one."""
-        number = column if self.numbers is None else self.numbers[column]
-        return f"column {number}" + ("" if self.names is None else f" ({self.names[column]!r})")
+        return name_of_column(self.numbers, self.names, column)
 
     @property
     def columns(self) -> int:
@@ -104,6 +103,40 @@ def ranges(rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
 def native(X: Array) -> Array:
     """The same values in the byte order of this machine."""
     return X.astype(X.dtype.newbyteorder("="), copy=False)
+
+
+def name_of_column(numbers: Sequence[int] | None, names: Sequence[str] | None, column: int) -> str:
+    """What messages call a column of numbers: its number in the file, with its name where it has one."""
+    number = column if numbers is None else numbers[column]
+    return f"column {number}" + ("" if names is None else f" ({names[column]!r})")
+
+
+def cast(X: Array, dtype: np.dtype[Any], rows: Array, where: str, called: Callable[[int], str]) -> Array:
+    """X in another type. rows: their numbers in the file (k,). called: what messages call a column.
+
+    Raises DataError naming the first value that the type cannot hold (floats may be rounded).
+    """
+    if X.dtype == dtype:
+        return X
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = X.astype(dtype)
+        lost = ~np.isfinite(cast) if dtype.kind == "f" else cast.astype(X.dtype) != X
+    if X.dtype.kind in "ui" and dtype.kind in "ui":
+        lost |= (cast < 0) != (X < 0)  # the comparison above misses numbers that wrap around and back
+    if lost.any():
+        row, column = np.argwhere(lost)[0]
+        raise DataError(
+            f"{where}: row {rows[row]}, {called(column)} (both counted from 0) is {X[row, column]}, which {dtype} "
+            "cannot hold: choose another --dtype"
+        )
+    return cast
+
+
+def check_finite_labels(labels: Array, rows: Array, where: str) -> None:
+    """Raise DataError naming the first label that is NaN or infinite; `rows` are their numbers in the file (k,)."""
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        i = int(np.argmin(np.isfinite(labels)))
+        check_finite(labels[i : i + 1, None], int(rows[i]), f"the labels of {where}")
 
 
 def row_shape(shape: tuple[int, ...], where: str) -> tuple[int, ...]:

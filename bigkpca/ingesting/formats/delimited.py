@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError
-from bigkpca.ingesting.formats.base import TEXT, Column, refuse_member
+from bigkpca.ingesting.formats.base import TEXT, Column, check_finite_labels, refuse_member
 from bigkpca.ingesting.formats.text_rows import TextRows
-from bigkpca.ingesting.tables.columns import MISSING
 from bigkpca.ingesting.tables.frame import Frame, Labels
 
 _WHOLE = re.compile(r"\s*[+-]?\d[\d_]*\s*")
@@ -46,6 +45,7 @@ def csv_frame(path: Path, member: str | None, labels: str | None) -> Frame:
         labels=None if label is None else _labels(layout, label),
         read=layout.read,
         notes=() if row_names is None else (_ROW_NAMES,),
+        from_first_rows=True,
     )
 
 
@@ -59,7 +59,7 @@ def csv_column(path: Path) -> Column:
     def batches() -> Iterator[Array]:
         first = 0
         for texts in layout.texts(0):
-            yield labels.values(texts, first)
+            yield labels.values(texts, first + np.arange(len(texts)))
             first += len(texts)
 
     return Column(str(path), labels.dtype, None, batches())
@@ -67,27 +67,33 @@ def csv_column(path: Path) -> Column:
 
 def _labels(layout: TextRows, column: int) -> Labels:
     """The labels in a column: integers, floats, or else text, by the first rows."""
-    first: list[str] = next((each.to_pylist() for each in layout.texts(column)), [])
-    texts = [text for text in first if text not in MISSING] or first
+    first: list[str | None] = next((each.to_pylist() for each in layout.texts(column)), [])
+    texts = [text for text in first if text]
     whole = all(_WHOLE.fullmatch(text) for text in texts)  # as floats, long integers would become equal
     kinds = ("int64", "uint64") if whole else ("float64",)
     dtype = next((dtype for dtype in map(np.dtype, kinds) if _all_are(texts, dtype)), TEXT)
-    return Labels(column, dtype, lambda values, first: _of_dtype(values.to_pylist(), dtype, first, str(layout.path)))
+    return Labels(column, dtype, lambda values, rows: _of_dtype(values.to_pylist(), dtype, rows, str(layout.path)))
 
 
-def _of_dtype(texts: list[str], dtype: np.dtype[Any], first: int, where: str) -> Array:
+def _of_dtype(texts: list[str | None], dtype: np.dtype[Any], rows: Array, where: str) -> Array:
     """Labels of one dtype from their texts. Raises DataError at the first that is missing or of another kind."""
-    if "" in texts:
-        raise DataError(f"{where}: row {first + texts.index('')} (counted from 0) has no label")
-    if dtype == TEXT:
-        return np.array(texts)
-    if not _all_are(texts, dtype):
-        row = next(i for i, text in enumerate(texts) if not _all_are([text], dtype))
+    given = [text for text in texts if text]
+    if len(given) < len(texts):
+        row = rows[next(i for i, text in enumerate(texts) if not text)]
         raise DataError(
-            f"{where}: row {first + row} (counted from 0) has the label {texts[row]!r}, but the first ones are "
+            f"{where}: row {row} (counted from 0) has no label; in quotes, NA, None and the like would be words"
+        )
+    if dtype == TEXT:
+        return np.array(given, str)
+    if not _all_are(given, dtype):
+        i = next(i for i, text in enumerate(given) if not _all_are([text], dtype))
+        raise DataError(
+            f"{where}: row {rows[i]} (counted from 0) has the label {given[i]!r}, but the first ones are "
             f"{dtype} numbers: labels must be all of one kind"
         )
-    return np.array(texts).astype(dtype)
+    found = np.array(given).astype(dtype)
+    check_finite_labels(found, rows, where)
+    return found
 
 
 def _all_are(texts: Sequence[str], dtype: np.dtype[Any]) -> bool:

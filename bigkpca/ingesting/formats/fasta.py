@@ -23,7 +23,7 @@ def fasta(path: Path, member: str | None, labels: str | None) -> Frame:
     refuse_member(path, member)
     refuse_labels(path, labels)
 
-    def read(kinds: Mapping[int, Kind | None]) -> Iterator[Any]:
+    def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
         import pyarrow as pa
 
         held: list[str] = []

@@ -12,8 +12,8 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import Array, DataError, check_finite, unknown_name
-from bigkpca.ingesting.formats.base import TEXT, check_single, decoding, refuse_member
+from bigkpca.errors import Array, DataError, unknown_name
+from bigkpca.ingesting.formats.base import TEXT, check_finite_labels, check_single, decoding, refuse_member
 from bigkpca.ingesting.tables.columns import Kind, kind_of
 from bigkpca.ingesting.tables.frame import Frame, Labels
 
@@ -41,7 +41,7 @@ def parquet(path: Path, member: str | None, labels: str | None) -> Frame:
     columns = tuple(j for j, name in enumerate(schema.names) if name != labels and name not in index)
     check_shape((rows, len(columns)), str(path))
 
-    def read(kinds: Mapping[int, Kind | None]) -> Iterator[Any]:
+    def read(kinds: Mapping[int, Kind]) -> Iterator[Any]:
         size = max(1, READ_BYTES // (len(kinds) * 8))
         names = [schema.names[j] for j in kinds]
         alone = all(schema.names.count(name) == 1 for name in names)  # else columns are found by number, among all
@@ -89,13 +89,13 @@ def _labels(schema: Any, name: str, path: Path) -> Labels:
     where = f"{path}:{name}"
     dtype = _dtype(schema.field(name).type) or TEXT
 
-    def values(column: Any, first: int) -> Array:
+    def values(column: Any, rows: Array) -> Array:
         if column.null_count:
-            row = first + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            row = rows[np.argmax(column.is_null().to_numpy(zero_copy_only=False))]
             raise DataError(f"{path}: row {row} (counted from 0) has no label: column {name!r} is null")
         texts = _texts(column, where) if dtype == TEXT else column
         found: Array = texts.to_numpy(zero_copy_only=False).astype(dtype)
-        check_finite(found[:, None], first, f"the labels of {path}")
+        check_finite_labels(found, rows, str(path))
         return found
 
     return Labels(schema.names.index(name), dtype, values)

@@ -3,6 +3,9 @@
 Fields are parted by commas, semicolons or tabs; blank lines are skipped; the file may be compressed by gzip. The first
 line is a header if one of its fields is text, if dates or truth values in it stand above numbers, or if its fields are
 the numbers 0, 1, 2 and so on, as pandas writes columns without names.
+
+Words are read without the blanks around them. What stands for a missing value, such as NA, is a word where it is in
+quotes.
 """
 
 from __future__ import annotations
@@ -43,20 +46,25 @@ class TextRows:
 
     @classmethod
     def open(cls, path: Path) -> TextRows:
-        """Look at the first lines. Raises DataError where the file is empty or no text in UTF-8."""
+        """Look at the first lines. Raises DataError where the file holds no rows or no text in UTF-8."""
         with _decoding(path), _opened(path) as file:
             lines = file.readlines(_SNIFF_BYTES)
+            further = bool(file.readline())
         blank = next((i for i, line in enumerate(lines) if line.strip()), None)
         if blank is None:
             raise DataError(f"{path} is empty")
         delimiter = next((mark for mark in "\t;" if mark in lines[blank]), ",")
-        first = tuple(field.strip() for field in next(csv.reader(lines[blank:], delimiter=delimiter)))
+        reader = csv.reader(lines[blank:], delimiter=delimiter)
+        first = tuple(field.strip() for field in next(reader))
         layout = cls(path, delimiter, first, blank, max(map(len, lines)))
-        kinds = layout._kinds()
+        alone = not further and not any(line.strip() for line in lines[blank + reader.line_num :])
+        kinds: Sequence[Kind] = ["number"] * layout.width if alone else layout._kinds()
+        if alone and layout._is_header(kinds):
+            raise DataError(f"{path} is empty: it holds a header and no rows")
         if not layout._is_header(kinds):
             layout = replace(layout, has_header=False)
             kinds = layout._kinds()
-        return replace(layout, kinds=kinds)
+        return replace(layout, kinds=tuple(kinds))
 
     @property
     def width(self) -> int:
@@ -83,21 +91,22 @@ class TextRows:
         check_single(self.first, name, str(self.path))
         return self.first.index(name)
 
-    def read(self, kinds: Mapping[int, Kind | None]) -> Iterator[Any]:
-        """Batches of the columns of these numbers: float64 for numbers, text for all other kinds.
+    def read(self, kinds: Mapping[int, Kind]) -> Iterator[Any]:
+        """Batches of the texts of columns of these numbers and kinds; null where they stand for a missing value.
 
-        Raises DataError at a row of another width and at text that is not UTF-8, pyarrow.ArrowInvalid at a text that
-        is no number.
+        Raises DataError at a row of another width and at text that is not UTF-8.
         """
         import pyarrow as pa
 
-        types = {str(j): pa.float64() if kind == "number" else pa.string() for j, kind in kinds.items()}
+        types = {str(j): pa.string() for j in kinds}
+        words = [kind in ("text", "characters") for kind in kinds.values()]
         misfits: list[Any] = []
         with _decoding(self.path), self._file() as file, self._batches(file, types, misfits) as batches:
             try:
                 for batch in batches:
                     self._check_widths(misfits)
-                    yield batch
+                    columns = [_stripped(each) if word else each for each, word in zip(batch, words, strict=True)]
+                    yield pa.record_batch(columns, schema=batch.schema)
             except pa.ArrowInvalid as error:
                 if "UTF8" in str(error):
                     raise DataError(f"{self.path} is not text in UTF-8: {error}") from error
@@ -106,7 +115,7 @@ class TextRows:
 
     def texts(self, column: int) -> Iterator[Any]:
         """The texts of a column, in batches."""
-        return (batch.column(0) for batch in self.read({column: None}))
+        return (batch.column(0) for batch in self.read({column: "text"}))
 
     def _check_widths(self, misfits: Sequence[Any]) -> None:
         """Raise DataError where a row has more or fewer fields than the first line."""
@@ -159,7 +168,13 @@ class TextRows:
             skip_rows_after_names=int(self.has_header),
         )
         parsing = arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=collect)
-        converting = arrow.ConvertOptions(column_types=types, include_columns=list(types), null_values=MISSING)
+        converting = arrow.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            null_values=MISSING,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=not types,  # when kinds are guessed, quotes stand around numbers, too
+        )
         try:
             with arrow.open_csv(file, reading, parsing, converting) as batches:
                 yield batches
@@ -170,6 +185,16 @@ class TextRows:
                     "missing somewhere?"
                 ) from error
             raise
+
+
+def _stripped(words: Any) -> Any:
+    """Words without the blanks around them; null where what is left stands for a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    stripped = pc.utf8_trim_whitespace(words)
+    missing = pc.and_(pc.is_in(stripped, pa.array(MISSING)), pc.not_equal(stripped, words))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), stripped)
 
 
 def _is_packed(path: Path) -> bool:

@@ -24,7 +24,8 @@ Kind = Literal["number", "boolean", "date", "time", "text", "characters"]
 
 UNITS = {"date": "days since 1970-01-01", "time": "hours"}
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")
-"""Texts that stand for a missing value, as pandas and Arrow have them."""
+"""Texts that stand for a missing value, as pandas and Arrow have them: in text files unless they are quoted, and
+wherever numbers, dates and the like are kept as text."""
 
 _DAY, _HOUR = 86_400e6, 3_600e6  # in microseconds
 _FITS: dict[Kind, tuple[Kind, ...]] = {  # kinds of stored values that a kind takes, beside texts
@@ -92,6 +93,11 @@ ADVICE: dict[Reason, str] = {
     "unread": "Turn text into columns of 0 and 1 with --categories one-hot, name labels with --labels, or leave such "
     "columns out with --drop.",
     "infinite": "Remove or mend such rows first.",
+}
+ADVICE_OF_DATASET: dict[Reason, str] = {
+    "missing": "The dataset was made without missing values: remove or mend such rows, or make a new dataset.",
+    "unread": "A dataset keeps the kinds of its columns: remove or mend such rows, or make a new dataset.",
+    "infinite": ADVICE["infinite"],
     "unknown": "A dataset keeps the categories and characters it began with: leave such rows out, or make a new one.",
 }
 
@@ -141,19 +147,18 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
         A text that is not of this kind, or values of another kind, such as dates for numbers.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     own = kind_of(values.type)
     if own == "text":
-        values = values.cast(pa.large_string())
-        values = pc.if_else(missing_texts(values), pa.scalar(None, values.type), values)
-        values = _parsed(values, kind)
+        values = _parsed(values.cast(pa.large_string()), kind)
     elif not pa.types.is_null(values.type) and own not in _FITS[kind]:
         raise pa.ArrowInvalid(f"{values.type} is not {_WORDS[kind]}")  # what Arrow would convert has another meaning
     missing = values.is_null().to_numpy(zero_copy_only=False)
     found = _numbers(values, kind)
+    if kind == "boolean" and own == "number" and not np.isin(found, (0, 1)).all():
+        raise pa.ArrowInvalid("a number is not true or false")
     if found.dtype.kind == "f" and np.isnan(found).any():
         missing = missing | np.isnan(found)
         found = np.where(missing, 0, found)
@@ -161,11 +166,17 @@ def numbers(values: Any, kind: Kind) -> tuple[Array, Array]:
 
 
 def _parsed(texts: Any, kind: Kind) -> Any:
-    """Texts as values of a kind."""
+    """Texts as values of a kind, null where they stand for a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if kind == "number":
+        try:
+            return texts.cast(pa.float64())
+        except pa.ArrowInvalid:  # of blanks, of words, and of what stands for missing values
+            pass
     texts = pc.utf8_trim_whitespace(texts)
+    texts = pc.if_else(pc.is_in(texts, pa.array(MISSING, texts.type)), pa.scalar(None, texts.type), texts)
     if kind in ("date", "time"):  # which Arrow reads up to microseconds
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     if kind == "date":  # each by itself, since some may have a time zone
@@ -210,7 +221,7 @@ def codes(values: Any, categories: tuple[str, ...]) -> tuple[Array, Array]:
 
     texts = values.cast(pa.string())
     found = pc.index_in(texts, pa.array(categories, pa.string())).fill_null(-1).to_numpy()
-    return found, missing_texts(texts).to_numpy(zero_copy_only=False)
+    return found, missing_words(texts).to_numpy(zero_copy_only=False)
 
 
 def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
@@ -222,7 +233,7 @@ def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     import pyarrow.compute as pc
 
     texts = values.cast(pa.string())
-    missing = missing_texts(texts).to_numpy(zero_copy_only=False)
+    missing = missing_words(texts).to_numpy(zero_copy_only=False)
     cut = pc.utf8_slice_codeunits(texts.fill_null(""), 0, column.length)
     padded = np.array(cut.to_pylist(), dtype=f"<U{column.length}")
     points = padded.view(np.uint32).reshape(len(padded), column.length)
@@ -233,51 +244,54 @@ def characters(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
     return at, missing, (strange | longer) & ~missing
 
 
-def missing_texts(texts: Any) -> Any:
-    """Which texts stand for a missing value, as an array of Arrow."""
-    import pyarrow as pa
+def missing_words(texts: Any) -> Any:
+    """Which words are missing, as an array of Arrow: those that are null or empty."""
     import pyarrow.compute as pc
 
-    return pc.or_(texts.is_null(), pc.is_in(texts, pa.array(MISSING, texts.type)))
+    return pc.or_kleene(texts.is_null(), pc.equal(texts, ""))
 
 
-def fault_of(values: Any, column: TableColumn, first: int, *, missing_too: bool) -> Fault | None:
-    """The first value that cannot be read, and how many there are; `first` is the number of the first row.
+@dataclass(frozen=True)
+class Marks:
+    """Which values (k,) of a column are missing, not of its kind, and infinite or of no category."""
 
-    A slow search, for messages only.
-    """
-    if column.kind == "text":
-        found, missing = codes(values, column.categories)
-        unread = np.zeros(len(found), bool)
-        bad = (found < 0) & ~missing
-    elif column.kind == "characters":
-        _, missing, bad = characters(values, column)
-        unread = np.zeros(len(bad), bool)
-    else:
-        unread = _unread(values, column.kind)
-        found, missing = np.zeros(len(unread)), np.zeros(len(unread), bool)
-        if not unread.all():
-            found[~unread], missing[~unread] = numbers(_filtered(values, ~unread), column.kind)
-        bad = unread | ~np.isfinite(found)
-    if missing_too:
-        bad = bad | missing
-    if not bad.any():
-        return None
-    i = int(np.argmax(bad))
-    reason: Reason = "unread" if unread[i] else "missing" if missing[i] else "unknown"
-    if reason == "unknown" and not column.of_text:
-        reason = "infinite"
-    return Fault(reason, _said(values[i].as_py(), column, reason), first + i, int(bad.sum()))
+    missing: Array
+    unread: Array
+    strange: Array
+
+    def fault(self, values: Any, column: TableColumn, first: int, kept: Array, *, missing_too: bool) -> Fault | None:
+        """The first value that is not of the kind of the column, or is another fault of a row that is kept, and how
+        many there are; `first` is the number of the first row."""
+        bad = self.unread | ((self.strange | (self.missing & missing_too)) & kept)
+        if not bad.any():
+            return None
+        i = int(np.argmax(bad))
+        reason: Reason = "unread" if self.unread[i] else "missing" if self.missing[i] else "unknown"
+        if reason == "unknown" and not column.of_text:
+            reason = "infinite"
+        return Fault(reason, _said(values[i].as_py(), column, reason), first + i, int(bad.sum()))
 
 
-def _filtered(values: Any, kept: Array) -> Any:
+def marks_of(values: Any, column: TableColumn) -> Marks:
+    """What cannot be read in an array of Arrow. A slow search, for messages only."""
     import pyarrow as pa
 
-    return values.filter(pa.array(kept))
+    nothing = np.zeros(len(values), bool)
+    if column.kind == "text":
+        found, missing = codes(values, column.categories)
+        return Marks(missing, nothing, (found < 0) & ~missing)
+    if column.kind == "characters":
+        _, missing, bad = characters(values, column)
+        return Marks(missing, nothing, bad)
+    unread = unread_values(values, column.kind)
+    found, missing = np.zeros(len(values)), nothing
+    if not unread.all():
+        found[~unread], missing[~unread] = numbers(values.filter(pa.array(~unread)), column.kind)
+    return Marks(missing, unread, ~np.isfinite(found))
 
 
-def _unread(values: Any, kind: Kind) -> Array:
-    """Which values cannot be read."""
+def unread_values(values: Any, kind: Kind) -> Array:
+    """Which values of an array of Arrow are not of a kind."""
     import pyarrow as pa
 
     def fails(part: Any) -> bool:
@@ -289,7 +303,8 @@ def _unread(values: Any, kind: Kind) -> Array:
 
     if not fails(values):
         return np.zeros(len(values), bool)
-    if kind_of(values.type) != "text":
+    own = kind_of(values.type)
+    if own != "text" and own not in _FITS[kind]:
         return np.ones(len(values), bool)
     coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     of_distinct = np.array([fails(coded.dictionary.slice(i, 1)) for i in range(len(coded.dictionary))])
@@ -312,7 +327,7 @@ def _said(value: Any, column: TableColumn, reason: Reason) -> str:
     if reason == "unknown":
         return f"{value!r}, none of the {len(column.categories)} categories of the dataset"
     if value is None:
-        return "null"
+        return "missing"
     if isinstance(value, str) and not value.strip():
         return "empty"
     return "NaN" if value in ("NaN", "nan") or isinstance(value, float) else f"{value!r}, which means a missing value"

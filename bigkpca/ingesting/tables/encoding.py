@@ -44,7 +44,12 @@ class Encoding:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether columns are used as they are, so that their names say everything."""
+        """Whether all columns are numbers, used as they are, so that their names say everything."""
+        return self.plain and all(column.kind == "number" for column in self.columns)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all columns are numbers or truth values, used as they are."""
         as_they_are = all(column.kind in ("number", "boolean") and not column.fills for column in self.columns)
         return as_they_are and self.missing == "refuse" and self.left_out == ()
 
@@ -125,26 +130,22 @@ def _dtype(column: TableColumn, own: np.dtype[Any] | None) -> np.dtype[Any]:
     return np.result_type(dtype, np.float32) if column.fills else dtype
 
 
-def encode(values: Any, column: TableColumn) -> tuple[Array, Array]:
-    """(numbers (k, columns of numbers), missing (k,)) of an array of Arrow; missing ones are filled if the column can.
+def encode(values: Any, column: TableColumn) -> tuple[Array, Array, Array]:
+    """(numbers (k, columns of numbers), missing (k,), strange (k,)) of an array of Arrow.
 
-    Raises Unreadable, or pyarrow.ArrowInvalid, where a value is not of the kind of the column, is infinite, or is a
-    category that the column does not have.
+    Missing ones are filled if the column can. Strange are infinite numbers, and texts with a category or characters
+    that the column does not have. Raises pyarrow.ArrowInvalid where a value is not of the kind of the column.
     """
     if column.kind == "text":
         found, missing = codes(values, column.categories)
-        if ((found < 0) & ~missing).any():
-            raise Unreadable
+        strange = (found < 0) & ~missing
         X = (found[:, None] == np.arange(len(column.categories))).astype(np.uint8)
     elif column.kind == "characters":
-        X, missing, bad = characters(values, column)
-        if bad.any():
-            raise Unreadable
+        X, missing, strange = characters(values, column)
     else:
         found, missing = numbers(values, column.kind)
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
-            raise Unreadable
+        strange = ~np.isfinite(found)
         X = found[:, None]
     if column.fills and missing.any():
         X = np.where(missing[:, None], column.fills, X)
-    return X, missing
+    return X, missing, strange

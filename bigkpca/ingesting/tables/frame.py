@@ -14,12 +14,12 @@ from bigkpca.ingesting.tables.columns import Kind
 
 @dataclass(frozen=True)
 class Labels:
-    """The column of labels of a frame: its number, their dtype, and what makes labels (k,) of a part of the column
-    that begins at some row."""
+    """The column of labels of a frame: its number, their dtype, and what makes labels (k,) of a part of the column, of
+    rows with these numbers (k,)."""
 
     column: int
     dtype: np.dtype[Any]
-    values: Callable[[Any, int], Array]
+    values: Callable[[Any, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Frame:
     has none. kinds, types: what the columns hold, and in the words of the file; the kind is None for what cannot be
     numbers. dtypes: of the columns that are numbers or truth values. rows: None where the file must be read to count
     them. read: batches (pyarrow.RecordBatch) of the columns of these numbers, in this order; those of a text file are
-    float64 for numbers and text for all other kinds. notes: remarks for users on how the file is read.
+    texts. notes: remarks for users on how the file is read. from_first_rows: whether kinds are those of the first rows,
+    so that later ones may hold words.
     """
 
     where: str
@@ -41,9 +42,10 @@ class Frame:
     dtypes: tuple[np.dtype[Any] | None, ...]
     rows: int | None
     labels: Labels | None
-    read: Callable[[Mapping[int, Kind | None]], Iterator[Any]]
+    read: Callable[[Mapping[int, Kind]], Iterator[Any]]
     notes: tuple[str, ...] = ()
     text: str | None = None  # the column whose characters are the rows, unless options say otherwise
+    from_first_rows: bool = False
 
     @property
     def column_names(self) -> tuple[str, ...] | None:

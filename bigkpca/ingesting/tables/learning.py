@@ -9,30 +9,78 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, DataError, column_called
 from bigkpca.execution.progress import Progress
-from bigkpca.ingesting.tables.columns import TableColumn, missing_texts, numbers
+from bigkpca.ingesting.tables.columns import TableColumn, missing_words, numbers, unread_values
 from bigkpca.ingesting.tables.encoding import Encoding, Unreadable
 from bigkpca.ingesting.tables.frame import Frame
-from bigkpca.ingesting.tables.reading import problems
+from bigkpca.ingesting.tables.reading import columns_to_read, no_rows, problems, unlabelled
+from bigkpca.numerics.random_streams import MEDIANS, random_stream
 
 MOST_CATEGORIES = 1000  # of one column
 _SAMPLE = 100_000  # values of a column, of which its median is taken,
 _SAMPLE_BYTES = 64_000_000  # or as many as fit in this for all columns, with 16 bytes each
 
 
-def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress) -> Encoding:
+def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress, *, words: bool) -> Encoding:
     """The encoding with the categories of its columns of text, and with what stands for missing values.
 
-    The mean of a category is its share of the rows, its median 1 where it has more than half of them. The median of
-    numbers is that of a uniform sample, where there are more of them than it holds.
+    Rows that are left out for missing values count for nothing. The mean of a category is its share of the rows, its
+    median 1 where it has more than half of them. The median of numbers is that of a uniform sample, where there are
+    more of them than it holds.
 
-    One pass over the files, where there is something to learn. Raises DataError that lists what cannot be read, and
-    columns of no value or of more than 1000 categories.
+    One pass over the files, where there is something to learn. words: whether a column whose first rows are of another
+    kind becomes text where later ones hold words, which takes two more passes. Raises DataError that lists what cannot
+    be read, and columns of no value or of more than 1000 categories.
     """
     filled = encoding.missing in ("mean", "median")
-    if not filled and not any(column.of_text for column in encoding.columns):
+    unsure = words and any(frame.from_first_rows for frame in frames)
+    if not (filled or unsure or any(column.of_text for column in encoding.columns)):
         return encoding
+    found: dict[str, str] = {}
+    try:
+        learners = _look_at_all(frames, encoding, whose, progress)
+    except _Misfit as misfit:
+        found = _words(frames, encoding, whose) if words else {}
+        if not found:
+            raise misfit.problems(encoding) from misfit.__cause__
+        for where in found.values():
+            progress.note(f"{where}: the column is read as text")
+        columns = [replace(each, kind="text") if each.name in found else each for each in encoding.columns]
+        encoding = replace(encoding, columns=tuple(columns))
+        try:
+            learners = _look_at_all(frames, encoding, whose, progress)
+        except _Misfit as second:
+            raise second.problems(encoding) from second.__cause__
+    pairs = list(zip(learners, encoding.columns, strict=True))
+    faults = [
+        fault + (f" ({found[column.name]})" if column.name in found else "")
+        for learner, column in pairs
+        if (fault := learner.fault(column, filled=filled))
+    ]
+    if faults:
+        alone = encoding.columns[0].kind == "characters"
+        raise DataError(f"{whose}: {'; '.join(faults)}" + ("" if alone else ": leave such columns out with --drop"))
+    taught = (learner.learnt(column, encoding.missing) for learner, column in pairs)
+    return replace(encoding, columns=tuple(taught))
+
+
+class _Misfit(Exception):
+    """A file holds a value that the encoding cannot read; which one is searched for afterwards."""
+
+    def __init__(self, frame: Frame, places: dict[int, TableColumn]) -> None:
+        super().__init__(frame.where)
+        self.frame, self.places = frame, places
+
+    def problems(self, encoding: Encoding) -> DataError:
+        """The error that lists what is wrong with the file."""
+        return DataError(problems(self.frame, self.places, encoding, of_dataset=False))
+
+
+def _look_at_all(
+    frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Progress
+) -> list[_Texts | _Characters | _Numbers]:
+    """What learnt from the values of each column, in one pass over all files. Raises _Misfit."""
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
     learners = [_learner(column, most, k) for k, column in enumerate(encoding.columns)]
     progress.start("look at the columns", sum(frame.rows or 0 for frame in frames))
@@ -41,19 +89,14 @@ def learnt(frames: Sequence[Frame], encoding: Encoding, whose: str, progress: Pr
             _look(frame, encoding, whose, learners, progress)
     finally:
         progress.finish()
-    pairs = list(zip(learners, encoding.columns, strict=True))
-    faults = [fault for learner, column in pairs if (fault := learner.fault(column, filled=filled))]
-    if faults:
-        raise DataError(f"{whose}: {'; '.join(faults)}: leave such columns out with --drop")
-    columns = (learner.learnt(column, encoding.missing) for learner, column in pairs)
-    return replace(encoding, columns=tuple(columns))
+    return learners
 
 
 def _learner(column: TableColumn, most: int, number: int) -> _Texts | _Characters | _Numbers:
     """What learns from the values of a column; for medians of at most `most` values."""
     if column.of_text:
         return _Texts() if column.kind == "text" else _Characters()
-    return _Numbers(column, most, np.random.default_rng([0, number]))
+    return _Numbers(column, most, random_stream(number, MEDIANS))
 
 
 def _look(
@@ -63,17 +106,55 @@ def _look(
     learners: Sequence[_Texts | _Characters | _Numbers],
     progress: Progress,
 ) -> None:
-    """Give all learners the values of their columns in a file."""
+    """Give all learners the values of their columns in a file, of the rows that are kept."""
     import pyarrow as pa
 
     places = encoding.places(frame, whose)
+    rows = left = 0
     try:
-        for batch in frame.read({j: column.kind for j, column in places.items()}):
-            for k, learner in enumerate(learners):
-                learner.add(batch.column(k))
+        for batch in frame.read(columns_to_read(frame, places)):
+            taken = [learner.take(batch.column(k)) for k, learner in enumerate(learners)]
+            kept = np.ones(len(batch), bool)
+            if encoding.missing == "drop":
+                kept = ~np.logical_or.reduce([missing for _, missing in taken])
+                kept &= True if frame.labels is None else ~unlabelled(batch.column(len(places)))
+            for learner, (values, missing) in zip(learners, taken, strict=True):
+                learner.add(values, kept & ~missing)
+            rows, left = rows + len(batch), left + int(kept.sum())
             progress.advance(len(batch))
     except (Unreadable, pa.ArrowInvalid) as error:
-        raise DataError(problems(frame, places, encoding)) from error
+        raise _Misfit(frame, places) from error
+    if not left:
+        raise no_rows(frame.where, dropped=rows > 0)
+
+
+def _words(frames: Sequence[Frame], encoding: Encoding, whose: str) -> dict[str, str]:
+    """Columns whose kind is that of the first rows, and whose later rows hold words: the first of these, as messages
+    say it. One pass over the files."""
+    found: dict[str, str] = {}
+    for frame in (each for each in frames if each.from_first_rows):
+        places = encoding.places(frame, whose)
+        first = 0
+        for batch in frame.read(columns_to_read(frame, places)):
+            for k, (j, column) in enumerate(places.items()):
+                if column.of_text or column.name in found:
+                    continue
+                unread = unread_values(batch.column(k), column.kind)
+                if unread.any():
+                    i = int(unread.argmax())
+                    called = f"row {first + i:,}, {column_called(j, frame.names)}"
+                    word = batch.column(k)[i].as_py()
+                    found[column.name] = f"{frame.where}: {called}, is {word!r}, unlike the first rows"
+            first += len(batch)
+    return found
+
+
+def _texts(values: Any) -> tuple[Any, Array]:
+    """(texts, which of them are missing (k,)) of an array of Arrow."""
+    import pyarrow as pa
+
+    texts = values.cast(pa.string())
+    return texts, missing_words(texts).to_numpy(zero_copy_only=False)
 
 
 @dataclass
@@ -83,15 +164,18 @@ class _Texts:
     counts: Counter[str] = field(default_factory=Counter)
     too_many: bool = False
 
-    def add(self, values: Any) -> None:
-        """Count the texts of an array of Arrow."""
+    def take(self, values: Any) -> tuple[Any, Array]:
+        """(texts, which of them are missing (k,)) of an array of Arrow."""
+        return _texts(values)
+
+    def add(self, texts: Any, kept: Array) -> None:
+        """Count the texts that are kept."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if self.too_many:
             return
-        texts = values.cast(pa.string())
-        found = pc.value_counts(texts.filter(pc.invert(missing_texts(texts))))
+        found = pc.value_counts(texts.filter(pa.array(kept)))
         for text, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
             self.counts[text] += count
         self.too_many = len(self.counts) > MOST_CATEGORIES
@@ -117,13 +201,16 @@ class _Characters:
     found: set[str] = field(default_factory=set)
     longest: int = 0
 
-    def add(self, values: Any) -> None:
-        """Take in the texts of an array of Arrow."""
+    def take(self, values: Any) -> tuple[Any, Array]:
+        """(texts, which of them are missing (k,)) of an array of Arrow."""
+        return _texts(values)
+
+    def add(self, texts: Any, kept: Array) -> None:
+        """Take in the texts that are kept."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        texts = values.cast(pa.string())
-        texts = texts.filter(pc.invert(missing_texts(texts)))
+        texts = texts.filter(pa.array(kept))
         self.found.update("".join(texts.to_pylist()))
         self.longest = max(self.longest, pc.max(pc.utf8_length(texts)).as_py() or 0)
 
@@ -150,10 +237,13 @@ class _Numbers:
     drawn: Array = field(default_factory=lambda: np.empty((2, 0)))  # keys and values
     further: list[Array] = field(default_factory=list)  # the same, of the last batches
 
-    def add(self, values: Any) -> None:
-        """Take the values of an array of Arrow in. Raises Unreadable where one is infinite."""
-        found, missing = numbers(values, self.column.kind)
-        found = found[~missing].astype(np.float64)
+    def take(self, values: Any) -> tuple[Any, Array]:
+        """(numbers (k,), which of them are missing (k,)) of an array of Arrow."""
+        return numbers(values, self.column.kind)
+
+    def add(self, values: Array, kept: Array) -> None:
+        """Take the numbers in that are kept. Raises Unreadable where one is infinite."""
+        found = values[kept].astype(np.float64)
         if not np.isfinite(found).all():
             raise Unreadable
         self.count += len(found)

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import Array, DataError, column_called
-from bigkpca.ingesting.formats.base import Batches, Table
-from bigkpca.ingesting.tables.columns import ADVICE, Fault, TableColumn, fault_of, kind_of, missing_texts
+from bigkpca.ingesting.formats.base import Batches, Table, cast, name_of_column
+from bigkpca.ingesting.tables.columns import (
+    ADVICE,
+    ADVICE_OF_DATASET,
+    Fault,
+    Kind,
+    TableColumn,
+    kind_of,
+    marks_of,
+    missing_words,
+)
 from bigkpca.ingesting.tables.encoding import Encoding, Unreadable, encode
 from bigkpca.ingesting.tables.frame import Frame
 
@@ -27,50 +37,74 @@ class MissingCounts:
     rows_dropped: int = 0
 
 
-def rows_of(frame: Frame, encoding: Encoding, whose: str, counts: MissingCounts) -> Table:
-    """The rows of a frame as numbers, with its labels; `whose` says what the encoding belongs to.
+def rows_of(
+    frame: Frame,
+    encoding: Encoding,
+    whose: str,
+    counts: MissingCounts,
+    dtype: np.dtype[Any] | None,
+    *,
+    of_dataset: bool,
+) -> Table:
+    """The rows of a frame as numbers, with its labels.
+
+    whose: what the encoding belongs to, in messages. dtype: of the rows; None for the common one of the columns, which
+    must hold every whole number. of_dataset: whether the encoding is that of a dataset which is there already.
 
     Raises SpecError where the frame has other columns. Reading the batches raises DataError that lists what is wrong
     with every column, found by one more pass over the file.
     """
     places = encoding.places(frame, whose)
-    dtype = encoding.dtype(frame, places)
+    common = encoding.dtype(frame, places)
     labels = frame.labels
-    kinds = {j: column.kind for j, column in places.items()}
+    numbers = tuple(j for j, column in places.items() for _ in column.names)
+    names = None if frame.names is None else encoding.names
 
     def batches() -> Batches:
         import pyarrow as pa
 
         first = 0
         try:
-            for batch in _pieces(
-                frame.read(kinds if labels is None else {**kinds, labels.column: None}), encoding.width
-            ):
-                X, kept = _encoded(batch, tuple(places.values()), encoding, dtype, counts)
-                if labels is None:
-                    yield X[kept], None
-                else:
-                    texts = batch.column(len(places))
-                    if encoding.missing == "drop":
-                        kept &= ~_unlabelled(texts)
-                        texts = texts.filter(pa.array(kept))
-                    yield X[kept], labels.values(texts, first)
-                counts.rows_dropped += len(kept) - int(kept.sum())
+            for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
+                kept = np.ones(len(batch), bool)
+                if labels is not None and encoding.missing == "drop":
+                    kept = ~unlabelled(batch.column(len(places)))
+                X, kept, rounded = _encoded(batch, tuple(places.values()), encoding, common, kept, counts)
+                rows = first + np.flatnonzero(kept)
+                if dtype is None and rounded is not None:
+                    i, column, value = rounded
+                    raise DataError(
+                        f"{frame.where}: row {first + i}, {column_called(list(places)[column], frame.names)} (both "
+                        f"counted from 0) is {value}, which {common}, the common type of all columns, cannot hold: "
+                        f"leave the column out with --drop, or round its numbers with --dtype {common}"
+                    )
+                X = X if dtype is None else cast(X, dtype, rows, frame.where, partial(name_of_column, numbers, names))
+                of_rows = None
+                if labels is not None:
+                    of_rows = labels.values(batch.column(len(places)).filter(pa.array(kept)), rows)
+                yield X, of_rows
+                counts.rows_dropped += len(kept) - len(rows)
                 first += len(batch)
         except (Unreadable, pa.ArrowInvalid) as error:
-            raise DataError(problems(frame, places, encoding)) from error
+            raise DataError(problems(frame, places, encoding, of_dataset=of_dataset)) from error
 
     return Table(
         where=frame.where,
-        dtype=dtype,
+        dtype=common if dtype is None else dtype,
         row_shape=(encoding.width,),
         rows=None if encoding.missing == "drop" else frame.rows,
         label_dtype=None if labels is None else labels.dtype,
         batches=batches(),
-        names=None if frame.names is None else encoding.names,
+        names=names,
         notes=frame.notes,
-        numbers=tuple(j for j, column in places.items() for _ in column.names),
+        numbers=numbers,
     )
+
+
+def columns_to_read(frame: Frame, places: Mapping[int, TableColumn]) -> dict[int, Kind]:
+    """The columns of an encoding, and behind them that of the labels, by their numbers in the file."""
+    kinds: dict[int, Kind] = {j: column.kind for j, column in places.items()}
+    return kinds if frame.labels is None else {**kinds, frame.labels.column: "text"}
 
 
 def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
@@ -82,50 +116,88 @@ def _pieces(batches: Iterable[Any], width: int) -> Iterator[Any]:
 
 
 def _encoded(
-    batch: Any, columns: tuple[TableColumn, ...], encoding: Encoding, dtype: np.dtype[Any], counts: MissingCounts
-) -> tuple[Array, Array]:
-    """(rows of numbers (k, width), which of them are kept (k,)) of a batch whose first columns are these."""
+    batch: Any,
+    columns: tuple[TableColumn, ...],
+    encoding: Encoding,
+    dtype: np.dtype[Any],
+    kept: Array,
+    counts: MissingCounts,
+) -> tuple[Array, Array, tuple[int, int, int] | None]:
+    """The rows of numbers that are kept (m, width), which they are (k,), and the first whole number that the dtype
+    rounds, as (row, column, value), of a batch whose first columns are these.
+
+    Raises Unreadable where a kept row holds what cannot be read.
+    """
     X = np.empty((len(batch), encoding.width), dtype)
-    kept = np.ones(len(batch), bool)
+    strange = np.zeros(len(batch), bool)
+    whole: list[tuple[int, Array]] = []
     at = 0
     for k, column in enumerate(columns):
-        found, missing = encode(batch.column(k), column)
-        X[:, at : at + found.shape[1]] = found
+        found, missing, unknown = encode(batch.column(k), column)
+        strange |= unknown
+        if dtype.kind == "f" and found.dtype.kind in "iu" and found.dtype.itemsize == 8:
+            whole.append((k, found[:, 0]))
+        with np.errstate(over="ignore"):  # of infinity, in a row that is refused or left out
+            X[:, at : at + found.shape[1]] = found
         at += found.shape[1]
         if missing.any():
             if encoding.missing == "refuse":
                 raise Unreadable
             counts.values[column.name] += int(missing.sum())
             if encoding.missing == "drop":
-                kept &= ~missing
-    return X, kept
+                kept = kept & ~missing
+    if (strange & kept).any():
+        raise Unreadable
+    every = ((k, _first_rounded(values, kept, dtype)) for k, values in whole)
+    rounded = next(((i, k, int(batch.column(k)[i].as_py())) for k, i in every if i is not None), None)
+    return X[kept], kept, rounded
 
 
-def _unlabelled(labels: Any) -> Array:
+def _first_rounded(values: Array, kept: Array, dtype: np.dtype[Any]) -> int | None:
+    """The first of the kept whole numbers that a type of floats cannot hold."""
+    exact = 2 ** (np.finfo(dtype).nmant + 1)  # up to which it holds all of them
+    far = np.flatnonzero(((values > exact) | (values < -exact)) & kept)
+    return next((int(i) for i in far if int(dtype.type(values[i])) != int(values[i])), None)
+
+
+def unlabelled(labels: Any) -> Array:
     """Which labels are missing."""
     import pyarrow as pa
 
     if kind_of(labels.type) == "text":
-        missing = missing_texts(labels.cast(pa.string()))
+        missing = missing_words(labels.cast(pa.string()))
     else:
         missing = labels.is_null(nan_is_null=pa.types.is_floating(labels.type))
     found: Array = missing.to_numpy(zero_copy_only=False)
     return found
 
 
-def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding) -> str:
+def no_rows(where: str, *, dropped: bool) -> DataError:
+    """The error of a file without rows, or of which every row is left out."""
+    if dropped:
+        return DataError(f"{where}: no row has a value in every column, so that all would be dropped")
+    return DataError(f"{where} is empty: it holds no rows")
+
+
+def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding, *, of_dataset: bool) -> str:
     """What cannot be read in each column of a file, and what to do, in words. One pass over the file."""
     found: dict[int, Fault] = {}
-    first = 0
-    for batch in _pieces(frame.read(dict.fromkeys(places)), encoding.width):
+    refuse, drop, first = encoding.missing == "refuse", encoding.missing == "drop", 0
+    for batch in _pieces(frame.read(columns_to_read(frame, places)), encoding.width):
+        marks = [marks_of(batch.column(k), column) for k, column in enumerate(places.values())]
+        kept = np.ones(len(batch), bool)
+        if drop:
+            kept = ~np.logical_or.reduce([each.missing for each in marks])
+            kept &= True if frame.labels is None else ~unlabelled(batch.column(len(places)))
         for k, (j, column) in enumerate(places.items()):
-            fault = fault_of(batch.column(k), column, first, missing_too=encoding.missing == "refuse")
+            fault = marks[k].fault(batch.column(k), column, first, kept, missing_too=refuse)
             if fault is not None:
                 found[j] = found[j].and_more(fault.count) if j in found else fault
         first += len(batch)
     lines = [_line(j, fault, frame) for j, fault in list(found.items())[:_MOST_FAULTS]]
     more = len(found) - len(lines)
-    advice = " ".join(ADVICE[reason] for reason in ADVICE if any(fault.reason == reason for fault in found.values()))
+    all_advice = ADVICE_OF_DATASET if of_dataset else ADVICE
+    advice = " ".join(all_advice[why] for why in all_advice if any(fault.reason == why for fault in found.values()))
     if len(lines) == 1:
         return f"{frame.where}: {lines[0]} (rows of data and columns are counted from 0). {advice}"
     head = f"{frame.where}: {len(found)} columns cannot be read (rows of data and columns are counted from 0):"

@@ -38,6 +38,12 @@ def test_csv_forgives_blank_lines_and_quotes(tmp_path):
     np.testing.assert_array_equal(rows_of(done.path), [[1, 2], [3, 4]])
 
 
+def test_one_line_of_numbers_without_its_end_is_a_row(tmp_path):
+    for name, body in (("a.csv", b"1,2"), ("b.csv.gz", gzip.compress(b"1;2"))):
+        (tmp_path / name).write_bytes(body)
+        np.testing.assert_array_equal(rows_of(ingest([tmp_path / name], tmp_path / f"{name}.zarr").path), [[1, 2]])
+
+
 # Bad input: what, where, what to do
 
 
@@ -54,17 +60,21 @@ def test_nan_is_named_by_row_and_column_of_its_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("lines", "labels", "message"),
     [
-        ("a,b\n1,2\n3,\n", None, r"row 1, column 1 \('b'\) is empty"),
+        ("a,b\n1,2\n3,\n", None, r"row 1, column 1 \('b'\) is missing"),
         ("1,2\n3,x\n", None, r"row 1, column 1 is 'x', not a number"),
         ("k,a\nr,1\ns,t\n", "k", r"row 1, column 1 \('a'\) is 't'"),
-        ("k,a,b\nr,1,2\ns,3,nan\n", "k", r"row 1, column 2 \('b'\) is NaN"),
+        ("k,a,b\nr,1,2\ns,3,nan\n", "k", r"row 1, column 2 \('b'\) is missing"),
         ("a,b\n1,2\n3,4,5\n", None, r"row 1 has 3 fields, the first line 2"),
         ("a,b,c\n1,2\n", None, r"row 0 has 2 fields, the first line 3"),
         ("1,2\n1_0,3\n", None, r"row 1, column 0 is '1_0', not a number"),
         ("k,a\n,1\n", "k", r"row 0 .* has no label"),
+        ("k,a\nx,1\nNA,1\n", "k", r"row 1 .* has no label; in quotes, NA, None and the like would be words"),
+        ("k,a\n1.5,1\ninf,1\n", "k", r"the labels of .*: row 1, column 0 is infinity"),
         ("k\n1\n", "k", r"no column but its labels"),
         ("", None, r"a\.csv is empty"),
-        ("a,b\n", None, r"a\.csv is empty: it holds no rows"),
+        ("a,b\n", None, r"a\.csv is empty: it holds a header and no rows"),
+        ("a,b", None, r"a\.csv is empty: it holds a header and no rows"),
+        ("\n\na,b\n\n", None, r"a\.csv is empty: it holds a header and no rows"),
         ("a,b\n1,\xff\n", None, r"is not text in UTF-8"),
         ("k,a\n" + "1,2\n" * 20000 + "x,2\n", "k", r"row 20000 .* has the label 'x', but the first ones are int64"),
     ],

@@ -19,12 +19,12 @@ def test_parquet_with_nulls_or_text_is_refused(tmp_path, monkeypatch):
     source = tmp_path / "a.parquet"
     values = pa.array([*range(20), None, 3])
     pq.write_table(pa.table({"a": np.arange(22), "b": values, "name": ["x"] * 22, "on": [b"1"] * 22}), source)
-    both = r"(?s)2 columns cannot .*row 0, column 2 \('name'\) is 'x', .*row 20, column 1 \('b'\) is null"
+    both = r"(?s)2 columns cannot .*row 0, column 2 \('name'\) is 'x', .*row 20, column 1 \('b'\) is missing"
     refuse(tmp_path, DataError, both, source, labels="on")
     refuse(tmp_path, DataError, r"a\.parquet: column 3 \('on'\) is of type binary: neither numbers", source)
     refuse(tmp_path, SpecError, "unknown column of .* 'nam': did you mean 'name'", source, labels="nam")
     pq.write_table(pa.table({"a": np.arange(22), "b": values}), source)
-    refuse(tmp_path, DataError, r"row 20, column 1 \('b'\) is null", source)
+    refuse(tmp_path, DataError, r"row 20, column 1 \('b'\) is missing", source)
     pq.write_table(pa.table({"a": pa.array(["x"] * 22).dictionary_encode()}), source)
     refuse(tmp_path, DataError, r"row 0, column 0 \('a'\) is 'x', not a number, and 21 more", source)
     pq.write_table(pa.table({"a": np.arange(0)}), source)

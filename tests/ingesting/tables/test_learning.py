@@ -1,0 +1,102 @@
+"""What is learnt of a table before it is read: kinds and categories, over all rows that are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bigkpca.errors import DataError
+from bigkpca.ingesting.formats import text_rows
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting.tables import learning
+from tests.helpers.named import stored
+from tests.helpers.progress import Recorder
+
+LATE = [str(i % 3) for i in range(200)] + ["x"]  # a word far behind numbers
+MISSING: Any = ["refuse", "mean", "median", "drop"]
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds of columns are guessed from the first 64 bytes."""
+    monkeypatch.setattr(text_rows, "_TEXT_BYTES", 16)
+
+
+def csv(path: Path, **columns: Any) -> Path:
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("missing", MISSING)
+@pytest.mark.parametrize("first", ["number", "date", "truth value", "nothing"])
+def test_a_column_is_text_where_any_row_holds_a_word(first: str, missing: Any, tmp_path: Path) -> None:
+    early = {"number": "7", "date": "2013-01-01", "truth value": "true", "nothing": ""}[first]
+    missing = missing if early else "drop"  # else empty fields would be refused
+    values, notes = [early] * 200 + ["x"], Recorder()
+    source = csv(tmp_path / "a.csv", a=range(201), w=values)
+    done = ingest([source], tmp_path / "o.zarr", categories="one-hot", missing=missing, progress=notes)
+    categories = ["x"] if not early else sorted([early, "x"])
+    found = stored(done.path)
+    assert found["names"] == ["a", *(f"w={each}" for each in categories)]
+    expected = [[float(word == each) for each in categories] for word in values if word]
+    np.testing.assert_array_equal(found["x"][:, 1:], expected)
+    assert (
+        f"{source}: row 200, column 1 ('w'), is 'x', unlike the first rows: the column is read as text" in notes.notes
+    )
+
+
+def test_words_of_a_later_file_make_text_of_a_column_too(tmp_path: Path) -> None:
+    a, b = csv(tmp_path / "a.csv", a=[1, 2], w=[1, 2]), csv(tmp_path / "b.csv", a=[3] * 201, w=LATE)
+    found = stored(ingest([a, b], tmp_path / "o.zarr", categories="one-hot").path)
+    assert found["names"] == ["a", "w=0", "w=1", "w=2", "w=x"]
+    assert found["x"].sum(axis=0).tolist() == [606, 67, 68, 67, 1]
+
+
+def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path: Path) -> None:
+    source = csv(tmp_path / "a.csv", a=range(201), w=LATE)
+    for missing in MISSING:
+        with pytest.raises(DataError, match=r"row 200, column 1 \('w'\) is 'x', not a number.*--categories one-hot"):
+            ingest([source], tmp_path / "o.zarr", missing=missing)
+    ingest([csv(tmp_path / "b.csv", a=[1], w=[1])], tmp_path / "o.zarr")
+    with pytest.raises(DataError, match=r"row 200, column 1 \('w'\) is 'x', not a number"):
+        ingest([source], tmp_path / "o.zarr", append=True)
+
+
+def test_a_number_column_of_too_many_values_names_the_word_that_made_it_text(tmp_path: Path) -> None:
+    source = csv(tmp_path / "a.csv", a=range(1502), w=[*range(1500), "n.a.", 3])
+    message = r"column 'w' has more than 1000 different texts \(.*row 1,500, column 1 \('w'\), is 'n\.a\.', unlike"
+    with pytest.raises(DataError, match=message):
+        ingest([source], tmp_path / "o.zarr", categories="one-hot")
+
+
+def test_other_faults_are_told_beside_late_words(tmp_path: Path) -> None:
+    source = csv(tmp_path / "a.csv", a=["inf"] * 201, w=LATE)
+    with pytest.raises(DataError, match=r"row 0, column 0 \('a'\) is infinity, and 200 more such rows"):
+        ingest([source], tmp_path / "o.zarr", categories="one-hot")
+
+
+@pytest.mark.parametrize("labels", [None, "y"])
+def test_categories_are_those_of_the_rows_that_are_kept(labels: str | None, tmp_path: Path) -> None:
+    source = csv(tmp_path / "a.csv", w=["u", "v", "u", "z"], a=[1, 2, "", 4], y=["p", "q", "q", ""])
+    found = stored(ingest([source], tmp_path / "o.zarr", labels=labels, categories="one-hot", missing="drop").path)
+    assert found["names"] == ["w=u", "w=v", "a", *(["y=p", "y=q"] if labels is None else [])]
+    np.testing.assert_array_equal(found["x"][:, :3], [[1, 0, 1], [0, 1, 2]])
+
+
+def test_a_table_without_a_whole_row_is_told_so(tmp_path: Path) -> None:
+    source = csv(tmp_path / "a.csv", w=["u", ""], a=["", 1])
+    with pytest.raises(DataError, match=r"a\.csv: no row has a value in every column, so that all would be dropped"):
+        ingest([source], tmp_path / "o.zarr", categories="one-hot", missing="drop")
+
+
+def test_samples_of_medians_differ_by_column_and_not_by_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(learning, "_SAMPLE", 50)
+    values = np.random.default_rng(0).normal(size=400).tolist()
+    source = csv(tmp_path / "a.csv", a=[*values, ""], b=[*values, ""])
+    x, y = (stored(ingest([source], tmp_path / f"{i}.zarr", missing="median").path)["x"][-1] for i in range(2))
+    np.testing.assert_array_equal(x, y)
+    assert x[0] != x[1]
