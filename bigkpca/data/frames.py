@@ -78,8 +78,8 @@ def column_names(data: Any) -> tuple[str, ...] | None:
 
 
 def check_frame(data: Any) -> None:
-    """Raise DataError for a frame with a column that is not numeric, SpecError for a lazy frame and for what holds
-    several tables; accept anything else.
+    """Raise DataError for a frame with a column that is not numeric and for texts, SpecError for a lazy frame and for what
+    holds several tables; accept anything else.
 
     Numbers kept as objects, text or categories are accepted, as in scikit-learn; dates are not.
     """
@@ -90,6 +90,7 @@ def check_frame(data: Any) -> None:
         )
     _check_one_table(data)
     if not is_frame(data):
+        _check_no_texts(data)
         return
     for number, (name, dtype) in enumerate(zip(data.columns, data.dtypes, strict=True)):
         if not _is_number(dtype) and not _converts(data, number):
@@ -122,6 +123,33 @@ def _check_one_table(data: Any) -> None:
         )
 
 
+def _check_no_texts(data: Any) -> None:
+    """Raise DataError for an array or a list of texts that are not all numbers; accept anything else."""
+    if isinstance(data, list | tuple) and data and not isinstance(data[0], np.ndarray):
+        first = data[0] if isinstance(data[0], list | tuple) else data
+        values = np.asarray(data, object) if any(isinstance(each, str) for each in first) else None
+    else:
+        values = data if isinstance(data, np.ndarray) and data.dtype.kind in "OU" else None
+    if values is None or _are_floats(values):
+        return
+    for place, value in np.ndenumerate(values):
+        if isinstance(value, str) and not _are_floats(np.array(value)):
+            raise DataError(
+                f"the array holds the text {str(value)!r:.40} at {list(place)} (counted from 0): rows are numbers. "
+                "Write a table to a file and make a dataset of it: bigkpca ingest turns text into columns with "
+                "--categories one-hot, and into rows of characters for string kernels with --text"
+            )
+
+
+def _are_floats(values: Array) -> bool:
+    """Whether all values can be converted to floats."""
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def is_frame(data: Any) -> bool:
     """Whether `data` is a frame of pandas or polars, or has the same interface."""
     return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
@@ -139,11 +167,7 @@ def _converts(frame: Any, number: int) -> bool:
         values.ndim != 1 or values.dtype.kind in "mMc"
     ):  # NumPy would convert times and complex numbers, with another meaning
         return False
-    try:
-        values.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
+    return _are_floats(values)
 
 
 def frame_values(frame: Any) -> Array:

@@ -26,7 +26,7 @@ from bigkpca.data.run_folders import run_folders, scratch_folders
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ZarrRows, array_path, files_stamp, group_rows, zarr_name
-from bigkpca.errors import BigKPCAError, IncompleteError, SpecError, check_numeric
+from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -100,12 +100,17 @@ def _opened(data: Any, array: str | None) -> Rows:
     if issparse(data):
         return sparse_rows(data)
     check_frame(data)
-    if is_frame(data):
-        values = frame_values(data)
-    else:
-        values = data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
+    values = frame_values(data) if is_frame(data) else _as_array(data)
     check_shape(values.shape, "the array")
     return ArrayRows(values, names=column_names(data))
+
+
+def _as_array(data: Any) -> Array:
+    """What a user passes as an array. Raises DataError for lists of rows of different lengths."""
+    try:
+        return data.to_numpy() if hasattr(data, "to_numpy") else np.asarray(data)
+    except ValueError as error:
+        raise DataError(f"the rows are no array, since they differ in length or hold other things: {error}") from error
 
 
 def _path_rows(path: str, array: str | None) -> Rows:

@@ -85,9 +85,10 @@ def ingest(
     columns, drop : sequence of str, optional
         Names of the columns to use, in this order, or of those to leave out.
     missing : {"refuse", "drop", "mean", "median"}
-        What becomes of missing values (empty fields, NA, NaN, null): an error that lists them; their rows are left out;
-        or the mean or median of their column stands for them. A category counts as a column of 0 and 1. The median is
-        that of a uniform sample where a column has more than 100,000 values (5000 or more for wide tables).
+        What becomes of missing values (empty fields, NA, NaN, null, which are words in quotes): an error that lists
+        them; their rows are left out; or the mean or median of their column stands for them. A category counts as a
+        column of 0 and 1. The median is that of a uniform sample where a column has more than 100,000 values (5000 or
+        more for wide tables).
     categories : {"one-hot"}, optional
         Make a column of 0 and 1 for each different text of a column of text, at most 1000, in alphabetical order.
     text : str, optional
@@ -125,8 +126,8 @@ def ingest(
 
     Notes
     -----
-    One pass over the files, and another before it where categories, means or medians are learnt. Memory does not depend
-    on the number of rows.
+    One pass over the files, and another before it where categories, means or medians are learnt; two more where words
+    come late in a column of text files. Memory does not depend on the number of rows.
     """
     progress = shown(progress)
     choice = Choice(None if columns is None else tuple(columns), tuple(drop), missing, categories, text)

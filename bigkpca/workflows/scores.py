@@ -15,8 +15,8 @@ from bigkpca.storage import block_arrays, groups, models
 
 
 def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
-    """Open scores of a model, `counted` where their number is needed; a feature store of the model may hold those of the
-    leading components alone.
+    """Open scores of a model, `counted` where their number is needed. A feature store of the model may hold those of
+    the leading components alone.
 
     Raises SpecError for another width, and for a feature store of another model, IncompleteError for one that is not
     finished.

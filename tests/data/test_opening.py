@@ -84,7 +84,7 @@ def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
         (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
         (np.zeros((4, 0)), DataError, "is empty"),
-        (np.array([["a", "b"]]), DataError, "holds <U1 values: rows must be real numbers"),
+        (np.array([["a", "b"]]), DataError, r"holds the text 'a' at \[0, 0\] \(counted from 0\): rows are numbers"),
         (np.zeros((2, 2), object), DataError, "holds object values"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
         (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),

@@ -142,7 +142,7 @@ def _words(frames: Sequence[Frame], encoding: Encoding, whose: str) -> dict[str,
                 unread = unread_values(batch.column(k), column.kind)
                 if unread.any():
                     i = int(unread.argmax())
-                    called = f"row {first + i:,}, {column_called(j, frame.names)}"
+                    called = f"row {first + i}, {column_called(j, frame.names)}"
                     word = batch.column(k)[i].as_py()
                     found[column.name] = f"{frame.where}: {called}, is {word!r}, unlike the first rows"
             first += len(batch)
