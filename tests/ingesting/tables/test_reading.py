@@ -31,9 +31,10 @@ def csv(path: Path, text: str) -> Path:
         ("a,y\n,1.5\n2,1\n,1\n3,1.5\n4,inf\n", {"labels": "y"}, "labels of .*: row 4, column 0 is infinity"),
         ("a,y\n" + ",1\n2,1\n" * 99 + "3,x\n", {"labels": "y"}, "row 198 .*has the label 'x'"),
         ("a,b\n,1\n2,1\n,1\n3,inf\n", {}, r"row 3, column 1 \('b'\) is infinity"),
+        ("a,y\ninf,\ninf,1\n", {"labels": "y"}, r"row 1, column 0 \('a'\) is infinity \("),
         ("a,b\n,1\n2,1\n,1\n3,x\n", {}, r"row 3, column 1 \('b'\) is 'x', not a number"),
     ],
-    ids=["a type", "a label that is infinite", "a label", "infinity", "a word"],
+    ids=["a type", "a label that is infinite", "a label", "infinity", "in a row without a label", "a word"],
 )
 def test_rows_in_messages_are_those_of_the_file_when_some_are_left_out(
     block: int, text: str, options: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
