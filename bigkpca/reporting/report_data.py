@@ -16,7 +16,7 @@ from bigkpca.data.blocks import tile_rows
 from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.reading import take
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.data.versions import JOB
 from bigkpca.errors import Array, BigKPCAError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
@@ -159,7 +159,7 @@ def request_digest(
     opened = None if scores is None else open_scores(model, scores)
     source = _source(model, scores)
     rows, _ = _input(source, model, array)
-    place = labels and expanded(labels)
+    place = None if labels is None else labels_path(labels)
     record = {
         "bigkpca": version("bigkpca"),
         "model": model_digest(model),

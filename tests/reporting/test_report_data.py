@@ -106,3 +106,9 @@ def test_labels_explain_what_they_explain() -> None:
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
     np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
     assert text.extreme_labels(scores[:, 0], labels) == "with b at the low end and a at the high one"
+
+
+def test_labels_themselves_are_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="labels are a path or a name, not list"):
+        bigkpca.report(place / "m.zarr", tmp_path / "r.html", labels=[0] * 1797)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
