@@ -78,8 +78,8 @@ def column_names(data: Any) -> tuple[str, ...] | None:
 
 
 def check_frame(data: Any) -> None:
-    """Raise DataError for a frame with a column that is not numeric and for texts, SpecError for a lazy frame and for what
-    holds several tables; accept anything else.
+    """Raise DataError for a frame with a column that is not numeric and for texts, SpecError for a lazy frame and for
+    what holds several tables; accept anything else.
 
     Numbers kept as objects, text or categories are accepted, as in scikit-learn; dates are not.
     """
