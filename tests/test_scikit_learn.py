@@ -97,6 +97,9 @@ def test_gamma_by_scale_needs_rows_that_vary() -> None:
 
     with pytest.raises(DataError, match="gamma='scale' needs rows that vary"):
         scale_gamma(np.ones((5, 2)))
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    for unit in (1e-120, 1.0, 1e120):
+        np.testing.assert_allclose(scale_gamma(X * unit), 1 / (3 * X.var()) / unit / unit, rtol=1e-9)
 
 
 @pytest.mark.parametrize("center", [True, False])
@@ -145,6 +148,8 @@ def test_a_callable_kernel_takes_its_parameters(X: np.ndarray[Any, Any]) -> None
     expected = KernelPCA(3, kernel="polynomial", degree=2, gamma=0.5, coef0=1, method="exact").fit(rows)
     np.testing.assert_allclose(ours.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
     assert clone(ours).kernel_params == {"weight": 0.5}
+    nystroem = KernelPCA(3, kernel=squared, kernel_params={"weight": 0.5}, size=50, random_state=0)
+    assert nystroem.partial_fit(rows[:200]).partial_fit(rows[200:]).model_.moments.count == 300
     for kernel in ("matern", kernels.Linear(), 3):
         with pytest.raises(SpecError, match=r"kernel_params=.* is for callables"):
             KernelPCA(3, kernel=kernel, kernel_params={"nu": 2.5}).fit(rows)

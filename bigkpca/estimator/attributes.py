@@ -63,7 +63,7 @@ class FittedAttributes:
     @property
     def eigenvectors_(self) -> Array:
         """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r), where the model keeps all of them:
-        scores of the fitted rows are eigenvectors_ √eigenvalues_. No pass.
+        scores of the fitted rows are eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass.
 
         Raises AttributeError for other models.
         """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +21,7 @@ from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
-from bigkpca.fitting.like import fit_like, spec_like
+from bigkpca.fitting.like import fit_like, resolve_like, spec_like
 from bigkpca.fitting.memory_limits import check_fits, place_for_features
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.numerics.methods import Method
@@ -30,6 +30,7 @@ from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.fit import save as save_model
+from bigkpca.workflows.fit import says_like
 from bigkpca.workflows.merge import merge
 
 
@@ -209,8 +210,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             sizes, are counted first, which is one more pass.
         like : path, Model or fitted KernelPCA, optional
             Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters that
-            are left at their defaults are those of its fit; n_components and noise may differ. Such estimators of
-            different rows add up: a + b.
+            are left at their defaults are those of its fit; noise alone may differ. Such estimators of different rows
+            add up: a + b.
 
         Returns
         -------
@@ -245,7 +246,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
                 self.model_ = fit_within(rows, spec_of(self), keeping, run.memory_limit, run.progress, identity)
             else:
                 spec = spec_like(like, dict(self._spec_after(like)))
-                self.model_ = fit_like(rows, like, spec, keeping, run.memory_limit, run.progress, identity)
+                model = fit_like(rows, like, spec, keeping, run.memory_limit, run.progress, identity)
+                self.model_ = says_like(model, like)
+        self._like = like is not None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
@@ -253,18 +256,23 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         fixed = isinstance(self.random_state, int | np.integer)
         return spec_of(self) if fixed else spec_of(self, FitSpec.of(model).seed)
 
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any:
-        """The same bits as fit(X).transform(X).
+    def fit_transform(self, X: Any, y: None = None, *, like: AnyModel | None = None) -> Any:
+        """The same bits as fit(X, like=like).transform(X).
 
         For rows in memory, features that the pass of the fit computed are kept, not computed again: as many as
         `memory_limit` leaves room for beside the plan or, without it, twice the size of the rows, at least 96 MB, where
         that holds a third of all features.
         """
         if is_lazy(X):
-            return self.fit(X).transform(X)
+            return self.fit(X, like=like).transform(X)
         rows, limit = self._rows(X, reset=True), RunOptions(memory=self.memory_limit).memory_limit
-        kept = place_for_features(rows, spec_of(self), limit)
-        self._fitted(rows, kept)
+        if like is None:
+            before, fit = None, resolve(spec_of(self), rows)
+        else:
+            before = models.model_of(like)
+            fit = resolve_like(before, rows, spec_like(before, dict(self._spec_after(before))))
+        kept = place_for_features(rows, fit, limit)
+        self._fitted(rows, kept, like=before)
         return in_kind(X, SCORES.of(rows, self.model_, kept), "scores")
 
     @available_if(takes_more_rows)  # type: ignore[untyped-decorator]
@@ -285,6 +293,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "model_"):
             return self.fit(X)
         rows, spec = self._rows(X, reset=False), self._spec_after(self.model_)
+        if getattr(self, "_like", False):  # defaults stand for those of the model
+            spec = spec_like(self.model_, dict(spec))
         run = RunOptions(memory=self.memory_limit, progress=shown(self.verbose))
         with run.engine() as engine:
             check_fits(rows, resolve(spec, rows), engine, run.memory_limit)
@@ -297,7 +307,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             return NotImplemented
         check_is_fitted(self)
         check_is_fitted(other)
-        return clone(self)._of_model(merge([self, other]))
+        return self._of(merge([self, other]))
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; nothing happens where it is saved already.
@@ -314,14 +324,16 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
         Raises SpecError where no model is, CorruptionError where its content does not match its digest.
         """
-        model = models.load_model(path)
-        spec = FitSpec.of(model)
-        return cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})._of_model(model)
+        return cls._of(models.load_model(path))
 
-    def _of_model(self, model: Model) -> Self:
-        self.model_ = model
-        self._remember(model.columns, model.names)
-        return self
+    @classmethod
+    def _of(cls, model: Model) -> Self:
+        """The estimator of a model, with the parameters it was fitted with."""
+        spec = FitSpec.of(model)
+        made = cls(**{name: getattr(spec, field) for name, field in FIELDS.items()})
+        made.model_ = model
+        made._remember(model.columns, model.names)
+        return made
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

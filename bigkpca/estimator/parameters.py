@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,17 @@ _OF_SCIKIT_LEARN = {
 }
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """A kernel that is a callable, with keyword arguments; unlike a `partial` it equals one that is made again."""
+
+    function: Callable[..., Any]
+    parameters: tuple[tuple[str, Any], ...]
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return self.function(X, Y, **dict(self.parameters))
+
+
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     """The spec of an estimator's parameters. Raises SpecError where they do not fit together."""
     values = {field: getattr(estimator, name) for name, field in FIELDS.items()}
@@ -54,7 +66,7 @@ def _kernel(kernel: Any, parameters: Mapping[str, Any] | None) -> Any:
             f"kernel_params={dict(parameters)} is for callables, and kernel={kernel!r} is none: give options with the "
             "name, e.g. kernel='matern:nu=2.5,sigma=3', or a value of bigkpca.kernels"
         )
-    return partial(kernel, **parameters)
+    return _Bound(kernel, tuple(sorted(parameters.items())))
 
 
 def with_advice(init: Callable[..., None]) -> Callable[..., None]:

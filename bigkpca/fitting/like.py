@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.choose_features import ChosenFeatures, choices_info
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.outcome import fit_outcome
-from bigkpca.fitting.preimage import with_decoder
+from bigkpca.fitting.preimage import check_extensible, with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import unseen_row_numbers
 from bigkpca.fitting.warnings import warn_if_not_uniform, warn_of
@@ -31,7 +30,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import FEW, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 
-MAY_CHANGE = ("components", "noise")  # fields of a spec that may differ where features stay
+MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay; the rounding of each component adds up
 NO_SUMS = (
     "a model of the exact method, of products with the Gram matrix, or of the randomized solver cannot take more rows: "
     "fit it again on all of them, or use nystroem"
@@ -41,7 +40,8 @@ NO_SUMS = (
 def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     """The spec of a model, with the options (fields of a FitSpec) that differ from the defaults.
 
-    Raises SpecError where the model has no sums, and for options that its features do not allow.
+    Raises SpecError where the model has no sums, for options that its features do not allow, and for pre-images that
+    are trained, since such models do not add up.
     """
     if model.sums is None:
         raise SpecError(NO_SUMS)
@@ -49,18 +49,24 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     given = {name: value for name, value in options.items() if not _equal(value, getattr(defaults, name))}
     spec = FitSpec.checked(**{name: getattr(before, name) for name in FitSpec.model_fields} | given)
     check_same_problem(spec, before)
+    check_extensible(spec)
     return spec
+
+
+def resolve_like(model: Model, rows: Rows, spec: FitSpec) -> ResolvedFit:
+    """What the spec of `spec_like` means for these rows."""
+    return resolve(spec, rows).with_features(model.features.size, model.features.dtype)
 
 
 def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(np.all(one == other))
 
 
-def check_same_problem(spec: FitSpec, before: FitSpec) -> None:
+def check_same_problem(spec: FitSpec, before: FitSpec, may_change: Collection[str] = MAY_CHANGE) -> None:
     """Raise SpecError, naming the field, if the spec changes a field that must stay the same where features stay."""
     now, then = spec.to_dict(), before.to_dict()
     functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not tell functions apart
-    changed = [key for key in now if now[key] != then[key] and key not in MAY_CHANGE]
+    changed = [key for key in now if now[key] != then[key] and key not in may_change]
     if functions and spec.kernel != before.kernel:
         changed = ["kernel", *changed]
     if changed:
@@ -87,16 +93,16 @@ def fit_like(
     pass are about the same vector as those of `like`, so that they add up to those of a fit of all rows.
 
     Raises SpecError for rows of another width or other columns, MemoryLimitError before anything is read, RoundingError
-    if the sums are impossible for real rows. Warns as a fit does.
+    if the sums are impossible for real rows. Warns as a fit does, but not of a narrow kernel.
     """
     assert like.sums is not None
     check_columns(rows, like)
-    fit = replace(resolve(spec, rows).at(like.features.size), rule=None)  # it chooses no rows
+    fit = resolve_like(like, rows, spec)
     check_fits(rows, fit, engine, limit)
     chosen = _chosen(rows, like, fit, engine, progress)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         found = fit_outcome(rows, chosen, fit, engine, progress)
-    warn_of(found, like.features)
+    warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_not_uniform(spec)
     kept = [choice for choice in like.provenance["choices"] if choice["option"] not in ("components", "directions")]
     provenance = {

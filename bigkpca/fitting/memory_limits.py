@@ -9,7 +9,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest
 from bigkpca.fitting.size_search import SizeLimits
-from bigkpca.spec import FitSpec, ResolvedFit, resolve
+from bigkpca.spec import ResolvedFit
 
 _FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small beside what a process needs anyway
 _TIMES_ROWS = 2  # what rows in memory take: whoever holds them has memory of that order
@@ -43,14 +43,13 @@ def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:
     return f"{'nystroem' if spec.exact else spec.method_value.name} with a size of {size} would fit"
 
 
-def place_for_features(rows: Rows, spec: FitSpec, limit: int | None) -> KeptFeatures | None:
+def place_for_features(rows: Rows, fit: ResolvedFit, limit: int | None) -> KeptFeatures | None:
     """A place for features that the pass of a fit keeps for scores: what `limit` leaves beside the plan.
 
     Without a limit 96 MB or, for rows in memory, twice what these take, if that holds a third of all features; else
     nothing is kept. None for methods without such a pass.
     """
-    fit = resolve(spec, rows)
-    if spec.precomputed or spec.exact or fit.matrix_free:
+    if fit.spec.precomputed or fit.spec.exact or fit.matrix_free:
         return None
     if limit is None:
         room = max(_FEATURE_BYTES, _TIMES_ROWS * rows.values.nbytes if isinstance(rows, ArrayRows) else 0)

@@ -16,7 +16,7 @@ from bigkpca.fitting.choose_features import choices_info
 from bigkpca.fitting.like import NO_SUMS
 from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
-from bigkpca.fitting.solve import Checks, rounding_of, solve
+from bigkpca.fitting.solve import Checks, rounding_of, solve, some_of
 from bigkpca.fitting.warnings import warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, rounding
 from bigkpca.numerics.certificates import spectral
@@ -118,18 +118,24 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
         )
     if first.names != model.names:
         raise SpecError(f"model {number} has other names of columns than the first one")
-    if FitSpec.of(first).center != FitSpec.of(model).center or first.method != model.method:
-        raise SpecError(f"model {number} was fitted with another method or centring than the first one")
+    spec, other_spec = FitSpec.of(first), FitSpec.of(model)
+    # The certificate adds up rounding of each part, which was measured for the components that it has.
+    for name in ("method", "center", "components"):
+        if getattr(spec, name) != getattr(other_spec, name):
+            raise SpecError(
+                f"model {number} was fitted with {name}={getattr(other_spec, name)!r}, the first one with "
+                f"{getattr(spec, name)!r}: fit it again with the same"
+            )
 
 
 def _check_other_rows(parts: list[_Part], part: _Part, number: int) -> None:
     """Raise SpecError where rows of a model were counted before."""
-    before = {each["sha256"]: i for i, one in enumerate(parts, 1) for each in one.added}
-    for each in part.added:
-        if each["sha256"] is not None and each["sha256"] in before:
+    before = {each.get("sha256"): i for i, one in enumerate(parts, 1) for each in one.added}
+    for digest in (each.get("sha256") for each in part.added):
+        if digest is not None and digest in before:
             raise SpecError(
-                f"model {number} holds the same rows as model {before[each['sha256']]}, which would count twice: leave "
-                "one of them out"
+                f"model {number} holds the same rows as model {before[digest]}, which would count twice: leave one of "
+                "them out"
             )
 
 
@@ -153,7 +159,7 @@ def _solved(first: Model, sums: ShiftedSums, parts: list[_Part], engine: Engine)
 
 def _checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks:
     """The evidence of all parts: their strata and rounding; landmarks and sampled rows measure the rounding again."""
-    landmarks, sample = first.features.landmarks_in_user_units(), _joint_sample(parts)
+    landmarks, sample = first.features.landmarks_in_user_units(), _joint_sample(parts, FitSpec.of(first).seed)
     rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
     few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
     kinds = {stratum.triangular for part in parts for stratum in part.strata}
@@ -165,11 +171,11 @@ def _checks(first: Model, sums: ShiftedSums, parts: list[_Part]) -> Checks:
     return Checks(few, sums.about, few[:0], 0, sample, before, (of_trace, of_values), triangular)
 
 
-def _joint_sample(parts: list[_Part]) -> Array | None:
+def _joint_sample(parts: list[_Part], seed: int) -> Array | None:
     """Sampled rows of all parts, in proportion to their numbers of rows; None where one has none."""
     total, samples = sum(part.count for part in parts), [part.sample for part in parts]
     found = [
-        sample[: max(1, rounding.MEASURED_ROWS * part.count // total)]
+        some_of(sample, max(1, rounding.MEASURED_ROWS * part.count // total), seed)
         for part, sample in zip(parts, samples, strict=True)
         if sample is not None
     ]

@@ -12,11 +12,11 @@ from bigkpca.execution.passes import read_rows, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.choose_features import choices_info
-from bigkpca.fitting.like import MAY_CHANGE, NO_SUMS, check_same_problem
+from bigkpca.fitting.like import NO_SUMS, check_same_problem
 from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
 from bigkpca.fitting.sample import unseen_row_numbers
-from bigkpca.fitting.solve import Checks, rounding_of, solve
+from bigkpca.fitting.solve import Checks, rounding_of, solve, some_of
 from bigkpca.fitting.warnings import warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, rounding
 from bigkpca.numerics.certificates import spectral
@@ -24,6 +24,8 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.spec.resolved import randomized
+
+_MAY_CHANGE = ("components", "noise")
 
 
 def check_supports_partial_fit(spec: FitSpec) -> None:
@@ -48,7 +50,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
     check_extensible(spec)
-    check_same_problem(spec, FitSpec.of(model))
+    check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
     features = model.features
     more, content = sums_of(rows, features, model.sums.about, model.block_rows, engine, progress)
     sums = model.sums + more
@@ -63,7 +65,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     warn_if_not_uniform(spec)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
     kept = [choice for choice in model.provenance["choices"] if choice["option"] not in ("components", "directions")]
-    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE}
+    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     changed = {"spec": recorded, "added": added, "choices": kept + choices_info(choices)}
     larger = Model(features, solution, sums, certified, {**model.provenance, **changed})
     return extend_decoder(larger, model, spec)
@@ -90,7 +92,7 @@ def _checks_of_new_rows(model: Model, rows: Rows, fit: ResolvedFit, engine: Engi
     if earlier_sample is not None:  # old and new rows in proportion to their numbers
         kept = rounding.MEASURED_ROWS * sums.count // (sums.count + n)
         fresh = found[np.searchsorted(wanted, few[: rounding.MEASURED_ROWS - kept])]
-        sample = np.concatenate([earlier_sample[:kept], fresh])
+        sample = np.concatenate([some_of(earlier_sample, kept, fit.spec.seed), fresh])
     unseen_rows = found[np.searchsorted(wanted, unseen)]
     triangular = bool(before[0].triangular) if before else None
     return Checks(some, sums.about, unseen_rows, n, sample, before, rounding_of(model), triangular)

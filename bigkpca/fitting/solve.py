@@ -22,7 +22,7 @@ from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
 from bigkpca.numerics.methods import Exact
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.random_streams import KRYLOV, PROBES, random_stream
+from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, random_stream
 from bigkpca.numerics.rounding import Rounding, Significant
 from bigkpca.numerics.span import SMALLEST, Basis, Span, basis_of, eigenvector_basis, of_basis
 from bigkpca.spec import FitSpec, ResolvedFit
@@ -73,6 +73,12 @@ def rounding_of(model: Model) -> tuple[float, float]:
         of_trace = share * max(solution.total_variance, float(low.sum()) / max(1 - share, 1e-12)) - trace_error
     of_values = 0.0 if certified.rounding is None else float(np.max(certified.rounding * solution.eigenvalues))
     return max(of_trace, 0.0), of_values
+
+
+def some_of(sample: Array, count: int, seed: int) -> Array:
+    """At most `count` rows of a sample, drawn: those that were joined of several samples stand one after the other."""
+    numbers = random_stream(seed, JOINED).choice(len(sample), min(count, len(sample)), replace=False)
+    return sample[np.sort(numbers)]
 
 
 def solve(

@@ -41,10 +41,11 @@ def note_lowered(fit: ResolvedFit, progress: Progress) -> None:
         progress.note(f"components lowered from {spec.components} to at most {size}: there are no more {what}")
 
 
-def warn_of(found: FitOutcome, features: FeatureMap) -> None:
-    """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark."""
+def warn_of(found: FitOutcome, features: FeatureMap, double: str = "leave dtype out or take float64, or ") -> None:
+    """Warn of negative eigenvalues, noticeable rounding, and a cluster without a landmark; `double` says how to have
+    block work in float64."""
     warn_if_indefinite(found.solution)
-    _warn_if_rounded(found, features)
+    _warn_if_rounded(found, features, "" if features.dtype == np.float64 else double)
     _warn_of_cluster(found, features.kernel)
 
 
@@ -79,14 +80,13 @@ def moved_by_rounding(found: FitOutcome, share: float) -> bool:
     return bool((certified.rounding > allowed)[:leading].any())
 
 
-def _warn_if_rounded(found: FitOutcome, features: FeatureMap) -> None:
+def _warn_if_rounded(found: FitOutcome, features: FeatureMap, double: str) -> None:
     """Warn if rounding may move the bounds noticeably."""
     if moved_by_rounding(found, _TOO_COARSE):
         worst = found.certificate.rounding
         eigenvalues = (
             "" if worst is None else f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
         )
-        double = "" if features.dtype == np.float64 else "leave dtype out or take float64, or "
         warnings.warn(
             f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
             f": {double}subtract what is common to all rows, or scale columns to alike size",

@@ -54,10 +54,13 @@ def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, 
 def scale_gamma(X: Array) -> float:
     """1 / (d var(X)) of rows X (m, d), with the variance of all entries about their mean: what scikit-learn calls
     "scale". Raises DataError where they do not vary."""
-    spread = float(np.var(X, dtype=np.float64))
-    if not spread > 0:
+    largest = (
+        float(max(float(X.max()), -float(X.min()))) or 1.0
+    )  # squares of very large and small entries leave float64
+    deviation = float(np.std(X / largest, dtype=np.float64)) * largest
+    if not deviation > 0:
         raise DataError("all entries of the sampled rows are equal: gamma='scale' needs rows that vary")
-    return 1 / (X.shape[1] * spread)
+    return 1 / deviation / deviation / X.shape[1]
 
 
 def median_sigma(distances: Array, distance: Distance) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 # Purposes. Their numbers are part of every result: append new ones, never renumber.
 SAMPLE, PAIRS, LANDMARKS, FREQUENCIES, PROPOSALS, ALPHA, SKETCH, PROBES, HELD_OUT, FEW = range(10)
 TRAINING, REFERENCES, FOLDS, SCORING, UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_START, DRIFT, COMPARED = range(10, 20)
-MEDIANS = 20
+MEDIANS, JOINED = 20, 21
 
 
 def random_stream(seed: int, purpose: int) -> np.random.Generator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,11 @@ class ResolvedFit:
         assert isinstance(self.spec.components, int)  # `matrix_free` makes sure
         changed: dict[str, Any] = {"components": self.spec.components + OVERSAMPLING, "refine": 0}
         return self.changed(**changed | ({"method": "nystroem"} if self.spec.exact else {}))
+
+    def with_features(self, size: int, dtype: np.dtype[Any]) -> ResolvedFit:
+        """The same fit with features that are there already, whose number no rows limit: no row is chosen."""
+        spec = self.spec.model_copy(update={"tol": None})
+        return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
 
     def with_rule(self, rule: LandmarkRule) -> ResolvedFit:
         """The same fit with landmarks by another rule."""

@@ -13,11 +13,11 @@ from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting.fit import fit_within
-from bigkpca.fitting.like import fit_like, spec_like
+from bigkpca.fitting.like import fit_like, resolve_like, spec_like
 from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from bigkpca.spec.defaults import TIMEOUT
 from bigkpca.storage import destination, groups, models, output_paths
 from bigkpca.storage.models import AnyModel
@@ -96,8 +96,8 @@ def fit(
         holds a third of all features.
     like : model, optional
         Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Options that are
-        left at their defaults are those of its fit; `components` and `noise` may differ. Such models of different rows
-        add up: `bigkpca.merge`.
+        left at their defaults are those of its fit; `noise` alone may differ. Block work has the precision of that
+        model. Such models of different rows add up: `bigkpca.merge`.
     progress : bool or Progress
         True shows bars, or lines where there is no terminal; a Progress receives
         titles and rows of each pass, and notes; by default nothing is shown.
@@ -149,11 +149,11 @@ def fit(
     # Each field of FitSpec is a parameter of this function, of the same name.
     options = {name: value for name, value in locals().items() if name in FitSpec.model_fields}
     spec = FitSpec.checked(**options, **unknown)
-    model_before = None if like is None else models.model_of(like)
-    if model_before is not None:
-        spec = spec_like(model_before, options)
+    before = None if like is None else models.model_of(like)
+    if before is not None:
+        spec = spec_like(before, options)
     run = RunOptions(scheduler, workers, memory, time_budget, overwrite, progress, timeout)
-    if run.deadline is not None and spec.tol is None:
+    if run.deadline is not None and (spec.tol is None or like is not None):
         raise SpecError("a time budget ends the growth of the size: give a tolerance, tol, with it")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
@@ -161,8 +161,9 @@ def fit(
     kept = None
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=overwrite)  # before the fit
-        kept = place_for_features(rows, spec, run.memory_limit)
-    model = fit_and_save(rows, spec, out, run, kept, model_before)
+        wanted = resolve(spec, rows) if before is None else resolve_like(before, rows, spec)
+        kept = place_for_features(rows, wanted, run.memory_limit)
+    model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
         write_scores(model, rows, path_of(out), transform, run, block_rows=block_rows, kept=kept)
     return model
@@ -182,9 +183,10 @@ def fit_and_save(
     """
     fingerprint = rows.fingerprint()
     out = output_paths.group_path(out, fingerprint["path"])
-    record = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
-    if like is not None:
-        record["like"] = models.model_digest(like)
+    digest = None if like is None else models.model_digest(like)
+    # A model to which rows were added, by partial_fit or merge, is another one.
+    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": fingerprint}
+    record |= {"like": digest, "added": None}
     with store_of(out).writer(out):
         if rows.names is not None and "column_names" in (groups.describe(out) or {}):  # older models have none
             record["column_names"] = list(rows.names)
@@ -221,12 +223,17 @@ def _fitted(
                 model = fit_within(rows, spec, resuming, run.memory_limit, run.progress, fingerprint, run.deadline)
             else:
                 model = fit_like(rows, like, spec, resuming, run.memory_limit, run.progress, fingerprint)
-                model = replace(model, provenance={**model.provenance, "like": record["like"]})
+                model = says_like(model, like)
         except DataError:  # of these rows, which have to change
             remove_saved(out)
             raise
     check_unchanged(rows, fingerprint)
     return model
+
+
+def says_like(model: Model, like: Model) -> Model:
+    """The model, with the digest of that whose features it has among its provenance."""
+    return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
 
 
 def _fitted_before(out: str, rows: Rows, run: RunOptions) -> Model | None:

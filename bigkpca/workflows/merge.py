@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bigkpca.data.stores import AnyPath
+from bigkpca.data.stores import AnyPath, is_path
+from bigkpca.errors import SpecError
 from bigkpca.execution.run_options import RunOptions
 from bigkpca.fitting import merge as merging
 from bigkpca.numerics.model import Model
@@ -52,7 +53,7 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
     every part but the last has the same number of blocks, a power of two, and blocks have the same number of rows, else
     to rounding. Bounds of the certificate hold for all rows: those with 95 % confidence from rows that each fit had set
     aside. As after `partial_fit`, there is no reference to measure the drift of later rows against. Source:
-    `docs/numerics.md`, section 5.
+    `docs/numerics.md`, section 2.
 
     Examples
     --------
@@ -62,6 +63,8 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
     >>> bigkpca.merge([first, "second.zarr"], "merged.zarr").sums.count
     3000
     """
+    if is_path(parts):
+        raise SpecError(f"merge takes the models in a list, e.g. merge([{str(parts)!r}, ...]), and then the output")
     with RunOptions().engine() as engine:
         merged = merging.merge(map(models.model_of, parts), engine)
     if out is not None:

@@ -16,7 +16,7 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution import projection
 from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.fitting.memory_limits import place_for_features
-from bigkpca.spec import FitSpec
+from bigkpca.spec import FitSpec, resolve
 from tests.helpers.disks import tree_bytes
 
 FITS: dict[str, dict[str, Any]] = {
@@ -82,12 +82,12 @@ def test_what_has_no_place_is_computed_again(taken: list[bool], monkeypatch: pyt
 def test_a_limit_leaves_what_the_plan_does_not_need() -> None:
     given, spec = ArrayRows(rows()), FitSpec.checked(components=3, size=60)
     for limit, kept in ((10**9, True), (245_000_000, False)):
-        place = place_for_features(given, spec, limit)
+        place = place_for_features(given, resolve(spec, given), limit)
         assert place is not None
         list(place.keeping(0, [(np.zeros((4, 60), np.float32), np.zeros(4))]))
         assert (place.take(0, 4, 4) is not None) == kept
     for spec in (FitSpec.checked(method="exact"), FitSpec.checked(refine=1)):
-        assert place_for_features(given, spec, None) is None
+        assert place_for_features(given, resolve(spec, given), None) is None
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_without_a_limit_a_third_of_the_features_at_least_is_kept_or_none(column
     given = ArrayRows(np.broadcast_to(np.float32(1), (100_000, columns)))
     for size, kept in zip(sizes, (True, False), strict=True):
         spec = FitSpec.checked(size=size, dtype="float32", sigma=1.0)
-        assert (place_for_features(given, spec, None) is not None) == kept
+        assert (place_for_features(given, resolve(spec, given), None) is not None) == kept
 
 
 def test_a_pass_forgets_what_another_kept() -> None:

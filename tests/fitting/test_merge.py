@@ -10,14 +10,14 @@ import pytest
 
 from bigkpca import kernels
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.errors import SpecError, UniformLandmarksWarning, UnseenClusterWarning
+from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.fitting.like import fit_like, spec_like
+from bigkpca.fitting.like import fit_like, resolve_like, spec_like
 from bigkpca.fitting.merge import merge
 from bigkpca.numerics.model import Model
 from bigkpca.storage.models import model_digest
-from tests.fitting.cases import CASES, OPTIONS, fitted
+from tests.fitting.cases import CASES, fitted
 from tests.helpers import oracles
 from tests.helpers.fits import scores
 
@@ -29,6 +29,11 @@ without_products = [name for name in CASES if name != "exact" and "randomized" n
 def like(model: Model, X: np.ndarray[Any, Any], **options: Any) -> Model:
     """The model of rows X with the features of `model`."""
     return fit_like(ArrayRows(X), model, spec_like(model, options), ENGINE, None, Silent())
+
+
+def replace_spec(model: Model, **fields: Any) -> Model:
+    """The model as if it had been fitted with other options."""
+    return replace(model, provenance={**model.provenance, "spec": {**model.provenance["spec"], **fields}})
 
 
 def in_parts(X: np.ndarray[Any, Any], *cuts: int, **options: Any) -> list[Model]:
@@ -83,12 +88,29 @@ def test_a_model_of_the_same_features_is_that_of_the_fit(X: np.ndarray[Any, Any]
     assert [each["option"] for each in again.provenance["choices"]] == ["sigma", "landmarks"]
 
 
-def test_the_number_of_components_may_differ(X: np.ndarray[Any, Any]) -> None:
-    model = fitted(X[:300])
-    few = like(model, X[300:], components=2)
-    assert few.components == 2
-    assert merge([model, few], ENGINE).components == OPTIONS["components"]
-    assert merge([few, model], ENGINE).components == 2
+def test_samples_of_parts_stay_in_proportion_however_models_are_merged() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1600, 3))
+    rows[800:, 0] += 6  # the second half is another cluster
+    parts = in_parts(rows, 400, 800, 1200, method="rff", size=40, components=2)
+    ab, cd = merge(parts[:2], ENGINE), merge(parts[2:], ENGINE)
+    chain = merge([merge([merge(parts[:2], ENGINE), parts[2]], ENGINE), parts[3]], ENGINE)
+    for merged in (merge(parts, ENGINE), merge([ab, cd], ENGINE), chain):
+        sample = merged.certificate.sample
+        assert sample is not None
+        assert 0.4 < np.mean(sample[:, 0] > 3) < 0.6
+        first = sample[: len(sample) // 2]  # what a further merge with as many rows keeps is drawn from all of it
+        assert len(first)
+
+
+def test_a_small_part_is_planned_with_the_features_that_it_gets() -> None:
+    X = np.random.default_rng(0).normal(size=(3000, 5))
+    model = fitted(X[:2900], size=1500)
+    small = ArrayRows(X[2900:])
+    fit = resolve_like(model, small, spec_like(model, {}))
+    assert (fit.size, fit.dtype) == (1500, np.float64)
+    with pytest.raises(MemoryLimitError, match="this needs .* MB in a process, 10 MB are allowed"):
+        fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000, Silent())
 
 
 def test_merging_is_adding_rows(X: np.ndarray[Any, Any]) -> None:
@@ -185,6 +207,7 @@ def test_what_does_not_add_up_is_refused(X: np.ndarray[Any, Any]) -> None:
         ([other, merge([model, other], ENGINE)], "model 2 holds the same rows as model 1"),
         ([model, fitted(X[300:], method="exact")], "model 2: a model of the exact method"),
         ([fitted(X[:300], preimage="ridge"), other], "learned from the rows before"),
+        ([model, replace_spec(other, components=3)], "model 2 was fitted with components=3, the first one with 6"),
     ]
     for models, message in refused:
         with pytest.raises(SpecError, match=message):
@@ -194,14 +217,17 @@ def test_what_does_not_add_up_is_refused(X: np.ndarray[Any, Any]) -> None:
 def test_options_that_features_do_not_allow_are_refused(X: np.ndarray[Any, Any]) -> None:
     model = fitted(X[:300])
     for options, message in (
-        ({"sigma": 3.0}, r"sigma=3.0, but the model was fitted with 'median', which other rows cannot change"),
+        ({"sigma": 3.0}, r"sigma=3.0, but the model was fitted with 'median', which more rows cannot change"),
         ({"size": 70}, "size=70, but the model was fitted with 60"),
         ({"kernel": kernels.Linear()}, "kernel="),
         ({"seed": 4}, r"seed \(random_state\)=4, but the model was fitted with 3"),
+        ({"components": 2}, "components=2, but the model was fitted with 6"),
         ({"components": 0}, "components"),
     ):
         with pytest.raises(SpecError, match=message):
             spec_like(model, options)
+    with pytest.raises(SpecError, match="learned from the rows before"):
+        spec_like(fitted(X[:100], preimage="ridge"), {})
     with pytest.raises(SpecError, match="the exact method"):
         spec_like(fitted(X[:100], method="exact"), {})
     with pytest.raises(SpecError, match="columns"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,8 +81,28 @@ def test_a_fit_like_a_model_knows_which(parts: list[str], tmp_path: Path, quiet_
     assert "like is" in other.stderr
     refused = run("fit", rows, out, "--like", parts[0], "--size", "20")
     assert "size=20, but the model was fitted with 30" in refused.stderr
-    bigkpca.fit(rows, tmp_path / "few.zarr", like=parts[0], components=2, transform=tmp_path / "few-scores.zarr")
-    assert bigkpca.info(tmp_path / "few-scores.zarr")["shape"] == [100, 2]
+    bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], transform=tmp_path / "new-scores.zarr")
+    assert bigkpca.info(tmp_path / "new-scores.zarr")["shape"] == [100, 3]
+    with pytest.raises(SpecError, match="a time budget ends the growth"):
+        bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], time_budget="1 min")
+
+
+def test_a_fit_is_not_taken_for_one_with_the_features_of_another_model(parts: list[str], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
+    with pytest.raises(SpecError, match="is in the way"):  # it has the features of the first part
+        bigkpca.fit(tmp_path / "1.npy", parts[1], **options)
+    merged = tmp_path / "merged.zarr"
+    bigkpca.merge(parts[:2], merged)
+    with pytest.raises(SpecError, match="is in the way"):  # it has the rows of another part, too
+        bigkpca.fit(tmp_path / "0.npy", merged, **options)
+    bigkpca.merge([parts[1], parts[0]], tmp_path / "other.zarr")
+    with pytest.raises(SpecError, match="is in the way"):
+        bigkpca.fit(tmp_path / "1.npy", tmp_path / "other.zarr", like=parts[0])
+
+
+def test_models_come_in_a_list(parts: list[str]) -> None:
+    with pytest.raises(SpecError, match="merge takes the models in a list"):
+        bigkpca.merge(parts[0])
 
 
 def test_estimators_add_up() -> None:
@@ -96,3 +117,19 @@ def test_estimators_add_up() -> None:
         one + 3  # type: ignore[operator]
     with pytest.raises(SpecError, match="size=9"):
         KernelPCA(3, size=9).fit(ROWS, like=one)
+    np.testing.assert_array_equal(
+        KernelPCA().fit_transform(ROWS, like=one), KernelPCA().fit(ROWS, like=one).transform(ROWS)
+    )
+
+
+def test_estimators_with_the_features_of_others_take_more_rows() -> None:
+    one = KernelPCA(3, size=30, sigma=2.0, random_state=0).fit(ROWS[:100])
+    other = KernelPCA().fit(ROWS[100:200], like=one)
+    for each in (other, one + other):
+        count = each.model_.sums.count
+        assert each.partial_fit(ROWS[200:]).model_.sums.count == count + 100
+
+
+def test_an_estimator_fits_what_the_function_fits(parts: list[str], tmp_path: Path) -> None:
+    kpca = KernelPCA().fit(str(tmp_path / "1.npy"), like=parts[0])
+    kpca.save(parts[1])  # which is there already
