@@ -109,7 +109,7 @@ def test_a_small_part_is_planned_with_the_features_that_it_gets() -> None:
     small = ArrayRows(X[2900:])
     fit = resolve_like(model, small, spec_like(model, {}))
     assert (fit.size, fit.dtype) == (1500, np.float64)
-    with pytest.raises(MemoryLimitError, match="this needs .* MB in a process, 10 MB are allowed"):
+    with pytest.raises(MemoryLimitError, match=r"this needs .* MB in a process, 10 MB are allowed"):
         fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000, Silent())
 
 
