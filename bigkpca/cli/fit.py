@@ -57,6 +57,7 @@ def _told(seconds: float, plan: Plan) -> str:
     "bigkpca fit rows.zarr model.zarr --components 20",
     "bigkpca fit rows.zarr model.zarr --kernel matern:nu=2.5 --size 2000 --transform scores.zarr",
     "bigkpca fit rows.zarr model.zarr --tol 0.01 --time-budget '10 min'",
+    "bigkpca fit more-rows.zarr second.zarr --like model.zarr",
     "bigkpca fit rows.zarr model.zarr --scheduler tcp://scheduler:8786 --memory '4 GB'",
 )
 @click.argument("data", type=PATH)

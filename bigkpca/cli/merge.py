@@ -10,9 +10,8 @@ from bigkpca.cli.output import show, show_choices, show_spectrum
 
 
 @command(
-    "bigkpca fit monday.npy monday.zarr --components 20",
-    "bigkpca fit tuesday.npy tuesday.zarr --like monday.zarr",
-    "bigkpca merge monday.zarr tuesday.zarr model.zarr",
+    "bigkpca merge monday.zarr tuesday.zarr week.zarr",
+    "bigkpca merge s3://lab/day1.zarr s3://lab/day2.zarr s3://lab/day3.zarr model.zarr --overwrite",
 )
 @click.argument("models", type=PATH, nargs=-1, required=True)
 @click.argument("out", type=PATH)

@@ -94,7 +94,7 @@ def test_a_cluster_of_unlike_workers_is_told_of_once(unlike_workers: Client) -> 
     with unlike_workers.as_current():
         with (
             pytest.warns(
-                UnlikeWorkersWarning, match=r"unlike processors .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
+                UnlikeWorkersWarning, match=r"different processors: .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
             ),
             open_engine(),
         ):

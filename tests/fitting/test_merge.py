@@ -217,7 +217,7 @@ def test_what_does_not_add_up_is_refused(X: np.ndarray[Any, Any]) -> None:
 def test_options_that_features_do_not_allow_are_refused(X: np.ndarray[Any, Any]) -> None:
     model = fitted(X[:300])
     for options, message in (
-        ({"sigma": 3.0}, r"sigma=3.0, but the model was fitted with 'median', which more rows cannot change"),
+        ({"sigma": 3.0}, r"sigma=3.0, but the model was fitted with 'median', which must stay as it is"),
         ({"size": 70}, "size=70, but the model was fitted with 60"),
         ({"kernel": kernels.Linear()}, "kernel="),
         ({"seed": 4}, r"seed \(random_state\)=4, but the model was fitted with 3"),
