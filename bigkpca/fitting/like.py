@@ -104,7 +104,11 @@ def fit_like(
         found = fit_outcome(rows, chosen, fit, engine, progress)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_not_uniform(spec)
-    kept = [choice for choice in like.provenance["choices"] if choice["option"] not in ("components", "directions")]
+    kept = [
+        {**choice, "reason": f"as in the first model: {choice['reason'].removeprefix('as in the first model: ')}"}
+        for choice in like.provenance["choices"]
+        if choice["option"] not in ("components", "directions")
+    ]
     provenance = {
         **{key: like.provenance[key] for key in ("spec", "column_names") if key in like.provenance},
         "identity": identity or anonymous(rows),

@@ -292,10 +292,10 @@ def test_every_bad_column_is_told_in_one_run(kind: str, tmp_path: Path, monkeypa
     source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
     with pytest.raises(DataError) as caught:
         ingest([source], tmp_path / "o.zarr")
-    lacking = FLIGHTS["delay"].isna()
+    lacking, words = FLIGHTS["delay"].isna(), int(FLIGHTS["carrier"].notna().sum())
     expected = [
         f"{source}: 3 columns cannot be read (rows of data and columns are counted from 0):",
-        f"  row 0, column 1 ('carrier') is {FLIGHTS['carrier'][0]!r}, not a number, and {N - 1} more such rows",
+        f"  row 0, column 1 ('carrier') is {FLIGHTS['carrier'][0]!r}, not a number, and {words - 1} more such rows",
         f"  row {lacking.argmax()}, column 3 ('delay') is missing, and {lacking.sum() - 1} more such rows",
         f"  row 0, column 5 ('origin') is {FLIGHTS['origin'][0]!r}, not a number, and {N - 1} more such rows",
     ]
@@ -444,3 +444,11 @@ def test_many_texts_that_are_no_numbers_are_told_in_a_moment(tmp_path: Path) -> 
     with pytest.raises(DataError, match="is 'UA', not a number, and 199,999 more such rows"):
         ingest([source], tmp_path / "o.zarr")
     assert time.perf_counter() - started < 60  # one by one they took minutes
+
+
+def test_a_word_that_is_no_number_counts_more_than_one_that_may_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "countries.csv").write_text('c,n\n"NA",1\nDE,2\nFR,3\n', encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"row 1, column 0 \('c'\) is 'DE', not a number, and 1 more such rows .*--categories"
+    ):
+        ingest([str(tmp_path / "countries.csv")], str(tmp_path / "countries.zarr"))

@@ -111,9 +111,11 @@ class Fault:
     row: int
     count: int
 
-    def and_more(self, count: int) -> Fault:
-        """The same with more values."""
-        return replace(self, count=self.count + count)
+    def joined(self, later: Fault) -> Fault:
+        """Both in one. Values of another kind count alone: while there are some, others are no matter."""
+        if self.reason != later.reason and "unread" in (self.reason, later.reason):
+            return self if self.reason == "unread" else later
+        return replace(self, count=self.count + later.count)
 
 
 def kind_of(kind: Any) -> Kind | None:
@@ -260,9 +262,9 @@ class Marks:
     strange: Array
 
     def fault(self, values: Any, column: TableColumn, first: int, kept: Array, *, missing_too: bool) -> Fault | None:
-        """The first value that is not of the kind of the column, or is another fault of a row that is kept, and how
-        many there are; `first` is the number of the first row."""
-        bad = self.unread | ((self.strange | (self.missing & missing_too)) & kept)
+        """The first value that is not of the kind of the column or, where there is none, that is another fault of a row
+        that is kept, and how many there are; `first` is the number of the first row."""
+        bad = self.unread if self.unread.any() else (self.strange | (self.missing & missing_too)) & kept
         if not bad.any():
             return None
         i = int(np.argmax(bad))

@@ -192,7 +192,7 @@ def problems(frame: Frame, places: Mapping[int, TableColumn], encoding: Encoding
         for k, (j, column) in enumerate(places.items()):
             fault = marks[k].fault(batch.column(k), column, first, kept, missing_too=refuse)
             if fault is not None:
-                found[j] = found[j].and_more(fault.count) if j in found else fault
+                found[j] = found[j].joined(fault) if j in found else fault
         first += len(batch)
     lines = [_line(j, fault, frame) for j, fault in list(found.items())[:_MOST_FAULTS]]
     more = len(found) - len(lines)
