@@ -212,8 +212,8 @@ class FitSpec(BaseModel):
         if gamma is not None:
             return 1 / gamma if distance == "cityblock" else float(np.sqrt(0.5 / gamma))
         length = median if self.sigma == "median" else self.sigma
-        assert isinstance(length, float)  # needs_median says when the caller must measure it
-        return length
+        assert length is not None  # needs_median says when the caller must measure it
+        return float(length)
 
     @property
     def method_value(self) -> Method:

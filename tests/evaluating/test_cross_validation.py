@@ -223,3 +223,9 @@ def test_settings_from_which_nothing_can_be_learned_lose(X: np.ndarray[Any, Any]
     assert lost == [np.inf] * len(RIDGES)
     assert found.best.sigma == 100.0
     assert np.isfinite(found.best.error)
+
+
+def test_lengths_may_be_whole_numbers_and_far_too_long(X: np.ndarray[Any, Any]) -> None:
+    spec = FitSpec.checked(preimage="ridge", size=40, noise=4.0)
+    found = cross_validate(ArrayRows(X), spec, Engine(), sigmas=[20, 2000, 20_000], components=[4])
+    assert sorted({one.sigma for one in found.settings}) == [20, 2000, 20_000]

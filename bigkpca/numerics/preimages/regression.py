@@ -52,7 +52,9 @@ class Regression:
         regularised /= np.outer(lengths, lengths)
         regularised[np.diag_indices_from(regularised)] += tolerance
         cross = self.cross / lengths[:, None]
-        solved = scipy.linalg.solve(regularised, cross, assume_a="pos", check_finite=False)
+        # `solve` would warn of a large condition, which `tolerance` bounds.
+        factor = scipy.linalg.cho_factor(regularised, check_finite=False)
+        solved = scipy.linalg.cho_solve(factor, cross, check_finite=False)
         return np.asarray(solved / lengths[:, None])
 
 
