@@ -59,7 +59,8 @@ def _draw(axes: Axes, variant: MethodVariant, variant_groups: Sequence[TrialGrou
     number = all_variants().index(variant)
     x = [group.median("seconds") for group in variant_groups]
     y, low, high = _spreads(variant_groups, measure)
-    axes.errorbar(x, y, [y - low, high - y], color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
+    bars = [(y - low).tolist(), (high - y).tolist()]  # lists, as Matplotlib 3.10 looks for numbers in rows of arrays
+    axes.errorbar(x, y, bars, color=PALETTE[number], marker=_MARKERS[number % len(_MARKERS)],
                   markersize=5, linewidth=1.5, elinewidth=1, label=str(variant))  # fmt: skip
 
 
