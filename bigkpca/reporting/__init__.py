@@ -146,6 +146,8 @@ def _check_place(out: str) -> None:
             f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
             "or move it away yourself"
         )
+    if not out.lower().endswith((".html", ".htm")):
+        raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
 
 
 def _page(model: Model, path: str, data: ReportData, mark: str) -> str:

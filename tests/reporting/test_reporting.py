@@ -124,6 +124,8 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(
         bigkpca.report(model, tmp_path)
     with pytest.raises(SpecError, match="its folder does not exist"):
         bigkpca.report(model, tmp_path / "none" / "r.html")
+    with pytest.raises(SpecError, match=r"r\.pdf: a report is a page of HTML: take a name that ends in \.html"):
+        bigkpca.report(model, tmp_path / "r.pdf")
 
 
 @pytest.mark.usefixtures("sketched")

@@ -109,7 +109,7 @@ class TextRows:
                     yield pa.record_batch(columns, schema=batch.schema)
             except pa.ArrowInvalid as error:
                 if "UTF8" in str(error):
-                    raise DataError(f"{self.path} is not text in UTF-8: {error}") from error
+                    raise _not_utf8(self.path, error) from error
                 raise
             self._check_widths(misfits)
 
@@ -215,4 +215,10 @@ def _decoding(path: Path) -> Iterator[None]:
         with decoding(path):
             yield
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: {error}") from error
+        raise _not_utf8(path, error) from error
+
+
+def _not_utf8(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{path} is not text in UTF-8: {error}; write it anew in UTF-8, e.g. iconv -f latin1 -t utf-8 FILE > NEW.csv"
+    )
