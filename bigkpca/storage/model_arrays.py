@@ -119,13 +119,14 @@ def _wrong_chunks(shape: list[int], grid: Any, codecs: Any) -> str | None:
     """What is wrong with the chunks of an array: shards of whole rows, with a checksum for each chunk, and no codec
     that could make much of little."""
     shard = _entry(grid, "regular", "chunk_shape")
-    if not _fits(shard, shape):
-        return f"its shards have the shape {shard!r:.80}"
     if not (isinstance(codecs, list) and len(codecs) == 1):
         return "it is stored with other codecs"
     inner = _entry(codecs[0], "sharding_indexed", "chunk_shape")
-    if not _fits(inner, shard) or shard[0] % inner[0]:
+    if not _fits(inner, shape):
         return f"its chunks have the shape {inner!r:.80}"
+    # The last chunk of a shard may reach beyond the array, no further one may.
+    if not _fits(shard, [shape[0] + inner[0] - 1, *shape[1:]]) or shard[0] % inner[0]:
+        return f"its shards have the shape {shard!r:.80}"
     how = codecs[0]["configuration"]
     known = how.keys() <= {"chunk_shape", "codecs", "index_codecs", "index_location"}
     plain = all(_is_checked_bytes(how.get(key)) for key in ("codecs", "index_codecs"))

@@ -37,8 +37,11 @@ def save_model(model: Model, path: str) -> str:
     for name, values in sorted(arrays.items()):
         shape = values.shape
         names = ["row", "column"][: len(shape)]
-        most = power_of_two(_SHARD_BYTES // max(1, values[:1].nbytes))  # a shard is encoded whole in memory
-        rows = max(1, min(shape[0], most))
+        row_bytes = max(1, values[:1].nbytes)
+        most = power_of_two(_SHARD_BYTES // row_bytes)  # a shard is encoded whole in memory
+        # Of whole chunks, so that the last one may reach beyond the rows: few divisors of their number are near 1 MB.
+        chunk = max(1, min(shape[0], power_of_two(groups.CHUNK_BYTES // row_bytes)))
+        rows = max(1, min(-(-shape[0] // chunk) * chunk, most))
         stored = groups.create_array(group, name, shape, values.dtype, rows, names, compress=False)
         stored[...] = values
     store_of(path).sync(path)

@@ -151,3 +151,13 @@ def test_paths_that_hold_something_else(dataset: str, model: str, tmp_path: Path
     bigkpca.transform(model, dataset, tmp_path / "scores.zarr")
     with pytest.raises(SpecError, match="is a bigkpca feature store, not a model"):
         bigkpca.load(tmp_path / "scores.zarr")
+
+
+@pytest.mark.parametrize("size", [510, 523])  # of packed sums 260,100 and 273,529: few divisors are near a megabyte
+def test_arrays_of_a_model_have_no_more_chunks_than_megabytes(size: int, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(1200, 300))
+    bigkpca.fit(X, tmp_path / "model.zarr", components=5, size=size, kernel="linear", landmarks="uniform")
+    for name, array in zarr.open_group(tmp_path / "model.zarr", mode="r").arrays():
+        assert isinstance(array, zarr.Array)
+        chunks = -(-array.shape[0] // array.chunks[0])
+        assert chunks <= 1 + array.nbytes / 2**19, name
