@@ -23,6 +23,7 @@ from bigkpca.numerics import growth
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS, EstimatedError
+from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit
 
 
@@ -114,6 +115,12 @@ def _reason(grown: GrownSize, spec: FitSpec) -> str:
     if grown.stopped:
         return f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
     return f"the smallest, to a tenth, with tol={spec.tol}: {error}"
+
+
+def kept_choices(model: Model) -> list[dict[str, Any]]:
+    """The choices of a model that hold for every model with its features."""
+    solved_for = ("components", "directions")
+    return [choice for choice in model.provenance["choices"] if choice["option"] not in solved_for]
 
 
 def choices_info(choices: tuple[Choice, ...]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
-from bigkpca.fitting.choose_features import ChosenFeatures, choices_info
+from bigkpca.fitting.choose_features import ChosenFeatures, choices_info, kept_choices
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import check_extensible, with_decoder
@@ -106,8 +106,7 @@ def fit_like(
     warn_if_not_uniform(spec)
     kept = [
         {**choice, "reason": f"as in the first model: {choice['reason'].removeprefix('as in the first model: ')}"}
-        for choice in like.provenance["choices"]
-        if choice["option"] not in ("components", "directions")
+        for choice in kept_choices(like)
     ]
     provenance = {
         **{key: like.provenance[key] for key in ("spec", "column_names") if key in like.provenance},

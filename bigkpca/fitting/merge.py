@@ -12,7 +12,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.fitting.choose_features import choices_info
+from bigkpca.fitting.choose_features import choices_info, kept_choices
 from bigkpca.fitting.like import NO_SUMS
 from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
@@ -150,9 +150,8 @@ def _solved(first: Model, sums: ShiftedSums, parts: list[_Part], engine: Engine)
         solution = eigenpairs.aligned(found, first.solution, features.gram())
     warn_of(FitOutcome(solution, certified, sums, "", choices), features)
     warn_if_not_uniform(spec)
-    kept = [choice for choice in first.provenance["choices"] if choice["option"] not in ("components", "directions")]
     _, *added = (each for part in parts for each in part.added)
-    changed = {"added": added, "choices": kept + choices_info(choices)}
+    changed = {"added": added, "choices": kept_choices(first) + choices_info(choices)}
     merged = Model(features, solution, sums, certified, {**first.provenance, **changed})
     return extend_decoder(merged, first, spec)
 

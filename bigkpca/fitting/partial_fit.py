@@ -11,7 +11,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows, sums_of
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns
-from bigkpca.fitting.choose_features import choices_info
+from bigkpca.fitting.choose_features import choices_info, kept_choices
 from bigkpca.fitting.like import NO_SUMS, check_same_problem
 from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
@@ -64,9 +64,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     warn_of(FitOutcome(solution, certified, sums, content, choices), features)
     warn_if_not_uniform(spec)
     added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
-    kept = [choice for choice in model.provenance["choices"] if choice["option"] not in ("components", "directions")]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    changed = {"spec": recorded, "added": added, "choices": kept + choices_info(choices)}
+    changed = {"spec": recorded, "added": added, "choices": kept_choices(model) + choices_info(choices)}
     larger = Model(features, solution, sums, certified, {**model.provenance, **changed})
     return extend_decoder(larger, model, spec)
 
