@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from bigkpca.ingesting.formats import FORMATS
 from bigkpca.numerics import landmarks, preimages
 from bigkpca.numerics.kernels import KERNELS, Distance, Gaussian, Kernel, Precomputed, from_dict
 from bigkpca.spec import FitSpec
+from tests.helpers.memory import traced_peak
 
 NAMES = [name for name in KERNELS if name != Precomputed.name]
 every_kernel = pytest.mark.parametrize("name", NAMES)
@@ -145,10 +145,7 @@ def test_a_rule_gives_as_many_landmarks_as_asked_for_by_its_seed(name: str) -> N
 def test_a_rule_tells_the_memory_that_it_takes(name: str) -> None:
     rule, size = landmarks.named(name), 50
     sample = np.random.default_rng(0).normal(size=(min(rule.most_rows(size), 4000), 80)).astype(np.float32)
-    tracemalloc.start()
-    rule.choose(sample, Gaussian(9.0), size, np.random.default_rng(0))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    peak = traced_peak(lambda: rule.choose(sample, Gaussian(9.0), size, np.random.default_rng(0)))
     assert peak <= rule.working_bytes(len(sample), 80, size, 4) + 2**20
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
 from tests.helpers.lazy import refuse
+from tests.helpers.memory import traced_peak
 
 NAMES = list("abcdef")
 TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
@@ -431,14 +431,12 @@ every_lazy = pytest.mark.parametrize("make", [lazy_array, lazy_table, lazy_frame
 def test_rows_are_streamed_in_and_out(make: Callable[[], Any]) -> None:
     rows = make()
     held = 8 * PARTS * PART_ROWS * COLUMNS
-    tracemalloc.start()
-    try:
+
+    def fit_and_transform() -> None:
         kpca = KernelPCA(2, method="rff", size=20, random_state=0).fit(rows)
         np.asarray(kpca.transform(rows).sum(axis=0).compute())
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 0.7 * held
+
+    assert traced_peak(fit_and_transform) < 0.7 * held
 
 
 @every_lazy

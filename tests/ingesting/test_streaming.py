@@ -6,7 +6,8 @@ import errno
 import gzip
 import os
 import subprocess
-import tracemalloc
+import tempfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from bigkpca.ingesting.formats import base, text_rows
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.memory import traced_peak
 from tests.ingesting.files import RNG, WORDS, X, Y, idx_bytes, labels_of, npy, rows_of, write_npz
 from tests.ingesting.stopping import MOMENTS, Stop, stop_at
 
@@ -169,6 +171,11 @@ def test_only_a_full_disk_is_told_as_one(tmp_path, monkeypatch):
             ingest([a], tmp_path / "out.zarr")
 
 
+def ingest_and_delete(source, folder):
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        ingest([source], f"{out}/rows.zarr", block_rows=1024)
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".csv.gz", ".npz", ".gz"])
 def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
     """Peaks for 4 and 16 shards of 1 MB: in pieces and shards the longer one needs no more."""
@@ -188,10 +195,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(base, "READ_BYTES", 2**19)
             patch.setattr(text_rows, "_TEXT_BYTES", 2**17)
-            tracemalloc.start()
-            ingest([source], tmp_path / f"out{n}.zarr", block_rows=1024)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
+            peaks.append(traced_peak(partial(ingest_and_delete, source, tmp_path)))
     assert peaks[1] < 1.2 * peaks[0]
 
 
