@@ -436,7 +436,7 @@ def test_rows_are_streamed_in_and_out(make: Callable[[], Any]) -> None:
         kpca = KernelPCA(2, method="rff", size=20, random_state=0).fit(rows)
         np.asarray(kpca.transform(rows).sum(axis=0).compute())
 
-    assert traced_peak(fit_and_transform) < 0.7 * held
+    assert traced_peak(fit_and_transform, attempts=1) < 0.7 * held
 
 
 @every_lazy

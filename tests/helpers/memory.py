@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 
 
-def traced_peak(work: Callable[[], object], attempts: int = 3) -> int:
+def traced_peak(work: Callable[[], object], attempts: int = 2) -> int:
     """Bytes of Python and NumPy at the peak of `work()`: the least of several calls.
 
     The memory of a process is traced in all its threads, and those that Dask has left there take some now and then, so

@@ -41,10 +41,13 @@ def program(name: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free, as are those 10,000 higher, which SeaweedFS opens too."""
+    """Ports that are free, as are those 10,000 higher, which SeaweedFS opens too.
+
+    All are below 32768, where Linux begins to take the ports of its outgoing connections.
+    """
     found: list[int] = []
     while len(found) < count:
-        port = random.SystemRandom().randrange(20000, 50000)
+        port = random.SystemRandom().randrange(10000, 22000)
         if port not in found and all(_is_free(each) for each in (port, port + 10000)):
             found.append(port)
     return found
