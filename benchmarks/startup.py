@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
@@ -9,10 +10,12 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 
+import bigkpca
 from benchmarks.common import arguments, child, interleaved, seconds_of, spread
 from benchmarks.results import Results, Target, table
 
@@ -56,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> Results:
     rows, model = given.folder / f"digits-{given.rows}.npy", given.folder / "startup-model.zarr"
     np.save(rows, load_digits().data[: given.rows])
     others = child(_OTHERS)[0]
+
+    compileall.compile_dir(str(Path(bigkpca.__file__).parent), quiet=1)  # as pip does when it installs
 
     def of_command(*words: str, **more: str) -> float:
         command, env = [sys.executable, *words], os.environ | more
