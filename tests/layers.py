@@ -95,6 +95,7 @@ LAYERS = [
     "data.rows",
     "data.frames",
     "data.version_marks",
+    "data.retrying",
     "data.stores.base",
     "data.stores.urls",
     "data.stores.local_locks",
@@ -108,6 +109,7 @@ LAYERS = [
     "data.stores",
     "data.json_files",
     "data.versions",
+    "data.stored",
     "data.npy",
     "data.numpy_rows",
     "data.dask",
@@ -333,6 +335,7 @@ DOORS = {
     "zarr": {
         "data.stores.object_zarr",
         "data.version_marks",
+        "data.stored",
         "data.zarr",
         "data.opening",
         "storage.groups",
@@ -350,6 +353,7 @@ DOORS = {
         "ingesting.formats.parquet",
         "workflows.export",
     },
+    "google_crc32c": {"data.stored"},
     "h5py": {"ingesting.formats.hdf5", "data.sparse"},
     "onnx": {"serving.onnx"},
     "sklearn": {
@@ -408,7 +412,7 @@ PURE = {
 TOUCHING_PATHS = {
     "data.stores": "is the way to paths",
     "data.version_marks": "asks for the status of a zip file, which Zarr reads by itself",
-    "data.zarr": "knows an array in a folder by its LocalStore",
+    "data.stored": "knows an array in a folder by its LocalStore",
     "ingesting.formats": "hands files in other formats to the libraries that read them",
     "ingesting.source": "asks whether there are files in other formats",
     "workflows.export": "writes files in other formats",

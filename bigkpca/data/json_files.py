@@ -21,12 +21,22 @@ def read_json(path: str) -> Any:
 
     Raises OSError where there is none, ValueError where it does not parse, or is larger or deeper than any of bigkpca.
     """
+    return parsed(read_small(path))
+
+
+def read_small(path: str) -> bytes:
+    """The content of a file of metadata. Raises OSError where there is none, ValueError where it is larger than any."""
     text = bytearray()
     with store_of(path).open(path) as file:
         while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read
             text += piece
             if len(text) > MOST_JSON_BYTES:
                 raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
+    return bytes(text)
+
+
+def parsed(text: bytes) -> Any:
+    """The values of JSON. Raises ValueError where it does not parse, or is deeper than any of bigkpca."""
     plain = text.replace(rb"\\", b"").replace(rb"\"", b"")  # quotes that are left open or close text
     if _nested(np.frombuffer(plain, np.uint8)) > _MOST_NESTED:
         raise ValueError(f"it nests more than {_MOST_NESTED} deep")

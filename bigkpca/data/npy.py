@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from io import SEEK_END
 from typing import IO, Any
@@ -10,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import power_of_two
+from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_numeric
@@ -30,6 +32,7 @@ class NpyRows:
     row_shape: tuple[int, ...]
     fortran: bool
     data_start: int  # bytes
+    stamp: str  # of the version that was opened
     name: None = None
     names: None = None
 
@@ -53,17 +56,23 @@ class NpyRows:
             needed = start + math.prod(shape) * dtype.itemsize
             if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, fewer are there")
+            stamp = open_stamp(file)
         check_numeric(dtype, path)
         rows = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 else shape, path)
-        return cls(path, rows, dtype, tuple(shape[1:]), fortran, start)
+        return cls(path, rows, dtype, tuple(shape[1:]), fortran, start, stamp)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
         return self
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+        left, right, _ = columns.indices(self.shape[1])
+        return retried(lambda: self._block(start, stop, left, right), self.where, CorruptionError)
+
+    def _block(self, start: int, stop: int, left: int, right: int) -> Array:
         d = self.shape[1]
-        left, right, _ = columns.indices(d)
         with store_of(self.where).open(self.where) as file:
+            if open_stamp(file) != self.stamp:
+                raise changed(self.where)
             if self.fortran:
                 return self._block_by_columns(file, start, stop, left, right)
             found = np.empty((stop - start, right - left), self.dtype)
@@ -93,11 +102,16 @@ class NpyRows:
         """Fill the vector `values` with what the file holds from value `first` on."""
         file.seek(self.data_start + first * self.dtype.itemsize)
         if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
-            raise CorruptionError(f"{self.where} ended early: was it truncated while it was read?")
+            raise changed(self.where)  # it was cut off meanwhile
 
     def fingerprint(self) -> dict[str, Any]:
-        store = store_of(self.where)
-        return anonymous(self) | {"path": store.absolute(self.where), "stamp": store.file(self.where).stamp}
+        return anonymous(self) | {"path": store_of(self.where).absolute(self.where), "stamp": self.stamp}
+
+
+def open_stamp(file: IO[bytes]) -> str:
+    """The stamp of an open file on a local disk, as `StoredFile` has it."""
+    status = os.fstat(file.fileno())
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def check_on_disk(path: str) -> None:

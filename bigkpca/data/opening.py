@@ -24,8 +24,9 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows, check_shape
 from bigkpca.data.run_folders import run_folders, scratch_folders
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
+from bigkpca.data.stored import array_path
 from bigkpca.data.stores import expanded, is_path, parent, store_of
-from bigkpca.data.zarr import ZarrRows, array_path, files_stamp, group_rows, zarr_name
+from bigkpca.data.zarr import ZarrRows, files_stamp, group_rows, zarr_name
 from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, check_numeric
 
 

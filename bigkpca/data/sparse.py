@@ -7,6 +7,7 @@ indptr[i + 1]. On disk: .npz of SciPy, and matrices of AnnData in Zarr or HDF5.
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,7 +19,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bigkpca.data.blocks import READ_BYTES, power_of_two
+from bigkpca.data.retrying import changed, may_pass, retried
 from bigkpca.data.rows import EVERY, anonymous, check_shape, little_endian
+from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, SpecError
 
@@ -41,11 +44,17 @@ class Hdf5Vector:
     path: str
     name: str
     dtype: np.dtype[Any]
+    stamp: str  # of the version that was opened
 
     def __getitem__(self, at: slice) -> Array:
+        return retried(lambda: self._read(at), self.path, CorruptionError)
+
+    def _read(self, at: slice) -> Array:
         with hdf5_file(self.path) as file:
             values: Array = file[self.name][at]
-            return values
+        if store_of(self.path).file(self.path).stamp != self.stamp:
+            raise changed(self.path)
+        return values
 
 
 @dataclass(frozen=True)
@@ -85,9 +94,12 @@ class SparseRows:
         return isinstance(self.values, np.ndarray)
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
+        indptr, held = self._held(start, stop)
+        if isinstance(self.values, StoredArray) and isinstance(self.indices, StoredArray) and held.start < held.stop:
+            values, indices = (each.part(held.start, held.stop) for each in (self.values, self.indices))
+            return replace(self, values=values, indices=indices, names=None)
         if not self.in_memory:
             return self
-        indptr, held = self._held(start, stop)
         return replace(
             self,
             indptr=indptr - held.start,
@@ -106,9 +118,7 @@ class SparseRows:
             found = csr_array((values, indices, indptr - held.start), shape=(stop - start, self.columns)).toarray()
         except (MemoryError, BigKPCAError):
             raise
-        except (
-            Exception
-        ) as error:  # codecs and h5py raise their own kinds, SciPy a ValueError for columns that are none
+        except Exception as error:  # of h5py, which has its own kinds, and of SciPy, for columns that are not there
             raise CorruptionError(
                 f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); restore "
                 "this file"
@@ -174,7 +184,7 @@ def zarr_matrix(path: str, group: Any, name: str | None, stamp: str) -> SparseRo
     if node is None:
         return None
     _check_parts(path, node)
-    vectors = {key: node[key] for key in _PARTS}
+    vectors = {key: StoredArray(node[key], path, node[key].shape[0], versions_of(node[key])) for key in _PARTS}
     return _stored(path, node, vectors, name, names, stamp)
 
 
@@ -192,8 +202,9 @@ def hdf5_rows(path: str, name: str | None) -> SparseRows:
                 "DATASET.zarr --member NAME"
             )
         _check_parts(path, node)
-        vectors = {key: Hdf5Vector(path, f"{node.name}/{key}", node[key].dtype) for key in _PARTS}
-        return _stored(path, node, vectors, name, names, store.file(path).stamp)
+        stamp = store.file(path).stamp
+        vectors = {key: Hdf5Vector(path, f"{node.name}/{key}", node[key].dtype, stamp) for key in _PARTS}
+        return _stored(path, node, vectors, name, names, stamp)
 
 
 @contextmanager
@@ -207,6 +218,9 @@ def hdf5_file(path: str) -> Iterator[Any]:
         with h5py.File(path, "r") as file:
             yield file
     except OSError as error:
+        number = re.search(r"errno = (\d+)", str(error))  # which h5py leaves in the text of errors of reading
+        if may_pass(error) or (number and may_pass(OSError(int(number[1]), ""))):
+            raise OSError(error.errno or int(number[1] if number else 0), "cannot be read", path) from error
         raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
 
 

@@ -14,18 +14,27 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.storage import LocalStore
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.json_files import read_json
+from bigkpca.data.json_files import parsed, read_small
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.reading import digest_of_rows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
-from bigkpca.data.stores import StoredFile, root_url, store_of
+from bigkpca.data.stored import (
+    ALL_THERE,
+    ANY_VERSION,
+    Digests,
+    Manifest,
+    StoredArray,
+    array_path,
+    chunk_keys,
+    files_below,
+    versions_of,
+)
+from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.version_marks import version_marks
 from bigkpca.data.versions import JOB, current_version
-from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
-from bigkpca.numerics.aligned import aligned
+from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
@@ -39,7 +48,8 @@ class ZarrRows:
 
     `count` rows are trusted: all of a foreign array, and what a dataset's own attribute vouches for.
     `whole` says that every chunk was written, so that a missing one is a loss and not the fill value. Others may add
-    rows behind those that are `pinned`, also in the last chunk of these.
+    rows behind those that are `pinned`, also in the last chunk of these. `digests` of the rows stand in a `manifest`.
+    `reader` is what a task reads its rows with.
     """
 
     array: zarr.Array[Any]
@@ -49,6 +59,9 @@ class ZarrRows:
     whole: bool = False
     names: tuple[str, ...] | None = None
     pinned: bool = False
+    digests: Digests | None = None
+    manifest: Manifest | None = None
+    reader: StoredArray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,7 +73,7 @@ class ZarrRows:
 
     @property
     def grain(self) -> int:
-        return self.grid[0]
+        return self.grid[0] if self.digests is None else self.digests.rows
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -68,25 +81,30 @@ class ZarrRows:
         return rows, columns
 
     def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
-        return self
+        reader = self._reader.part(start, stop, columns)
+        return replace(self, reader=reader, digests=reader.digests, names=None)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        try:
-            found = self.array[start:stop] if columns == EVERY else self.array[start:stop, columns]  # labels are (n,)
-            return aligned(np.asarray(found))
-        except (MemoryError, BigKPCAError):  # the latter of a server that does not answer
-            raise
-        except Exception as error:  # each codec raises its own kind when bytes do not decode
-            raise CorruptionError(
-                f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
-                "restore this file or ingest the data again"
-            ) from error
+        return self._reader.read(start, stop, columns)
 
     @cached_property
-    def _files(self) -> dict[str, StoredFile] | None:
+    def _reader(self) -> StoredArray:
+        """What reads the rows as they were when their files were listed."""
+        if self.reader is not None:
+            return self.reader
+        versions = versions_of(self.array, self._files)
+        if self.whole:
+            versions.others = ANY_VERSION
+        if self.pinned and self.count % self._height:  # others may add rows to the files in which these rows end
+            last = chunk_keys(self.array, self.count - 1, self.count)
+            versions.update({key: ANY_VERSION for key in last if key in versions})
+        return StoredArray(self.array, self.where, self.count, versions, self.digests, self.manifest)
+
+    @cached_property
+    def _files(self) -> Mapping[str, StoredFile] | None:
         """The files of the array, by their names; None where the store cannot be listed."""
         folder = array_path(self.array)
-        return None if folder is None else nonempty_files(folder)
+        return None if folder is None else files_below(folder)
 
     @cached_property
     def _stored(self) -> dict[str, StoredFile] | None:
@@ -94,7 +112,7 @@ class ZarrRows:
         if self._files is None:
             return None
         # By what is there, not by what should be: an array may claim any number of chunks.
-        return {key: file for key, file in self._files.items() if self._is_chunk(key)}
+        return {key: file for key, file in self._files.items() if file.bytes and self._is_chunk(key)}
 
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while others append to the array: with the files that these rows
@@ -228,31 +246,20 @@ class ZarrRows:
         return sorted(row for row, count in chunks.items() if count == across and row >= known // self._height)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What travels with every task: none needs the names, of which there may be thousands.
-        return {key: value for key, value in self.__dict__.items() if key not in ("_files", "_stored", "names")}
-
-
-def nonempty_files(folder: str) -> dict[str, StoredFile]:
-    """The files below a folder that hold anything: Zarr takes an empty chunk, as a power failure may leave it, for one
-    that was never written."""
-    return {name: file for name, file in store_of(folder).files(folder).items() if file.bytes}
+        # What travels with every task: the rows to read, and as what version; none needs the names of all columns.
+        kept = {key: value for key, value in self.__dict__.items() if not key.startswith("_") and key != "names"}
+        return kept | {"reader": self._reader}
 
 
 def files_stamp(folder: str) -> str:
     """What changes when a file below a folder is written."""
-    files = sorted(nonempty_files(folder).items())
+    files = sorted((name, file) for name, file in files_below(folder).items() if file.bytes)
     return hashlib.sha256("\n".join(f"{name} {file.stamp}" for name, file in files).encode()).hexdigest()
 
 
 def zarr_name(array: zarr.Array[Any]) -> str:
     """The name of an array in messages."""
     return array_path(array) or f"the zarr array {array.path!r}"
-
-
-def array_path(array: zarr.Array[Any]) -> str | None:
-    """The path of an array's folder; None where its store is not one that `store_of` knows."""
-    root = array.store.root if isinstance(array.store, LocalStore) else root_url(array.store)
-    return None if root is None else f"{root}/{array.path}".rstrip("/")
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
@@ -280,26 +287,86 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if not isinstance(node, zarr.Array):
         raise SpecError(f"{path} holds no array {name!r}, but {sorted(key for key, _ in group.arrays())}")
     check_shape(node.shape, f"{path}/{name}")
-    if kind != "dataset" or name != "x":
-        count = node.shape[0]
-        if isinstance(kind, str) and kind in MAIN and about.get("grows"):
-            count = published_rows(path, kind)
-        return ZarrRows(node, path, min(count, node.shape[0]), name)
-    _check_vouched(path, about, node.shape)
-    names = tuple(about["column_names"]) if "column_names" in about else None
-    return ZarrRows(node, path, about["rows"], name, whole=True, names=names)
+    names = None
+    if kind == "dataset" and name == "x":
+        _check_vouched(path, about, node.shape)
+        names = tuple(about["column_names"]) if "column_names" in about else None
+    count, digests, manifest = promised(path, about, name or "x", node)
+    whole = kind == "dataset" or manifest is not None
+    grows = bool(manifest and about.get("grows"))
+    return ZarrRows(node, path, count, name, whole, names, pinned=grows, digests=digests, manifest=manifest)
 
 
-def published_rows(path: str, kind: str) -> int:
-    """The rows that the manifest of growing output vouches for: its arrays may hold more, of a run that is at work."""
-    name = f"{path}/{MAIN[kind]}/{MANIFEST}"
+def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[int, Digests | None, Manifest | None]:
+    """What a group says of its array `name`: how many rows it has, their digests, and the manifest that holds these.
+
+    `about` is the attribute of the group. Datasets of earlier versions and groups of others have no digests. Raises
+    CorruptionError for a manifest that is damaged.
+    """
+    kind = about.get("format") if isinstance(about, dict) else None
+    count = array.shape[0]
+    if kind == "dataset":
+        count = about["rows"] if type(about.get("rows")) is int else count
+        where = about.get("manifest")
+        if not (isinstance(where, dict) and re.fullmatch("manifest-[0-9]+[.]json", str(where.get("file")))):
+            return count, None, None
+        manifest = Manifest(f"{path}/x/{where['file']}", str(where.get("sha256")))
+        held, sha256 = _read_manifest(manifest.path)
+        if sha256 != manifest.sha256:
+            raise CorruptionError(f"{manifest.path} is another one than {path} names; restore it or ingest again")
+        found = held.get("arrays", {}).get(name) if isinstance(held, dict) else None
+        return count, None if found is None else _dataset_digests(found, count, manifest.path), manifest
+    if isinstance(kind, str) and kind in MAIN:
+        at = f"{path}/{MAIN[kind]}/{MANIFEST}"
+        held, sha256 = _read_manifest(at)
+        key = "sha256" if name == MAIN[kind] else f"{name}_sha256"
+        try:
+            rows = held["rows"]
+            digests = Digests(held["block_rows"], rows, tuple(str(each[key]) for each in held["blocks"]))
+        except (KeyError, TypeError) as error:
+            raise CorruptionError(f"{at} does not have the digests of {name} ({error!r}); restore it") from error
+        if type(rows) is not int or not 0 < rows <= count or (rows < count and not about.get("grows")):
+            raise CorruptionError(f"{at} says that there are {rows!r:.80} rows, and its array has {count}; restore it")
+        if len(digests.of) != math.ceil(rows / digests.rows):
+            raise CorruptionError(f"{at} does not have the digests of {rows:,} rows; restore it")
+        return rows, digests, Manifest(at, sha256)
+    return count, None, None
+
+
+def stored_array(path: str, group: zarr.Group, name: str, count: int | None = None) -> StoredArray:
+    """The array of this name in a group, with its digests where they are known; or its first `count` rows.
+
+    Of what bigkpca wrote every chunk must be there; of other arrays those that are there now.
+    """
+    array = group[name]
+    assert isinstance(array, zarr.Array)
+    about = group.attrs.get(ATTRIBUTE, {})
+    if count == 0:
+        return StoredArray(array, path, 0, ALL_THERE)
+    rows, digests, manifest = promised(path, about, name, array)
+    ours = isinstance(about, dict) and about.get("format") in ("dataset", *MAIN)
+    versions = ALL_THERE if ours else versions_of(array)
+    return StoredArray(array, path, min(rows, array.shape[0]), versions, digests, manifest)
+
+
+def _read_manifest(path: str) -> tuple[Any, str]:
+    """The values of a manifest, and the SHA-256 of the file."""
     try:
-        rows = read_json(name)["rows"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptionError(f"{name} does not say how many rows there are ({error!r}); restore it") from error
-    if type(rows) is not int or rows <= 0:
-        raise CorruptionError(f"{name} says that there are {rows!r:.80} rows; restore it")
-    return rows
+        content = read_small(path)
+        return parsed(content), hashlib.sha256(content).hexdigest()
+    except (ValueError, FileNotFoundError) as error:
+        raise CorruptionError(f"{path} cannot be read ({error}); restore it") from error
+
+
+def _dataset_digests(found: Any, count: int, where: str) -> Digests:
+    try:
+        rows, digits = found["rows"], found["crc32c"]
+        of = tuple(digits[at : at + 8] for at in range(0, len(digits), 8))
+        if len(of) == math.ceil(count / rows):
+            return Digests(rows, count, of)
+    except (KeyError, TypeError, ZeroDivisionError):
+        pass
+    raise CorruptionError(f"{where} does not have the digests of {count:,} rows; restore it or ingest again")
 
 
 def _node(path: str, group: zarr.Group, name: str) -> Any:

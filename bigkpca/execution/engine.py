@@ -64,7 +64,9 @@ class Engine:
         with self._showing(title, tasks, progress) as done, single_threaded_blas:
             if depends_on_graph(tasks):
                 return [found.value for found in self._graph(tasks, False, done)]
-            groups = groups_of(tasks, group_size(len(tasks), self.all_threads), False, lambda _: False)
+            groups = groups_of(
+                tasks, group_size(len(tasks), self.all_threads), False, lambda _: False, self.timeout / 2
+            )
             found = {group.first: carried.value for group, carried in self._groups(groups, done)}
         return [result for first in sorted(found) for result in found[first]]
 
@@ -83,7 +85,7 @@ class Engine:
                 if sums.has(number // size):
                     for task in range(number, min(number + size, len(tasks))):
                         done(task)
-            groups = groups_of(tasks, size, True, sums.has)
+            groups = groups_of(tasks, size, True, sums.has, self.timeout / 2)
             return self._added(groups, size, sums, checkpoint, done)
 
     def _added(

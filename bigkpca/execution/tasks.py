@@ -9,6 +9,7 @@ from typing import Any
 from dask.delayed import Delayed
 
 from bigkpca.data.blocks import power_of_two
+from bigkpca.data.retrying import retrying_for
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.carried import Carried
 
@@ -43,11 +44,15 @@ def shared(value: Any) -> Shared:
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive tasks, of which the first has the number `first`, and whether their results are added up."""
+    """Consecutive tasks, of which the first has the number `first`, and whether their results are added up.
+
+    patience: seconds for which they try again what may pass.
+    """
 
     first: int
     tasks: tuple[Task, ...]
     adds: bool
+    patience: float = 30.0
 
     @property
     def name(self) -> str:
@@ -57,7 +62,7 @@ class Group:
 
     def alone(self) -> list[Group]:
         """Its tasks, each a group of its own."""
-        return [Group(self.first + i, (task,), self.adds) for i, task in enumerate(self.tasks)]
+        return [Group(self.first + i, (task,), self.adds, self.patience) for i, task in enumerate(self.tasks)]
 
 
 def group_size(tasks: int, threads: int) -> int:
@@ -80,7 +85,8 @@ def run_group(group: Group, done: Callable[[int], None]) -> Carried:
         return found
 
     count = len(group.tasks)
-    with single_threaded_blas:  # once for all tasks, as to set it takes a millisecond
+    # BLAS once for all tasks, as to set it takes a millisecond.
+    with single_threaded_blas, retrying_for(group.patience):
         return tree_sum(result, 0, count) if group.adds else Carried([result(i).value for i in range(count)])
 
 
@@ -113,8 +119,10 @@ def added(a: Carried, b: Carried) -> Carried:
     return Carried(a.value + b.value)
 
 
-def groups_of(tasks: Sequence[Task], size: int, adds: bool, skip: Callable[[int], bool]) -> Iterator[Group]:
+def groups_of(
+    tasks: Sequence[Task], size: int, adds: bool, skip: Callable[[int], bool], patience: float
+) -> Iterator[Group]:
     """The tasks in groups of `size`, without the groups whose number is to be skipped."""
     for number, first in enumerate(range(0, len(tasks), size)):
         if not skip(number):
-            yield Group(first, tuple(tasks[first : first + size]), adds)
+            yield Group(first, tuple(tasks[first : first + size]), adds, patience)

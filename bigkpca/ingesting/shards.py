@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import zarr
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.zarr import ZarrRows
+from bigkpca.data.stored import StoredArray, crc32c
 from bigkpca.errors import Array
 
 _SHARD_BYTES, _SHARD_ROWS = 2**23, 65536
@@ -28,21 +28,29 @@ def rows_of_shard(array: zarr.Array[Any]) -> int:
 
 @dataclass
 class Shards:
-    """Rows collected in memory until they fill a shard, which is then written once, by one assignment."""
+    """Rows collected in memory until they fill a shard, which is then written once, by one assignment.
+
+    digests: CRC-32C of each chunk of rows that is written; None where those of earlier rows are not known.
+    """
 
     array: zarr.Array[Any]
     start: int  # number of the first row held
     held: Array
     filled: int
+    digests: list[str] | None = field(default_factory=list)
 
     @classmethod
-    def after(cls, array: zarr.Array[Any], rows: int) -> Shards:
-        """Continue after `rows` rows; the rows of an incomplete shard are read back, to be written again."""
+    def after(cls, stored: StoredArray) -> Shards:
+        """Continue after the rows of an array; those of an incomplete shard are read back, to be written again."""
+        array, rows, known = stored.array, stored.count, stored.digests
         held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
         filled = rows % len(held)
         start = rows - filled
-        held[:filled] = ZarrRows(array, f"{array.store_path}", rows).block(start, rows) if filled else held[:0]
-        return cls(array, start, held, filled)
+        if filled:
+            held[:filled] = stored.read(start, rows)
+        if rows and known is None:
+            return cls(array, start, held, filled, None)
+        return cls(array, start, held, filled, [] if known is None else list(known.of[: start // known.rows]))
 
     def add(self, values: Array) -> None:
         """Add rows; write shards that are full."""
@@ -60,5 +68,10 @@ class Shards:
         if self.filled:  # an interrupted append may have left rows, so that resizing may also shrink the array
             self.array.resize((stop, *self.array.shape[1:]))
             self.array[self.start : stop] = self.held[: self.filled]
+            if self.digests is not None:
+                step = self.array.chunks[0]
+                self.digests += [
+                    crc32c(self.held[at : min(at + step, self.filled)]) for at in range(0, self.filled, step)
+                ]
             self.start, self.filled = stop, 0
         return stop

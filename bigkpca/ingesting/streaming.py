@@ -10,6 +10,7 @@ work.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 
+from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
-from bigkpca.data.zarr import ATTRIBUTE
+from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.ingesting.shards import Shards, rows_of_shard, shard_rows
@@ -178,7 +180,7 @@ def _create(files: Files, path: str, record: Mapping[str, Any], overwrite: bool,
         encoding = {}
         if source.encoding is not None and not source.encoding.says_nothing:
             encoding = {"encoding": source.encoding.to_json()}
-        _publish(scratch, {**shape, **names, **encoding, **_fill(group, source, 0, {}, progress)})
+        _publish(scratch, {**shape, **names, **encoding, **_fill(scratch, group, source, 0, {}, progress)})
     target.put_in_place()
     return False
 
@@ -231,7 +233,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], progress: Progre
     _show_notes(source, progress)
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
-    added = _fill(group, source, about["rows"], categories, progress)
+    added = _fill(path, group, source, about["rows"], categories, progress)
     added["sources"] = about["sources"] + files.identity["sources"]
     added["provenance"] = about["provenance"] + added["provenance"]
     _publish(path, added)
@@ -268,12 +270,12 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
 
 
 def _fill(
-    group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
+    path: str, group: zarr.Group, source: Source, start: int, categories: dict[str, int], progress: Progress
 ) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
     names = [last_name(path) for path in source.paths]
-    x = Shards.after(_array(group, "x"), start)
-    y = None if source.label_dtype is None else Shards.after(_array(group, "y"), start)
+    x = Shards.after(stored_array(path, group, "x", start))
+    y = None if source.label_dtype is None else Shards.after(stored_array(path, group, "y", start))
     digest = hashlib.sha256()
     progress.start("ingest", source.rows or 0)
     try:
@@ -292,7 +294,31 @@ def _fill(
     if y is not None:
         source.check_labels(y.flush() - start, stop - start)
     entry = {"sources": list(names), "rows": [start, stop], "sha256": digest.hexdigest(), **_missing(source, progress)}
-    return {"rows": stop, "provenance": [entry], **({"categories": list(categories)} if categories else {})}
+    return {
+        "rows": stop,
+        "provenance": [entry],
+        **({"categories": list(categories)} if categories else {}),
+        **_manifest(path, stop, {"x": x, **({} if y is None else {"y": y})}),
+    }
+
+
+def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:
+    """Write the digests of the first `rows` rows beside them; the attribute that names this file.
+
+    Each number of rows has a file of its own, so that readers of earlier rows find theirs until the attribute is
+    replaced. Nothing is written where the digests of earlier rows are not known.
+    """
+    arrays = {
+        name: {"rows": each.array.chunks[0], "crc32c": "".join(each.digests)}
+        for name, each in filled.items()
+        if each.digests is not None
+    }
+    content = json.dumps({"rows": rows, "arrays": arrays}).encode()
+    if len(arrays) < len(filled) or len(content) > MOST_JSON_BYTES:
+        return {"manifest": None}
+    file = f"manifest-{rows}.json"
+    store_of(path).write(f"{path}/x/{file}", content)
+    return {"manifest": {"file": file, "sha256": hashlib.sha256(content).hexdigest()}}
 
 
 def _missing(source: Source, progress: Progress) -> dict[str, Any]:
@@ -324,6 +350,11 @@ def _publish(path: str, values: Mapping[str, Any]) -> None:
     about: Any = group.attrs[ATTRIBUTE]
     group.attrs[ATTRIBUTE] = {**about, **values}
     store_of(path).sync(f"{path}/zarr.json")
+    # Those who opened the dataset a moment ago still read the manifest before.
+    kept = [each["file"] for each in (about.get("manifest"), values["manifest"]) if each]
+    for name in store_of(path).names(f"{path}/x"):
+        if name.startswith("manifest-") and name not in kept:
+            store_of(path).remove_file(f"{path}/x/{name}")
 
 
 def _ingested(path: str, *, already_done: bool) -> Ingested:

@@ -6,12 +6,10 @@ reconstruction   x (n, d), with converged, far (n,) and iterations (n,)
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import zarr
 from zarr.abc.buffer import Buffer as AnyBuffer
 from zarr.buffer.cpu import Buffer
@@ -19,10 +17,11 @@ from zarr.storage import MemoryStore
 
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.json_files import read_json, write_json
-from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import parent, store_of
-from bigkpca.data.zarr import MAIN, nonempty_files
-from bigkpca.errors import Array, BigKPCAError, CorruptionError
+from bigkpca.data.retrying import retried, retrying_for
+from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256
+from bigkpca.data.stores import StoredFile, parent, store_of
+from bigkpca.data.zarr import MAIN
+from bigkpca.errors import Array, CorruptionError, IncompleteError
 from bigkpca.storage import groups, records
 
 Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
@@ -53,8 +52,15 @@ def open_main(path: str, kind: Kind) -> Stored:
 
 
 def values(path: str, name: str) -> Array:
-    """A whole array of one value for each row, in memory."""
-    return np.asarray(open_arrays(path)[name][...])
+    """A whole array of one value for each row, in memory, as its manifest says."""
+    return groups.open_values(path, name)[:]
+
+
+def stored_values(path: str, array: Stored, block: Block) -> Array:
+    """The values of a block of an array in the folder `path`, whose shard must be there. Raises CorruptionError where
+    it is not, or does not decode."""
+    with retrying_for(0.0):
+        return StoredArray(array, path, array.shape[0], ALL_THERE).read(block.start, block.stop)
 
 
 def open_arrays(path: str) -> dict[str, Stored]:
@@ -78,9 +84,13 @@ def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[st
 
     May run again, also at the same time: each shard appears whole, by a rename.
     """
-    arrays = open_arrays(path)
-    for name in values:
-        store_of(path).put(f"{path}/{name}/{shard(arrays[name], block)}", encoded(arrays[name], values[name]))
+
+    def write() -> None:
+        arrays = open_arrays(path)
+        for name in values:
+            store_of(path).put(f"{path}/{name}/{shard(arrays[name], block)}", encoded(arrays[name], values[name]))
+
+    retried(write, path)
     return {name: sha256(found) for name, found in values.items()}
 
 
@@ -100,8 +110,25 @@ def encoded(array: Stored, values: Array) -> bytes:
 
 def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
     """The blocks whose shards exist; shards appear whole, by a rename."""
-    stored = [(array, nonempty_files(f"{path}/{name}")) for name, array in open_arrays(path).items()]
-    return [block for block in blocks if all(shard(array, block) in files for array, files in stored)]
+    stored = [(array, files_below(f"{path}/{name}")) for name, array in open_arrays(path).items()]
+    return [block for block in blocks if all(holds_file(files, shard(array, block)) for array, files in stored)]
+
+
+def check_stored(path: str, blocks: Sequence[Block]) -> None:
+    """Raise IncompleteError where a shard that was written is not there: a worker may have written it to another disk
+    that is mounted at the same place."""
+    there = {block.number for block in stored_blocks(path, blocks)}
+    if lost := [block for block in blocks if block.number not in there]:
+        raise IncompleteError(
+            f"{path}: {len(lost)} of {len(blocks)} blocks were written and are not there, the first of rows "
+            f"{lost[0].start} to {lost[0].stop - 1}: make sure that all workers see the same disk, and run the same "
+            "command again"
+        )
+
+
+def holds_file(files: Mapping[str, StoredFile], name: str) -> bool:
+    """Whether a file is among these, and holds anything."""
+    return name in files and files[name].bytes > 0
 
 
 def shard(array: Stored, block: Block) -> str:
@@ -109,18 +136,12 @@ def shard(array: Stored, block: Block) -> str:
     return array.metadata.encode_chunk_key((block.number, *[0] * (array.ndim - 1)))
 
 
-def sha256(values: Array) -> str:
-    """The digest of values, as the manifest holds it."""
-    return hashlib.sha256(little_endian(values)).hexdigest()
-
-
 def block_digests(path: str, block: Block) -> dict[str, str] | None:
     """SHA-256 of the values of a stored block of each array, None if a shard does not decode."""
     try:
-        return {name: sha256(np.asarray(array[block.start : block.stop])) for name, array in open_arrays(path).items()}
-    except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
-        raise
-    except Exception:  # each codec raises its own kind; a shard that does not decode is simply not done
+        arrays = retried(lambda: open_arrays(path), path)
+        return {name: sha256(stored_values(path, array, block)) for name, array in arrays.items()}
+    except CorruptionError:  # a shard that does not decode is simply not done
         return None
 
 

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, Block
+from bigkpca.data.retrying import retrying_for
+from bigkpca.data.rows import EVERY
+from bigkpca.data.stored import StoredArray, files_below, sha256
 from bigkpca.data.stores import last_name, store_of
-from bigkpca.data.zarr import MAIN, MANIFEST, nonempty_files
-from bigkpca.storage.block_arrays import Stored, open_arrays, sha256, shard
+from bigkpca.data.zarr import MAIN, MANIFEST
+from bigkpca.errors import CorruptionError
+from bigkpca.storage.block_arrays import Stored, holds_file, open_arrays, shard, stored_values
 
 Index = tuple[int, ...]  # of a stored file in the grid of an array
 _MOST = 10  # files that a message names
+_OTHER = "holds other values than its manifest says"
 _TASK_BYTES = 2**26  # of values, checked by one task
 
 
@@ -62,22 +67,26 @@ def _passing(file: str) -> bool:
 def block_damage(path: str, block: Block, digests: Mapping[str, str]) -> list[Damage]:
     """Shards of one block whose values are not those of the digests."""
     arrays = open_arrays(path)
-    found = {name: _block_fault(arrays[name], block, digest) for name, digest in digests.items()}
+    found = {name: _block_fault(path, arrays[name], block, digest) for name, digest in digests.items()}
     return [Damage(f"{name}/{shard(arrays[name], block)}", what, block) for name, what in found.items() if what]
 
 
-def _block_fault(array: Stored, block: Block, digest: str) -> str | None:
+def _block_fault(path: str, array: Stored, block: Block, digest: str) -> str | None:
     try:
-        values = np.asarray(array[block.start : block.stop])
-    except MemoryError:
-        raise
-    except Exception as error:  # each codec raises its own kind when bytes do not decode
-        return _undecoded(error)
-    return None if sha256(values) == digest else "holds other values than its manifest says"
+        values = stored_values(path, array, block)
+    except CorruptionError as error:
+        return _fault(error)
+    return None if sha256(values) == digest else _OTHER
 
 
-def _undecoded(error: Exception) -> str:
-    return f"does not decode ({type(error).__name__}: {str(error)[:100]})"
+def _fault(error: CorruptionError) -> str:
+    """What is wrong with a file, from the error of its reading."""
+    cause = error.__cause__
+    if cause is None:
+        return _OTHER
+    if isinstance(cause, FileNotFoundError):
+        return "is missing, or empty"
+    return f"does not decode ({type(cause).__name__}: {str(cause)[:100]})"
 
 
 # -- any array -----------------------------------------------------------------------------------------------
@@ -113,24 +122,23 @@ def split_by_presence(
     array: Stored, path: str, name: str, rows: int, indices: Sequence[Index]
 ) -> tuple[list[Index], list[Damage]]:
     """Those of the files that are stored, and those that are gone."""
-    there = nonempty_files(f"{path}/{name}")
-    stored = [array.metadata.encode_chunk_key(index) in there for index in indices]
+    there = files_below(f"{path}/{name}")
+    stored = [holds_file(there, array.metadata.encode_chunk_key(index)) for index in indices]
     gone = [index for index, found in zip(indices, stored, strict=True) if not found]
     kept = [index for index, found in zip(indices, stored, strict=True) if found]
     return kept, [damaged_file(array, name, rows, index, "is missing, or empty") for index in gone]
 
 
-def file_damage(array: Stored, name: str, rows: int, indices: Sequence[Index]) -> list[Damage]:
-    """Stored files, among these of an array's first `rows` rows, that do not decode."""
+def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> list[Damage]:
+    """Stored files of an array, among these, that do not decode, or hold other values than their digests say."""
     found = []
     for index in indices:
         try:
-            for part in _parts(array, index):
-                array[part]
-        except MemoryError:
-            raise
-        except Exception as error:  # each codec raises its own kind when bytes do not decode
-            found.append(damaged_file(array, name, rows, index, _undecoded(error)))
+            for start, stop, columns in _parts(stored, index):
+                with retrying_for(0.0):
+                    stored.read(start, stop, columns)
+        except CorruptionError as error:
+            found.append(damaged_file(stored.array, name, stored.count, index, _fault(error)))
     return found
 
 
@@ -141,13 +149,14 @@ def damaged_file(array: Stored, name: str, rows: int, index: Index, what: str) -
     return Damage(f"{name}/{array.metadata.encode_chunk_key(index)}".lstrip("/"), what, block)
 
 
-def _parts(array: Stored, index: Index) -> Iterator[tuple[slice, ...]]:
-    """One stored file in pieces of whole chunks, of 4 MB at most or of one row of chunks."""
+def _parts(stored: StoredArray, index: Index) -> Iterator[tuple[int, int, slice]]:
+    """(first row, end, columns) of pieces of one stored file: whole chunks, 4 MB at most or one row of chunks."""
+    array = stored.array
     sizes = array.shards or array.chunks
     starts = [number * size for number, size in zip(index, sizes, strict=True)]
-    stops = [min(start + size, end) for start, size, end in zip(starts, sizes, array.shape, strict=True)]
+    stops = [min(start + size, end) for start, size, end in zip(starts, sizes, stored.shape, strict=True)]
     row_bytes = array.dtype.itemsize * math.prod(sizes[1:])
     step = max(1, READ_BYTES // max(1, row_bytes * array.chunks[0])) * array.chunks[0]
+    columns = EVERY if array.ndim == 1 else slice(starts[1], stops[1])
     for first in range(starts[0], stops[0], step):
-        rest = [slice(start, stop) for start, stop in zip(starts[1:], stops[1:], strict=True)]
-        yield slice(first, min(first + step, stops[0])), *rest
+        yield first, min(first + step, stops[0]), columns

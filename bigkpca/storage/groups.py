@@ -20,9 +20,10 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import read_json
+from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.data.versions import JOB, VERSIONS
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, MANIFEST, stored_array
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 
 FORMAT_VERSION = 1
@@ -103,7 +104,7 @@ def _unreadable(path: str) -> str:
     return ""
 
 
-def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
+def open_values(path: str, name: str | None = None) -> StoredArray:
     """The array of one value a row at `path`, or of that name in the group there, unread.
 
     Raises SpecError where there is none.
@@ -118,11 +119,12 @@ def open_values(path: str, name: str | None = None) -> zarr.Array[Any]:
         held = sorted(key for key, _ in node.arrays())
         if name not in held:
             raise SpecError(f"{path} holds no array {name!r}, but {held}")
-        node = node[name]
-    assert isinstance(node, zarr.Array)
-    if len(node.shape) != 1:
-        raise SpecError(f"{node.path or path} has shape {node.shape}: one value for each row is needed")
-    return node
+        found = stored_array(path, node, name)
+    else:
+        found = StoredArray(node, path, node.shape[0], versions_of(node))
+    if found.ndim != 1:
+        raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value for each row is needed")
+    return found
 
 
 def named(kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -10,9 +11,10 @@ from typing import Any
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.opening import opened_again
+from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.by_block import by_block
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import Plan
@@ -189,6 +191,7 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
         given.append(work.prepared(work.model))
     new = by_block(work.title, _write, work.rows, given, missing, engine, progress)
     digests |= {block.number: digest for block, digest in zip(missing, new, strict=True)}
+    block_arrays.check_stored(path, blocks)
     check_unchanged(work.rows, job.record["input"])
     return [digests[block.number] for block in blocks]
 
@@ -202,5 +205,13 @@ def _write(
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     """Raise IncompleteError if the fingerprint of the rows is no longer `before`."""
     path = before["path"]
-    if path is not None and opened_again(rows, path).fingerprint() != before:
-        raise IncompleteError(f"{rows.where} changed while it was read: run again when nothing writes to it")
+    if path is None:
+        return
+
+    def now() -> dict[str, Any]:
+        if not store_of(path).exists(path):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return opened_again(rows, path).fingerprint()
+
+    if retried(now, rows.where, CorruptionError) != before:
+        raise changed(rows.where)

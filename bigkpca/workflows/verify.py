@@ -10,16 +10,17 @@ from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import tiles
 from bigkpca.data.rows import Rows
+from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import AnyPath, expanded
 from bigkpca.data.versions import JOB, read_versions, version_path
-from bigkpca.data.zarr import ATTRIBUTE, ZarrRows
+from bigkpca.data.zarr import ATTRIBUTE, ZarrRows, stored_array
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.execution.by_block import by_block, fit_blocks
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning.base import check_peak, resident
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
-from bigkpca.execution.tasks import Task
+from bigkpca.execution.tasks import Task, shared
 from bigkpca.spec.defaults import TIMEOUT
 from bigkpca.storage import block_arrays, damage, describe, groups, growing, models
 from bigkpca.storage.block_arrays import Stored
@@ -190,7 +191,8 @@ def _dataset(path: str, engine: Engine, run: RunOptions) -> Verified:
             f"{path} holds {shapes}, not the {rows} rows of {columns} columns that its attribute says; restore it or "
             "ingest the data again"
         )
-    files = _check_arrays(path, arrays, rows, engine, run, whole=True)
+    stored = {name: stored_array(path, group, name) for name in arrays}
+    files = _check_arrays(path, stored, engine, run, whole=True)
     return Verified(path, "dataset", (rows, columns), files)
 
 
@@ -200,7 +202,8 @@ def _other_rows(path: str, name: str | None, engine: Engine, run: RunOptions) ->
     if not isinstance(rows, ZarrRows):
         by_block("checking", _read, rows, (), fit_blocks(rows, None), engine, run.progress)
         return Verified(path, "npy", rows.shape, 1)
-    files = _check_arrays(path, {rows.name or "": rows.array}, rows.shape[0], engine, run, whole=False)
+    stored = StoredArray(rows.array, path, rows.shape[0], versions_of(rows.array))
+    files = _check_arrays(path, {rows.name or "": stored}, engine, run, whole=False)
     return Verified(path, "zarr array", rows.shape, files)
 
 
@@ -210,13 +213,12 @@ def _read(rows: Rows, block: Block) -> None:
         pass
 
 
-def _check_arrays(
-    path: str, arrays: Mapping[str, Stored], rows: int, engine: Engine, run: RunOptions, *, whole: bool
-) -> int:
-    """Read the first rows of all arrays, and return the number of files that hold them. Raises CorruptionError."""
-    _check_memory(list(arrays.values()), engine, run, whole=False)
+def _check_arrays(path: str, arrays: Mapping[str, StoredArray], engine: Engine, run: RunOptions, *, whole: bool) -> int:
+    """Read all arrays, and return the number of files that hold their rows. Raises CorruptionError."""
+    _check_memory([stored.array for stored in arrays.values()], engine, run, whole=False)
     found, tasks, files = [], [], 0
-    for name, array in arrays.items():
+    for name, stored in arrays.items():
+        array, rows, given = stored.array, stored.count, shared(stored)
         indices, step = damage.stored_files(array, rows), damage.files_of_a_task(array)
         if whole:
             indices, gone = damage.split_by_presence(array, path, name, rows, indices)
@@ -224,7 +226,7 @@ def _check_arrays(
         files += len(indices)
         for first in range(0, len(indices), step):
             some = indices[first : first + step]
-            tasks.append(Task(damage.file_damage, (array, name, rows, some), damage.rows_of(array, rows, some)))
+            tasks.append(Task(damage.file_damage, (given, name, some), damage.rows_of(array, rows, some)))
     found += [each for some in engine.each("checking", tasks, run.progress) for each in some]
     _report(path, found, "restore these files, or make the data again")
     return files

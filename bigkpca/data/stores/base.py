@@ -58,6 +58,10 @@ class Store(Protocol):
     def open(self, path: str) -> IO[bytes]:
         """A file to read from, with seek. Raises OSError where there is none."""
 
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
+        """Bytes start..stop of a file, a negative start counted from its end, and which version of the file they are
+        of. Raises OSError where there is none."""
+
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless they are there."""
 
@@ -70,8 +74,9 @@ class Store(Protocol):
         Raises LockedError then."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file, with the folders it lies in, so that readers see all of it or none. Several processes may write
-        it at once. It stays after a power failure once `sync` has run."""
+        """Write a chunk of an array, with the folders of its key, so that readers see all of it or none. Several
+        processes may write it at once. It stays after a power failure once `sync` has run. Raises FileNotFoundError
+        where the folder of the array is not there."""
 
     def sync(self, path: str) -> None:
         """Force a file, or all below a folder, to stay after a power failure. Partial files that killed writes left in

@@ -6,6 +6,7 @@ error may hold both, so that none of its text is passed on.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from bigkpca.data.retrying import UnreachableError
 from bigkpca.data.stores.urls import SCHEMES, Address, address
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
@@ -108,7 +110,7 @@ def told(url: str) -> Iterator[None]:
     except FileNotFoundError as error:
         if _NO_BUCKET.search(str(error)):
             raise _explained(error, url) from None
-        raise FileNotFoundError(f"{url} does not exist") from None
+        raise FileNotFoundError(errno.ENOENT, "does not exist", url) from None
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raise Conflict(url) from None
     except exceptions.BaseError as error:
@@ -155,7 +157,7 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
             f"variables {variables}"
         )
     how = "does not answer" if code is None else f"answers with HTTP status {code}"
-    return IncompleteError(f"{url}: the server {how}, also after retries: run the same command again")
+    return UnreachableError(f"{url}: the server {how}, also after retries: run the same command again")
 
 
 def _status(error: Exception) -> int | None:

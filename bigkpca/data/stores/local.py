@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import io
 import os
 import shutil
 import sys
@@ -58,6 +59,13 @@ class LocalDisk:
     def open(self, path: str) -> IO[bytes]:
         return Path(path).open("rb")
 
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
+        with Path(path).open("rb", buffering=0) as file:
+            found = _stored(os.fstat(file.fileno()))
+            first = start if start >= 0 else max(0, found.bytes + start)
+            file.seek(first)
+            return _read_all(file, (found.bytes if stop is None else min(stop, found.bytes)) - first), found
+
     def make_folder(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
@@ -78,7 +86,7 @@ class LocalDisk:
         self.write(path, content)
 
     def put(self, path: str, content: bytes) -> None:
-        self.make_folder(_folder_of(path))
+        _make_folders_of_key(_folder_of(path))
         partial = Path(f"{path}.{uuid4().hex}.partial")
         try:
             partial.write_bytes(content)
@@ -166,15 +174,46 @@ def _stored(status: os.stat_result) -> StoredFile:
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """The files below a folder, with their names from `prefix` on; nothing where no folder is."""
-    # Passed over: what was removed meanwhile, links in a circle or to nothing, folders that may not be read.
-    with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
+    """The files below a folder, with their names from `prefix` on; nothing where no folder is.
+
+    Raises OSError where a folder or file cannot be read: a chunk that is left out would stand for the fill value.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(OSError):
+            try:
                 if entry.is_dir():
                     yield from _below(entry.path, f"{prefix}{entry.name}/")
                 else:
                     yield prefix + entry.name, _stored(entry.stat())
+            except FileNotFoundError:  # it was removed meanwhile, or is a link to nothing
+                continue
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # of a link in a circle
+                    raise
+
+
+def _read_all(file: io.FileIO, count: int) -> bytes:
+    """The next `count` bytes; fewer where the file ends before."""
+    pieces = []
+    while count > 0 and (piece := file.read(count)):  # one read returns 2 GB at most
+        pieces.append(piece)
+        count -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _make_folders_of_key(folder: str, above: int = 1) -> None:
+    """Make the folders in the key of a chunk, such as c/5 of c/5/0, but not that of its array: where that is missing,
+    its disk may be, and what is written below its mount point is lost."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        if not above:
+            raise
+        _make_folders_of_key(_folder_of(folder), above - 1)
+        with suppress(FileExistsError):
+            os.mkdir(folder)
 
 
 def _folder_of(path: str) -> str:

@@ -99,6 +99,18 @@ class ObjectStore:
                 return io.BytesIO(bytes(found.bytes()))
         return io.BufferedReader(_Ranges(self._client, path, found.meta["size"]), _WHOLE)
 
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
+        wanted: Any = None
+        if start < 0:
+            wanted = {"range": {"suffix": -start}}
+        elif stop is not None:
+            wanted = {"range": (start, stop)}
+        elif start:
+            wanted = {"range": {"offset": start}}
+        with told(path):
+            found = self._client.get(address(path).key, options=wanted)
+            return bytes(found.bytes()), _stored(found.meta)
+
     def make_folder(self, path: str) -> None:
         """Nothing: a folder is there as soon as something is in it."""
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.rows import Rows
+from bigkpca.data.stored import sha256
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import Array, BigKPCAError, check_overflow
+from bigkpca.errors import Array, CorruptionError, check_overflow
 from bigkpca.execution.by_block import block_tiles, by_block, named_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
@@ -72,6 +73,7 @@ def extract(job: Extraction, seed: int, engine: Engine, progress: Progress) -> l
     given = [path, model, compared, expansion]
     holding = Holding(progress, job.held)
     found = by_block("extracting features", extract_block, job.rows, given, job.wanted, engine, holding)
+    block_arrays.check_stored(path, job.wanted)
     check_unchanged(job.rows, job.record["input"])
     return found
 
@@ -92,7 +94,7 @@ def extract_block(
         digests = block_arrays.write_block(path, block, {"scores": scores})
     else:
         deque(X_tiles, maxlen=0)  # they are read for the digest, and for the rows that are compared
-        digests = {"scores": block_arrays.sha256(scores)}
+        digests = {"scores": sha256(scores)}
     residuals = None if expansion is None else _residuals(kept, most_rows, model, expansion)
     return ExtractedBlock(digests, digest.hexdigest(), scores[mine - block.start], residuals)
 
@@ -123,9 +125,7 @@ def _stored_scores(path: str, block: Block) -> Array | None:
     if not store_of(path).exists(f"{path}/scores/{block_arrays.shard(array, block)}"):
         return None
     try:
-        found = np.asarray(array[block.start : block.stop])
-    except (MemoryError, BigKPCAError):
-        raise
-    except Exception:  # each codec raises its own kind
+        found = block_arrays.stored_values(path, array, block)
+    except CorruptionError:  # as of one that a killed worker left: it is written again
         return None
     return None if np.isnan(found).any() else found

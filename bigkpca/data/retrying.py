@@ -1,0 +1,109 @@
+"""Reads and writes of stored files that are tried again after errors that may pass.
+
+On a network file system a file may be invisible for a moment, or a read may fail with EIO or ESTALE; a server may
+refuse connections while it restarts. None of this is a reason to end a run, nor to take a file for one that was never
+written.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from bigkpca.errors import BigKPCAError, IncompleteError
+
+T = TypeVar("T")
+_SECONDS: ContextVar[float] = ContextVar("_SECONDS", default=30.0)
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
+_QUIET_SECONDS = 60.0  # between two notes about the same path
+_noted: dict[str, float] = {}  # when, by path
+_log = logging.getLogger("bigkpca")
+_MAY_PASS = {
+    getattr(errno, name)
+    for name in (
+        *("EIO", "ESTALE", "ETIMEDOUT", "EMFILE", "ENFILE", "EAGAIN", "EINTR", "EREMOTEIO", "ENOTCONN", "EHOSTDOWN"),
+        *("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ENODEV", "ENXIO"),
+    )
+    if hasattr(errno, name)
+}
+
+
+class UnreachableError(IncompleteError):
+    """A server that does not answer, or answers with an error of its own (exit code 6)."""
+
+
+@contextmanager
+def retrying_for(seconds: float) -> Iterator[None]:
+    """While entered, `retried` tries for at most so many seconds."""
+    token = _SECONDS.set(seconds)
+    try:
+        yield
+    finally:
+        _SECONDS.reset(token)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether an error of a read or write may be gone at the next try."""
+    if isinstance(error, OSError):
+        return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in _MAY_PASS
+    return isinstance(error, UnreachableError)
+
+
+def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] = IncompleteError) -> T:
+    """action(), tried again with growing pauses as long as it raises what may pass.
+
+    Raises `missing` where a file is still not there at the end, and IncompleteError for other errors of this kind.
+    """
+    seconds, wait = _SECONDS.get(), _FIRST_WAIT
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except (OSError, UnreachableError) as error:
+            if not may_pass(error):
+                raise
+            if time.monotonic() + wait > end:
+                raise _lasting(error, where, seconds, missing) from error
+            _note(error, where)
+        time.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT)
+
+
+def changed(where: str) -> IncompleteError:
+    """The error where stored rows are no longer those that were opened."""
+    return IncompleteError(f"{where} changed while it was read: run again when nothing writes to it")
+
+
+def _note(error: OSError | UnreachableError, where: str) -> None:
+    """Say once that something is tried again."""
+    now = time.monotonic()
+    if now - _noted.get(where, -_QUIET_SECONDS) >= _QUIET_SECONDS:
+        _noted[where] = now
+        _log.warning("%s: %s; trying again", where, _reason(error))
+
+
+def _reason(error: OSError | UnreachableError) -> str:
+    if isinstance(error, UnreachableError):
+        return str(error).partition(": run the same command")[0]
+    return f"{error.filename or 'a file'}: {error.strerror or error}"
+
+
+def _lasting(
+    error: OSError | UnreachableError, where: str, seconds: float, missing: type[BigKPCAError]
+) -> BigKPCAError:
+    if isinstance(error, UnreachableError):
+        return error
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return missing(
+            f"{where}: {error.filename or 'a file'} is missing, and did not come back within {seconds:g} seconds; "
+            "restore it, or make it again"
+        )
+    return IncompleteError(
+        f"{where}: {_reason(error)}, and still so after {seconds:g} seconds; run the same command again when it can "
+        "be reached"
+    )
