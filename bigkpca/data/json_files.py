@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.stores import store_of
-from bigkpca.errors import Array
+from bigkpca.data.retrying import retried
+from bigkpca.data.stores import last_name, parent, store_of
+from bigkpca.errors import Array, CorruptionError
 
 MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
 _MOST_NESTED = 200
@@ -22,6 +23,25 @@ def read_json(path: str) -> Any:
     Raises OSError where there is none, ValueError where it does not parse, or is larger or deeper than any of bigkpca.
     """
     return parsed(read_small(path))
+
+
+def read_if_there(path: str) -> bytes | None:
+    """The content of a small file; None where there is none.
+
+    A file that its folder lists, and that cannot be opened, is tried again: it is not taken for one that was never
+    written. Raises CorruptionError where it stays so, ValueError where it is larger than any of bigkpca.
+    """
+
+    def read() -> bytes | None:
+        try:
+            return read_small(path)
+        except (FileNotFoundError, NotADirectoryError):
+            store, folder = store_of(path), parent(path)
+            if not store.is_folder(folder) or last_name(path) not in store.names(folder):
+                return None
+            raise
+
+    return retried(read, path, CorruptionError)
 
 
 def read_small(path: str) -> bytes:

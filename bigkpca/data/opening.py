@@ -21,6 +21,7 @@ from bigkpca.data.frames import (
 )
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.data.retrying import retried
 from bigkpca.data.rows import Rows, check_shape
 from bigkpca.data.run_folders import run_folders, scratch_folders
 from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_rows, sparse_rows, zarr_matrix
@@ -131,7 +132,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:
-        node = zarr.open(store.zarr(path), mode="r")
+        node = retried(lambda: zarr.open(store.zarr(path), mode="r"), path, None)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several kinds for folders that hold no node

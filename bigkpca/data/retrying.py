@@ -54,10 +54,11 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, UnreachableError)
 
 
-def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] = IncompleteError) -> T:
+def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | None = IncompleteError) -> T:
     """action(), tried again with growing pauses as long as it raises what may pass.
 
-    Raises `missing` where a file is still not there at the end, and IncompleteError for other errors of this kind.
+    Raises `missing` where a file is still not there at the end, or FileNotFoundError at once where that is None;
+    IncompleteError for other errors of this kind.
     """
     seconds, wait = _SECONDS.get(), _FIRST_WAIT
     end = time.monotonic() + seconds
@@ -65,7 +66,8 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] = I
         try:
             return action()
         except (OSError, UnreachableError) as error:
-            if not may_pass(error):
+            absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+            if not may_pass(error) or (absent and missing is None):
                 raise
             if time.monotonic() + wait > end:
                 raise _lasting(error, where, seconds, missing) from error
@@ -94,11 +96,11 @@ def _reason(error: OSError | UnreachableError) -> str:
 
 
 def _lasting(
-    error: OSError | UnreachableError, where: str, seconds: float, missing: type[BigKPCAError]
+    error: OSError | UnreachableError, where: str, seconds: float, missing: type[BigKPCAError] | None
 ) -> BigKPCAError:
     if isinstance(error, UnreachableError):
         return error
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
+    if isinstance(error, FileNotFoundError | NotADirectoryError) and missing is not None:
         return missing(
             f"{where}: {error.filename or 'a file'} is missing, and did not come back within {seconds:g} seconds; "
             "restore it, or make it again"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bigkpca.data.json_files import read_json
+from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.errors import CorruptionError, IncompleteError
 
 JOB = "job"  # the format that the group says it has
@@ -29,9 +29,10 @@ def read_versions(out: str) -> dict[str, Any] | None:
     """
     name = f"{out}/{VERSIONS}"
     try:
-        found: Any = read_json(name)
-    except FileNotFoundError:
-        return None
+        content = read_if_there(name)
+        if content is None:
+            return None
+        found: Any = parsed(content)
     except ValueError as error:
         raise CorruptionError(f"{name} does not parse ({error}); restore it") from error
     if not _is_manifest(found):

@@ -16,7 +16,7 @@ from zarr.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.json_files import read_json, write_json
+from bigkpca.data.json_files import parsed, read_if_there, write_json
 from bigkpca.data.retrying import retried, retrying_for
 from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256
 from bigkpca.data.stores import StoredFile, parent, store_of
@@ -178,9 +178,10 @@ def read_manifest(path: str) -> dict[str, Any] | None:
     """The manifest of a published store, None before it is published. Raises CorruptionError for a damaged one."""
     name = groups.manifest_path(path)
     try:
-        manifest: Any = read_json(name)
-    except FileNotFoundError:
-        return None
+        content = read_if_there(name)
+        if content is None:
+            return None
+        manifest: Any = parsed(content)
     except ValueError as error:
         raise CorruptionError(f"{name} does not parse ({error}); {again(path)}") from error
     records.check(manifest, records.MANIFEST, name, again(path))

@@ -19,7 +19,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.json_files import read_json
+from bigkpca.data.json_files import parsed, read_if_there, read_json
 from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.data.versions import JOB, VERSIONS
@@ -135,7 +135,8 @@ def named(kind: str) -> str:
 def describe(path: str) -> dict[str, Any] | None:
     """The `bigkpca` attribute of the group at `path`, None if there is no such group. Raises as its store does."""
     try:
-        metadata = read_json(f"{path}/zarr.json")
+        content = read_if_there(f"{path}/zarr.json")
+        metadata = None if content is None else parsed(content)
     except BigKPCAError:  # of which some are ValueErrors
         raise
     except (OSError, ValueError):

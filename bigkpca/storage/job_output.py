@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bigkpca.data.json_files import read_json, replace_json, write_json
+from bigkpca.data.json_files import parsed, read_if_there, replace_json, write_json
 from bigkpca.data.stores import store_of
 from bigkpca.data.versions import JOB, VERSIONS, read_versions
 from bigkpca.data.zarr import ATTRIBUTE
@@ -64,8 +64,9 @@ def set_current(out: str, number: int) -> dict[str, Any]:
 def read_pinned(out: str) -> dict[str, Any]:
     """What a run pinned that did not end; empty where none did, or the file does not parse."""
     try:
-        found: Any = read_json(f"{out}/{_PINNED}")
-    except (FileNotFoundError, ValueError):
+        content = read_if_there(f"{out}/{_PINNED}")
+        found: Any = None if content is None else parsed(content)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

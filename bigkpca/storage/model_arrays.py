@@ -14,8 +14,9 @@ import numpy as np
 import zarr
 
 from bigkpca.data.json_files import read_json
+from bigkpca.data.stored import ALL_THERE, StoredArray
 from bigkpca.data.stores import StoredFile, store_of
-from bigkpca.errors import Array, BigKPCAError, CorruptionError
+from bigkpca.errors import Array, CorruptionError
 
 AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
 _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
@@ -50,10 +51,8 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     stored = _chunk_bytes(files)
     metadata = {name: _checked_metadata(f"{path}/{name}", stored.get(name, 0)) for name in sorted(names)}
     try:
-        return {name: np.asarray(_array(group, name, found)[...]) for name, found in metadata.items()}
-    except (MemoryError, BigKPCAError):  # ours are of a server that does not answer
-        raise
-    except Exception as error:  # each codec raises its own kind when bytes do not decode
+        return {name: _values(group, path, name, found) for name, found in metadata.items()}
+    except CorruptionError as error:
         raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
 
 
@@ -73,9 +72,10 @@ def _chunk_bytes(files: Mapping[str, StoredFile]) -> dict[str, int]:
     return found
 
 
-def _array(group: zarr.Group, name: str, metadata: Any) -> zarr.Array[Any]:
-    """The array with the metadata that were checked, which are not read again."""
-    return zarr.Array(zarr.AsyncArray(metadata, group.store_path / name))
+def _values(group: zarr.Group, path: str, name: str, metadata: Any) -> Array:
+    """The values of the array with the metadata that were checked, which are not read again. All chunks are there."""
+    array: Any = zarr.Array(zarr.AsyncArray(metadata, group.store_path / name))
+    return StoredArray(array, path, array.shape[0], ALL_THERE)[:]
 
 
 def _checked_metadata(where: str, stored: int) -> dict[str, Any]:

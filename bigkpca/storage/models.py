@@ -13,7 +13,7 @@ import numpy as np
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
 from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
-from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model
@@ -22,6 +22,7 @@ from bigkpca.storage.model_arrays import AGAIN, read_arrays
 from bigkpca.storage.model_parts import assembled
 
 _SHARD_BYTES = 2**24
+_TRIES = 3  # to read a model that others replace meanwhile
 
 
 def save_model(model: Model, path: str) -> str:
@@ -89,9 +90,21 @@ def load_model(path: AnyPath) -> Model:
     """Load the model at `path`.
 
     Raises SpecError if there is none, CorruptionError if its content does not match its digest, or is not that of a
-    model. The file may come from anybody: nothing in it is executed, and nothing is read that its files cannot hold.
+    model, IncompleteError if it is replaced again and again while it is read. The file may come from anybody: nothing
+    in it is executed, and nothing is read that its files cannot hold.
     """
     path = expanded(path)
+    for _ in range(_TRIES):
+        before = groups.describe(path)
+        try:
+            return _loaded(path)
+        except CorruptionError:
+            if groups.describe(path) == before:
+                raise
+    raise IncompleteError(f"{path} was replaced while it was read: run the same command again")
+
+
+def _loaded(path: str) -> Model:
     group = groups.open_group(path, "model")
     about = groups.describe(path) or {}
     arrays = read_arrays(group, path, about.get("arrays", []))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from bigkpca.data.json_files import read_if_there
 from bigkpca.data.stores import store_of
 from bigkpca.errors import CorruptionError
 
@@ -40,9 +41,6 @@ def append_record(out: str, record: Mapping[str, Any]) -> None:
 
 def _content(out: str) -> bytes:
     try:
-        with store_of(out).open(f"{out}/{RECORDS}") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
+        return read_if_there(f"{out}/{RECORDS}") or b""
     except IsADirectoryError as error:
         raise CorruptionError(f"{out}/{RECORDS} is a folder: move it away") from error

@@ -193,7 +193,7 @@ class _Table:
 
     def parts(self) -> Iterator[list[Array]]:
         """All columns (k,), some rows at a time."""
-        chunk = self.rows.grid[0]  # read as a whole, so that none is read twice
+        chunk = max(self.rows.grid[0], self.rows.grain)  # read as a whole, so that none is read twice
         step = max(1, READ_BYTES // (self.rows.shape[1] * self.rows.dtype.itemsize * chunk)) * chunk
         for start in range(0, self.rows.shape[0], step):
             stop = min(start + step, self.rows.shape[0])
