@@ -137,13 +137,14 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, Callable[[Engine], float]]:
-    """The rows of a fit of `size` k-means landmarks, and its pass over them on an engine: what it took in seconds."""
+def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, Callable[..., float]]:
+    """The rows of a fit of `size` k-means landmarks, and its pass on an engine, over them or others: what it took in
+    seconds."""
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
     chosen = choose_features(rows, fit, SizeLimits(size), engine, Silent())
 
-    def one_pass(engine: Engine) -> float:
+    def one_pass(engine: Engine, rows: Rows = rows) -> float:
         return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, None, engine, Silent()))
 
     return rows, one_pass

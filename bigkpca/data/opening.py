@@ -43,7 +43,7 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     check_numeric(rows.dtype, rows.where)
     check_shape(rows.shape, rows.where)
     if isinstance(rows, ZarrRows):
-        rows.check_whole()
+        rows.listed().check_whole()
     return rows
 
 

@@ -87,6 +87,11 @@ class ZarrRows:
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         return self._reader.read(start, stop, columns)
 
+    def listed(self) -> ZarrRows:
+        """The same rows; from now on their files must be the versions that are there now."""
+        _ = self._reader
+        return self
+
     @cached_property
     def _reader(self) -> StoredArray:
         """What reads the rows as they were when their files were listed."""

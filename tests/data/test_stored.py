@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
+from zarr.core.sync import sync
 
+import bigkpca
+from bigkpca.data import retrying
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.retrying import retrying_for
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, IncompleteError
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.storage.groups import open_values
 from tests.data.kinds import KINDS, X, fsspec_store, in_chunks
 from tests.helpers.stores import as_npy
 
@@ -121,3 +128,159 @@ def test_stores_that_tell_neither_tags_nor_times_are_told_apart_by_their_values(
     assert before == ArrayRows(np.ones((60, 3))).fingerprint()
     array[25] = 7.0
     assert open_rows(array).fingerprint() != before
+
+
+# -- what is read is what was listed --------------------------------------------------------------------------
+
+
+def foreign(tmp_path: Path, zarr_format: int = 3, **options: object) -> Path:
+    """An array of others with chunks of 10 rows, of which rows 50 to 59 were never written."""
+    array = zarr.create_array(
+        str(tmp_path / "f.zarr"), shape=(100, 3), chunks=(10, 3), dtype="f4", zarr_format=zarr_format, **options
+    )
+    array[:50], array[60:] = np.ones((50, 3)), np.ones((40, 3))
+    return tmp_path / "f.zarr"
+
+
+def chunk_of(path: Path, number: int) -> Path:
+    return next(each for each in (path / "c" / f"{number}" / "0", path / f"{number}.0") if each.parent.is_dir())
+
+
+@pytest.fixture(params=[2, 3])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return foreign(tmp_path, request.param)
+
+
+def test_a_chunk_that_goes_away_is_an_error_and_not_the_fill_value(path: Path) -> None:
+    rows = open_rows(path)
+    chunk_of(path, 3).unlink()
+    for read in (rows, rows.part(20, 40), pickle.loads(pickle.dumps(rows.part(20, 40)))):
+        with (
+            retrying_for(0.0),
+            pytest.raises(CorruptionError, match=r"f\.zarr: .*3.0 is missing, and did not come back"),
+        ):
+            read.block(20, 40)
+    np.testing.assert_array_equal(rows.block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
+
+
+def test_a_chunk_that_was_never_written_stays_the_fill_value(path: Path) -> None:
+    part = open_rows(path).part(50, 60)
+    zarr.open_array(str(path), mode="r+")[50:60] = 7.0
+    np.testing.assert_array_equal(part.block(50, 60), 0)
+
+
+def test_a_chunk_that_comes_back_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, chunk = open_rows(path), chunk_of(path, 3)
+    kept = chunk.rename(path.parent / "kept")
+    monkeypatch.setattr(retrying.time, "sleep", lambda _: kept.rename(chunk))
+    np.testing.assert_array_equal(rows.block(30, 40), 1)
+
+
+def test_a_chunk_of_another_version_is_not_read(path: Path) -> None:
+    rows = open_rows(path)
+    zarr.open_array(str(path), mode="r+")[30:40] = 7.0
+    with pytest.raises(IncompleteError, match=r"f\.zarr changed while it was read"):
+        rows.block(25, 35)
+
+
+def test_an_empty_chunk_file_is_an_error(path: Path) -> None:
+    chunk_of(path, 3).write_bytes(b"")
+    with pytest.raises(CorruptionError, match=r"3.0 is empty; restore it"):
+        open_rows(path).block(25, 35)
+
+
+def test_a_task_can_read_its_own_rows_alone(path: Path) -> None:
+    part = open_rows(path).part(20, 40)
+    assert isinstance(part, ZarrRows)
+    assert part.reader is not None
+    assert len(part.reader.versions) == 2
+    with pytest.raises(CorruptionError, match="rows 40 to 49 cannot be read"):
+        part.block(40, 50)
+
+
+def test_chunks_of_stores_that_tell_no_versions_must_be_there() -> None:
+    array = zarr.create_array(zarr.storage.MemoryStore(), shape=(100, 3), chunks=(10, 3), dtype="f4")
+    array[:50] = 1.0
+    rows = open_rows(array)
+    np.testing.assert_array_equal(rows.block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
+    sync(array.store.delete("c/3/0"))
+    with retrying_for(0.0), pytest.raises(CorruptionError, match=r"c/3/0 is missing"):
+        rows.block(30, 40)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    np.save(tmp_path / "x.npy", np.arange(300.0).reshape(100, 3))
+    np.save(tmp_path / "y.npy", np.arange(100))
+    ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "y.npy"), block_rows=16)
+    return tmp_path / "d.zarr"
+
+
+def other_shard(dataset: Path, name: str, number: int) -> None:
+    """Put the shard before in the place of one: it decodes, and is not what was written there."""
+    at = dataset / name / "c"
+    source, target = ((at / str(k) / "0") if name in ("x", "scores") else (at / str(k)) for k in (number - 1, number))
+    target.write_bytes(source.read_bytes())
+
+
+def test_rows_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
+    other_shard(dataset, "x", 2)
+    rows = open_rows(dataset)
+    np.testing.assert_array_equal(rows.block(0, 32), np.arange(96.0).reshape(32, 3))
+    for start, stop in ((0, 100), (32, 48), (33, 34), (47, 49)):
+        with pytest.raises(CorruptionError, match=r"d\.zarr: rows 32 to 47 are other values than were written there"):
+            rows.part(start, stop).block(start, stop)
+
+
+def test_labels_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
+    np.testing.assert_array_equal(open_values(str(dataset), "y")[30:40], np.arange(30, 40))
+    other_shard(dataset, "y", 2)
+    with pytest.raises(CorruptionError, match="rows 32 to 47 are other values"):
+        open_values(str(dataset), "y")[30:40]
+
+
+def test_digests_of_rows_that_were_added(dataset: Path) -> None:
+    before = open_rows(dataset)
+    assert isinstance(before, ZarrRows)
+    for _ in range(3):
+        ingest([dataset.parent / "x.npy"], dataset, labels=str(dataset.parent / "y.npy"), append=True)
+        np.save(dataset.parent / "x.npy", np.load(dataset.parent / "x.npy") + 1)
+    rows = open_rows(dataset)
+    assert rows.block(0, 400).shape == (400, 3)
+    assert {each.name for each in (dataset / "x").glob("manifest-*")} == {"manifest-300.json", "manifest-400.json"}
+    other_shard(dataset, "x", 20)
+    with pytest.raises(CorruptionError, match="rows 320 to 335 are other values"):
+        open_rows(dataset).block(300, 400)
+    np.testing.assert_array_equal(before.pin(100).block(90, 96), np.arange(270.0, 288.0).reshape(6, 3))
+
+
+def test_a_manifest_of_another_dataset_is_refused(dataset: Path) -> None:
+    manifest = dataset / "x" / "manifest-100.json"
+    manifest.write_bytes(manifest.read_bytes() + b" ")
+    with pytest.raises(CorruptionError, match=r"manifest-100\.json is another one than .*d\.zarr names"):
+        open_rows(dataset)
+
+
+def test_datasets_of_earlier_versions_have_no_digests(dataset: Path) -> None:
+    group = zarr.open_group(str(dataset))
+    group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "manifest"}
+    assert open_rows(dataset).block(0, 100).shape == (100, 3)
+    ingest([dataset.parent / "x.npy"], dataset, labels=str(dataset.parent / "y.npy"), append=True)
+    assert open_rows(dataset).block(0, 200).shape == (200, 3)
+
+
+def test_a_feature_store_is_read_as_its_manifest_says(dataset: Path) -> None:
+    model = bigkpca.fit(dataset, dataset.parent / "m.zarr", components=2, size=20)
+    bigkpca.transform(model, dataset, dataset.parent / "s.zarr", residual=True, block_rows=16)
+    rows = open_rows(dataset.parent / "s.zarr")
+    assert rows.grain == 16
+    other = bigkpca.fit(dataset, dataset.parent / "n.zarr", components=2, size=30)
+    bigkpca.transform(other, dataset, dataset.parent / "s.zarr", residual=True, block_rows=16, overwrite=True)
+    with pytest.raises(IncompleteError, match=r"s\.zarr changed while it was read"):
+        rows.block(0, 32)
+    other_shard(dataset.parent / "s.zarr", "scores", 2)
+    with pytest.raises(CorruptionError, match="rows 32 to 47 are other values"):
+        open_rows(dataset.parent / "s.zarr").block(0, 100)
+    (dataset.parent / "s.zarr" / "residual" / "c" / "2").unlink()
+    with retrying_for(0.0), pytest.raises(CorruptionError, match="residual/c/2 is missing"):
+        open_values(str(dataset.parent / "s.zarr"), "residual")[0:100]

@@ -1,0 +1,114 @@
+"""Errors that may pass are tried again, for a while; others are not."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bigkpca.data import json_files, retrying
+from bigkpca.data.retrying import UnreachableError, retried, retrying_for
+from bigkpca.errors import CorruptionError, IncompleteError
+
+MISSING = FileNotFoundError(errno.ENOENT, "No such file or directory", "a/chunk")
+PASSING = [
+    MISSING,
+    NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/chunk"),
+    OSError(errno.EIO, "Input/output error", "a/chunk"),
+    OSError(errno.ESTALE, "Stale file handle", "a/chunk"),
+    TimeoutError(errno.ETIMEDOUT, "Connection timed out"),
+    OSError(errno.EMFILE, "Too many open files"),
+    ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+    UnreachableError("s3://b/x: the server does not answer, also after retries: run the same command again"),
+]
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between tries, which take no time here: the clock moves by them alone."""
+    found: list[float] = []
+    monkeypatch.setattr(retrying.time, "sleep", found.append)
+    monkeypatch.setattr(retrying.time, "monotonic", lambda: sum(found))
+    monkeypatch.setattr(retrying, "_noted", {})
+    return found
+
+
+def failing(errors: list[Exception]) -> Callable[[], str]:
+    """An action that raises these errors, one at each try, and then succeeds."""
+
+    def act() -> str:
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    return act
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+def test_what_may_pass_is_tried_again(error: Exception, pauses: list[float]) -> None:
+    assert retried(failing([error, error]), "x.zarr") == "done"
+    assert pauses == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EACCES, "no"), OSError(errno.ENOSPC, "full"), ValueError("no")]
+)
+def test_other_errors_are_raised_at_once(error: Exception, pauses: list[float]) -> None:
+    with pytest.raises(type(error)):
+        retried(failing([error]), "x.zarr")
+    assert pauses == []
+
+
+def test_a_file_that_does_not_come_back_is_named(pauses: list[float]) -> None:
+    with (
+        retrying_for(60),
+        pytest.raises(
+            CorruptionError, match=r"x\.zarr: a/chunk is missing, and did not come back within 60 seconds; restore it"
+        ),
+    ):
+        retried(failing([MISSING] * 1000), "x.zarr", CorruptionError)
+    assert 50 <= sum(pauses) <= 60
+    assert max(pauses) == 5.0
+
+
+def test_other_errors_that_last_can_be_tried_again_later(pauses: list[float]) -> None:
+    with (
+        retrying_for(10),
+        pytest.raises(
+            IncompleteError, match=r"x\.zarr: a/chunk: Input/output error, and still so after 10 seconds; run the same"
+        ),
+    ):
+        retried(failing([PASSING[2]] * 1000), "x.zarr", CorruptionError)
+    with retrying_for(10), pytest.raises(UnreachableError, match="does not answer"):
+        retried(failing([PASSING[-1]] * 1000), "x.zarr", CorruptionError)
+
+
+def test_without_an_error_for_missing_files_they_are_not_waited_for(pauses: list[float]) -> None:
+    with pytest.raises(FileNotFoundError):
+        retried(failing([MISSING]), "x.zarr", None)
+    assert pauses == []
+
+
+def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "bigkpca"):
+        retried(failing([MISSING] * 4), "x.zarr")
+        retried(failing([MISSING] * 4), "x.zarr")
+    assert caplog.messages == ["x.zarr: a/chunk: No such file or directory; trying again"]
+
+
+def test_a_small_file_that_its_folder_lists_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json_files.read_if_there(f"{tmp_path}/manifest.json") is None
+    assert json_files.read_if_there(f"{tmp_path}/nowhere/manifest.json") is None
+    (tmp_path / "manifest.json").write_bytes(b"{}")
+    read, errors = json_files.read_small, [MISSING]
+
+    def once_invisible(path: str) -> bytes:
+        if errors:
+            raise errors.pop()
+        return read(path)
+
+    monkeypatch.setattr(json_files, "read_small", once_invisible)
+    assert json_files.read_if_there(f"{tmp_path}/manifest.json") == b"{}"
