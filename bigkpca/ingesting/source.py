@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigkpca.data.retrying import changed
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
@@ -67,6 +68,14 @@ class Files:
         }
         column = open_column(apart) if apart else None
         return cls(files, column, choice, None if dtype is None else _storable(dtype), identity)
+
+    def check_unchanged(self) -> None:
+        """Raise IncompleteError where a file is no longer the one whose header was read."""
+        apart = self.identity["labels"]
+        for each in [*self.identity["sources"], *([apart] if isinstance(apart, dict) else [])]:
+            path = Path(each["path"])
+            if not path.exists() or _identity(path, each["member"]) != each:
+                raise changed(str(path))
 
     @property
     def names(self) -> tuple[str, ...] | None:

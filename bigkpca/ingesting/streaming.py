@@ -180,7 +180,9 @@ def _create(files: Files, path: str, record: Mapping[str, Any], overwrite: bool,
         encoding = {}
         if source.encoding is not None and not source.encoding.says_nothing:
             encoding = {"encoding": source.encoding.to_json()}
-        _publish(scratch, {**shape, **names, **encoding, **_fill(scratch, group, source, 0, {}, progress)})
+        filled = _fill(scratch, group, source, 0, {}, progress)
+        files.check_unchanged()
+        _publish(scratch, {**shape, **names, **encoding, **filled})
     target.put_in_place()
     return False
 
@@ -234,6 +236,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], progress: Progre
     _check_fits(source, record, path, group)
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(path, group, source, about["rows"], categories, progress)
+    files.check_unchanged()
     added["sources"] = about["sources"] + files.identity["sources"]
     added["provenance"] = about["provenance"] + added["provenance"]
     _publish(path, added)

@@ -18,10 +18,12 @@ from bigkpca.data.stores import LocalDisk
 from bigkpca.data.stores import local_locks as locks
 from bigkpca.errors import DataError, IncompleteError, LockedError, SpecError
 from bigkpca.ingesting.formats import base, text_rows
+from bigkpca.ingesting.formats.base import decoding
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.memory import traced_peak
+from tests.helpers.progress import Recorder
 from tests.ingesting.files import RNG, WORDS, X, Y, idx_bytes, labels_of, npy, rows_of, write_npz
 from tests.ingesting.stopping import MOMENTS, Stop, stop_at
 
@@ -228,3 +230,24 @@ def test_progress_is_told_of_every_row(tmp_path):
     with pytest.raises(DataError, match="row 1"):
         ingest([tmp_path / "a.csv"], tmp_path / "b.zarr", progress=ShowsSummary())
     assert told[3:] == [("ingest", 0), "finish"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((50, 3)))
+
+    class Meddling(Recorder):
+        def advance(self, rows: int) -> None:
+            np.save(tmp_path / "x.npy", np.ones((51, 3)))
+
+    with pytest.raises(IncompleteError, match=r"x\.npy changed while it was read"):
+        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", progress=Meddling())
+    assert not (tmp_path / "d.zarr").exists()
+    assert ingest([tmp_path / "x.npy"], tmp_path / "d.zarr").rows == 51
+
+
+def test_a_file_that_cannot_be_read_for_the_moment_is_not_called_damaged(tmp_path):
+    with (
+        pytest.raises(IncompleteError, match=r"x\.npy cannot be read for the moment .*run the same command again"),
+        decoding(tmp_path / "x.npy"),
+    ):
+        raise OSError(errno.ESTALE, "Stale file handle")

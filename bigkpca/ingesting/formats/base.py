@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.retrying import may_pass
 from bigkpca.data.rows import check_shape
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, check_finite, unknown_name
+from bigkpca.errors import Array, CorruptionError, DataError, IncompleteError, SpecError, check_finite, unknown_name
 from bigkpca.ingesting.tables.frame import Frame
 
 TEXT = np.dtype("U")
@@ -84,11 +85,16 @@ class Stored:
 
 @contextmanager
 def decoding(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn the errors that readers raise on damaged bytes into a CorruptionError."""
+    """Turn the errors that readers raise on damaged bytes into a CorruptionError, and those that may pass into an
+    IncompleteError: most formats cannot be read on from the middle."""
     damage: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, zipfile.BadZipFile, struct.error, *kinds)
     try:
         yield
     except damage as error:
+        if isinstance(error, OSError) and may_pass(error):
+            raise IncompleteError(
+                f"{path} cannot be read for the moment ({error}): run the same command again when it can be reached"
+            ) from error
         raise CorruptionError(
             f"{path} does not decode ({type(error).__name__}: {error}): is it truncated? fetch it again"
         ) from error
