@@ -336,6 +336,7 @@ DOORS = {
         "data.stores.object_zarr",
         "data.version_marks",
         "data.stored",
+        "data.sparse",
         "data.zarr",
         "data.opening",
         "storage.groups",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.retrying import retried
-from bigkpca.data.stores import last_name, parent, store_of
+from bigkpca.data.stores import is_url, last_name, parent, store_of
 from bigkpca.errors import Array, CorruptionError
 
 MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
@@ -29,7 +29,7 @@ def read_if_there(path: str) -> bytes | None:
     """The content of a small file; None where there is none.
 
     A file that its folder lists, and that cannot be opened, is tried again: it is not taken for one that was never
-    written. Raises CorruptionError where it stays so, ValueError where it is larger than any of bigkpca.
+    written. Raises CorruptionError where it stays so, ValueError where it is larger than any that bigkpca writes.
     """
 
     def read() -> bytes | None:
@@ -37,6 +37,8 @@ def read_if_there(path: str) -> bytes | None:
             return read_small(path)
         except (FileNotFoundError, NotADirectoryError):
             store, folder = store_of(path), parent(path)
+            if is_url(path):  # an object store knows what it holds
+                return None
             if not store.is_folder(folder) or last_name(path) not in store.names(folder):
                 return None
             raise

@@ -28,7 +28,7 @@ from bigkpca.data.sparse import SparseRows, hdf5_rows, is_stored_matrix, npz_row
 from bigkpca.data.stored import array_path
 from bigkpca.data.stores import expanded, is_path, parent, store_of
 from bigkpca.data.zarr import ZarrRows, files_stamp, group_rows, zarr_name
-from bigkpca.errors import Array, BigKPCAError, DataError, IncompleteError, SpecError, check_numeric
+from bigkpca.errors import Array, BigKPCAError, CorruptionError, DataError, IncompleteError, SpecError, check_numeric
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
@@ -132,7 +132,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:
-        node = retried(lambda: zarr.open(store.zarr(path), mode="r"), path, None)
+        node = retried(lambda: _node(path), path, CorruptionError)
     except BigKPCAError:
         raise
     except Exception as error:  # zarr raises several kinds for folders that hold no node
@@ -147,6 +147,16 @@ def _path_rows(path: str, array: str | None) -> Rows:
         found = zarr_matrix(path, node, array, files_stamp(path))
         return found or group_rows(path, node, array or "X")
     return group_rows(path, node, array)
+
+
+def _node(path: str) -> Any:
+    """The Zarr array or group in a folder. Raises ValueError where none is."""
+    try:
+        return zarr.open(store_of(path).zarr(path), mode="r")
+    except FileNotFoundError as error:
+        if {"zarr.json", ".zarray", ".zgroup"} & set(store_of(path).names(path)):
+            raise  # it is there, and cannot be read for the moment
+        raise ValueError("no metadata") from error
 
 
 def in_memory(rows: Rows) -> bool:

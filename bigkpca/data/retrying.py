@@ -18,7 +18,9 @@ from typing import TypeVar
 from bigkpca.errors import BigKPCAError, IncompleteError
 
 T = TypeVar("T")
-_SECONDS: ContextVar[float] = ContextVar("_SECONDS", default=30.0)
+SECONDS = 30.0  # for which is tried where nobody says otherwise
+_SECONDS: ContextVar[float] = ContextVar("_SECONDS", default=SECONDS)
+_MISSING_SECONDS = 60.0  # at most, for a missing file: as long as NFS may keep an old list of a folder
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
 _QUIET_SECONDS = 60.0  # between two notes about the same path
 _noted: dict[str, float] = {}  # when, by path
@@ -60,8 +62,7 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
     Raises `missing` where a file is still not there at the end, or FileNotFoundError at once where that is None;
     IncompleteError for other errors of this kind.
     """
-    seconds, wait = _SECONDS.get(), _FIRST_WAIT
-    end = time.monotonic() + seconds
+    wait, start = _FIRST_WAIT, time.monotonic()
     while True:
         try:
             return action()
@@ -69,7 +70,8 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
             absent = isinstance(error, FileNotFoundError | NotADirectoryError)
             if not may_pass(error) or (absent and missing is None):
                 raise
-            if time.monotonic() + wait > end:
+            seconds = min(_SECONDS.get(), _MISSING_SECONDS) if absent else _SECONDS.get()
+            if time.monotonic() + wait > start + seconds:
                 raise _lasting(error, where, seconds, missing) from error
             _note(error, where)
         time.sleep(wait)

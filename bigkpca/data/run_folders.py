@@ -18,12 +18,13 @@ from bigkpca.data.stores import last_name, parent, store_of
 
 _RUN = ".bigkpca-run-"  # behind the name of an output, before the digest of a record
 _DIGITS = 12
+_LAYOUT = 2  # of what is in it: blocks that earlier versions made of rows that they did not check are made again
 _SCRATCH = ".bigkpca-new"  # behind the name of an output, alone or before the digits of its holder
 
 
 def run_folder(path: str, record: Mapping[str, Any]) -> str:
     """The folder in which the output with this record is made, before it takes its place at `path`."""
-    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({**record, "layout": _LAYOUT}, sort_keys=True, separators=(",", ":"))
     return f"{path}{_RUN}{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import zarr
 from scipy.sparse import csr_array
 
 from bigkpca.data.blocks import READ_BYTES, power_of_two
@@ -155,8 +156,10 @@ def npz_rows(path: str) -> SparseRows:
     """
     from scipy.sparse import load_npz
 
+    store = store_of(path)
+    stamp = store.file(path).stamp
     try:
-        with store_of(path).open(path) as file:
+        with store.open(path) as file:
             matrix = load_npz(file)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
@@ -165,9 +168,9 @@ def npz_rows(path: str) -> SparseRows:
             f"{path} holds no sparse matrix of SciPy ({error}); make a dataset of its arrays: bigkpca ingest {path} "
             "DATASET.zarr"
         ) from error
-    found = sparse_rows(matrix)
-    store = store_of(path)
-    return replace(found, where=path, path=store.absolute(path), stamp=store.file(path).stamp)
+    if store.file(path).stamp != stamp:
+        raise changed(path)
+    return replace(sparse_rows(matrix), where=path, path=store.absolute(path), stamp=stamp)
 
 
 def is_stored_matrix(node: Any) -> bool:
@@ -256,7 +259,10 @@ def _check_parts(path: str, node: Any) -> None:
 def _variables(group: Any) -> tuple[str, ...] | None:
     """Names of the variables of AnnData; None where they are not text."""
     try:
-        values = group["var"][str(group["var"].attrs["_index"])][:]
+        index = group["var"][str(group["var"].attrs["_index"])]
+        if isinstance(index, zarr.Array):
+            index = StoredArray(index, str(index.store_path), index.shape[0], versions_of(index))
+        values = index[:]
     except (KeyError, TypeError, ValueError):
         return None
     names = tuple(value.decode() if isinstance(value, bytes) else value for value in np.asarray(values).tolist())

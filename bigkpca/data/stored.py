@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -25,13 +25,13 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, StorePath
 
-from bigkpca.data.retrying import UnreachableError, changed, retried
+from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import EVERY, little_endian
 from bigkpca.data.stores import StoredFile, root_url, store_of
-from bigkpca.errors import Array, BigKPCAError, CorruptionError
+from bigkpca.errors import Array, CorruptionError
 from bigkpca.numerics.aligned import aligned
 
-_CRC32C_DIGITS = 8
+_METADATA = {"zarr.json", ".zarray", ".zgroup"}
 ANY_VERSION = ""  # of a chunk file that must be there
 UNKNOWN = "?"  # whether a chunk file must be there, of a store that cannot be listed
 
@@ -54,29 +54,38 @@ ALL_THERE = Versions({}, ANY_VERSION)  # of an array of which every chunk was wr
 
 
 class Manifest(NamedTuple):
-    """Where the digests of an array are stored, and the SHA-256 of that file: other content means another array."""
+    """Where the digests of an array are stored, and the SHA-256 of that file: other content means another array.
+
+    publishing: whether a run was adding rows when it was read, or was cut off while it did.
+    """
 
     path: str
     sha256: str
+    publishing: bool = False
+
+
+class OtherValuesError(CorruptionError):
+    """Stored values decode, and are not those that were written there (exit code 7)."""
 
 
 @dataclass(frozen=True)
 class Digests:
     """Digests of consecutive ranges of `rows` rows, of which the last may hold fewer.
 
-    count: of all rows. of: for each range, from number `first` on, 8 hexadecimal digits of CRC-32C or 64 of SHA-256, of
-    the values in little-endian order.
+    count: of all rows. of: for each range, from number `first` on, the digest of its values in little-endian order, as
+    hexadecimal digits. algorithm: of all of them.
     """
 
     rows: int
     count: int
     of: Sequence[str]
+    algorithm: Literal["crc32c", "sha256"]
     first: int = 0
 
     def part(self, start: int, stop: int) -> Digests:
         """The digests of the ranges that hold rows start..stop."""
         first, last = start // self.rows, math.ceil(stop / self.rows)
-        return Digests(self.rows, self.count, self.of[first - self.first : last - self.first], first)
+        return replace(self, of=self.of[first - self.first : last - self.first], first=first)
 
     def around(self, start: int, stop: int) -> tuple[int, int]:
         """The rows of the ranges that hold rows start..stop."""
@@ -85,17 +94,16 @@ class Digests:
     def other(self, values: Array, start: int) -> int | None:
         """The first row of the first range whose values have another digest; None where there is none. `values` are
         those of whole ranges, of which the first begins with row `start`."""
+        digest = crc32c if self.algorithm == "crc32c" else sha256
         for at in range(0, len(values), self.rows):
-            wanted = self.of[(start + at) // self.rows - self.first]
-            found = crc32c(values[at : at + self.rows]) if len(wanted) == _CRC32C_DIGITS else None
-            if (found or sha256(values[at : at + self.rows])) != wanted:
+            if digest(values[at : at + self.rows]) != self.of[(start + at) // self.rows - self.first]:
                 return start + at
         return None
 
 
 def crc32c(values: Array) -> str:
     """CRC-32C of values in little-endian order: 0.05 ms for a megabyte, a thirteenth of SHA-256."""
-    # The library takes read-only arrays without a copy, though it says that it takes bytes.
+    # The library takes arrays without a copy, though it says that it takes bytes.
     return f"{google_crc32c.value(np.frombuffer(little_endian(values), np.uint8)):08x}"
 
 
@@ -104,44 +112,76 @@ def sha256(values: Array) -> str:
     return hashlib.sha256(little_endian(values)).hexdigest()
 
 
-class ChangedError(Exception):
+class _ChangedError(Exception):
     """A stored file is another version than the one that was listed."""
 
 
+class _FailedError(Exception):
+    """Reading a file failed, with this error; codecs raise errors of the same classes for bytes that do not decode."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class _Pinned(Store):
-    """A read-only store of the chunk files of one array.
+    """A read-only store of the chunk files of one array, for one reading of it.
 
     source: the path of the array's folder, or the store of a user with the array's path in it. A key without a version
-    cannot be read.
+    cannot be read. sizes: compare the sizes of files alone, as the digests of what they hold tell the rest; times of
+    modification differ on some network file systems from one machine to another.
     """
 
     supports_writes = supports_deletes = supports_listing = False
 
-    def __init__(self, source: str | tuple[Store, str], versions: Mapping[str, str | None]) -> None:
+    def __init__(self, source: str | tuple[Store, str], versions: Mapping[str, str | None], *, sizes: bool) -> None:
         super().__init__(read_only=True)
-        self._source, self._versions = source, versions
+        self._source, self._versions, self._sizes = source, versions, sizes
+        self._seen: dict[str, str] = {}
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        version = self._versions[key]
-        if version is None:
-            return None  # so it was for all tasks of the run
         prototype = prototype or default_buffer_prototype()
-        if not isinstance(self._source, str):
+        try:
+            if isinstance(self._source, str):
+                return await asyncio.to_thread(self._read, key, prototype, byte_range)
             store, path = self._source
             found = await store.get(f"{path}/{key}".lstrip("/"), prototype, byte_range)
-            if found is None and version != UNKNOWN:
-                raise FileNotFoundError(errno.ENOENT, "No such file", key)
+            self._check(key, None if found is None else ANY_VERSION)
             return found
+        except Exception as error:
+            raise _FailedError(error) from error
+
+    def _read(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None) -> Buffer | None:
         name = f"{self._source}/{key}"
-        content, file = await asyncio.to_thread(store_of(name).read, name, *_range(byte_range))
-        # Some servers put the tag of an object in quotes in one answer, and not in another.
-        if version != ANY_VERSION and version.replace('"', "") != file.stamp.replace('"', ""):
-            raise ChangedError(name)
+        if self._versions[key] is None:
+            self._check(key, ANY_VERSION if store_of(name).exists(name) else None)
+            return None
+        content, file = store_of(name).read(name, *_range(byte_range))
+        self._check(key, file.stamp)
+        # The index of a shard is read before its chunks.
+        if self._seen.setdefault(key, file.stamp) != file.stamp:
+            raise OSError(errno.ESTALE, "It was written while it was read", name)
         if not file.bytes:  # as a power failure may leave it; Zarr takes it for a chunk that was never written
             raise CorruptionError(f"{name} is empty; restore it or make the data again")
         return prototype.buffer.from_bytes(content)
+
+    def _check(self, key: str, found: str | None) -> None:
+        """Raise _ChangedError unless a file has the version that was listed, FileNotFoundError where it is gone."""
+        listed = self._versions[key]
+        if listed == UNKNOWN:
+            return
+        if found is None and listed is not None:
+            raise FileNotFoundError(errno.ENOENT, "No such file", key)
+        if listed is None and found is not None:
+            raise _ChangedError(key)
+        if listed and found and self._told(listed) != self._told(found):
+            raise _ChangedError(key)
+
+    def _told(self, stamp: str) -> str:
+        """What is compared of a stamp. Some servers put the tag of an object in quotes in some of their answers."""
+        return stamp.partition(" ")[0] if self._sizes else stamp.replace('"', "")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Pinned) and (self._source, self._versions) == (other._source, other._versions)
@@ -240,9 +280,9 @@ class StoredArray:
             found = self._decoded(first, last, EVERY)
             if (row := self.digests.other(found, first)) is not None:
                 end = self.digests.around(row, row + 1)[1]
-                raise CorruptionError(
-                    f"{self.where}: rows {row} to {end - 1} are other values than were written "
-                    "there; restore this file or make the data again"
+                raise OtherValuesError(
+                    f"{self.where}: rows {row} to {end - 1} are other values than were written there; restore this "
+                    "file or make the data again"
                 )
             found = found[start - first : stop - first]
             return found if columns == EVERY else aligned(found[:, columns])
@@ -253,31 +293,33 @@ class StoredArray:
 
     def _decoded(self, start: int, stop: int, columns: slice) -> Array:
         source: Any = array_path(self.array) or (self.array.store, self.array.path)
-        pinned = StorePath(_Pinned(source, self.versions))
+        pinned = StorePath(_Pinned(source, self.versions, sizes=self.digests is not None))
         array: Any = zarr.Array(zarr.AsyncArray(self.array.async_array.metadata, pinned))
         try:
             found = array[start:stop] if columns == EVERY else array[start:stop, columns]
             return aligned(np.asarray(found))
         except Exception as raised:  # each codec raises its own kind when bytes do not decode
             error = _first(raised)
-            if isinstance(error, ChangedError):
-                raise changed(self.where) from error
-            if isinstance(error, MemoryError | BigKPCAError | UnreachableError | OSError):
+            if isinstance(error, _FailedError):
+                if isinstance(error.error, _ChangedError):
+                    raise changed(self.where) from error
+                raise error.error from None
+            if isinstance(error, MemoryError):
                 raise error from None
             raise CorruptionError(
                 f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
-                "restore this file or ingest the data again"
+                "restore this file or make the data again"
             ) from error
 
     def _replaced(self) -> bool:
-        """Whether another array took the place of this one."""
+        """Whether another array took the place of this one, or rows are being added to it."""
         if self.manifest is None:
             return False
         try:
             content, _ = store_of(self.manifest.path).read(self.manifest.path)
         except OSError:
             return False  # of a disk that is not there for the moment
-        return hashlib.sha256(content).hexdigest() != self.manifest.sha256
+        return self.manifest.publishing or hashlib.sha256(content).hexdigest() != self.manifest.sha256
 
 
 def _first(error: BaseException) -> BaseException:
@@ -298,18 +340,27 @@ def chunk_keys(array: zarr.Array[Any], start: int, stop: int, columns: slice = E
 
 
 def files_below(folder: str) -> Mapping[str, StoredFile]:
-    """The files below a folder, by their names from there. Errors that may pass are tried again."""
-    return retried(lambda: store_of(folder).files(folder), folder)
+    """The files of the folder of an array or group, by their names from there. Errors that may pass are tried again."""
+
+    def listed() -> Mapping[str, StoredFile]:
+        found = store_of(folder).files(folder)
+        if not _METADATA & found.keys():  # which were read when it was opened
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", folder)
+        return found
+
+    return retried(listed, folder)
 
 
 def versions_of(array: zarr.Array[Any], files: Mapping[str, StoredFile] | None = None) -> Versions:
     """The versions of all chunk files of an array, as they are now, or in this listing of `files_below`; of stores that
-    do not tell versions, only which files are there."""
+    do not tell versions, only which files are there, if that."""
     if (path := array_path(array)) is not None:
         found = files_below(path) if files is None else files
         return Versions({key: file.stamp for key, file in found.items()}, None)
     if array.store.supports_listing:
-        return Versions(dict.fromkeys(sync(_names(array.store, array.path)), ANY_VERSION), None)
+        names = sync(_names(array.store, array.path))
+        if _METADATA & names:  # else this store cannot list in truth, as over HTTP
+            return Versions(dict.fromkeys(names, ANY_VERSION), None)
     return Versions({}, UNKNOWN)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.json_files import parsed, read_small
+from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.reading import digest_of_rows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
@@ -39,6 +39,7 @@ from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
 MAIN = {"features": "scores", "reconstruction": "x"}  # what is written block by block: the array it is for
 _STAMP_DIGITS = 16
+PUBLISHING = "publishing"  # in a manifest to which a run is adding rows: the folder of that run
 MANIFEST = "manifest.json"  # in the folder of that array, once all of it is there
 
 
@@ -297,7 +298,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
         _check_vouched(path, about, node.shape)
         names = tuple(about["column_names"]) if "column_names" in about else None
     count, digests, manifest = promised(path, about, name or "x", node)
-    whole = kind == "dataset" or manifest is not None
+    whole = digests is not None or (kind == "dataset" and name == "x")
     grows = bool(manifest and about.get("grows"))
     return ZarrRows(node, path, count, name, whole, names, pinned=grows, digests=digests, manifest=manifest)
 
@@ -309,69 +310,81 @@ def promised(path: str, about: Any, name: str, array: zarr.Array[Any]) -> tuple[
     CorruptionError for a manifest that is damaged.
     """
     kind = about.get("format") if isinstance(about, dict) else None
-    count = array.shape[0]
-    if kind == "dataset":
-        count = about["rows"] if type(about.get("rows")) is int else count
-        where = about.get("manifest")
-        if not (isinstance(where, dict) and re.fullmatch("manifest-[0-9]+[.]json", str(where.get("file")))):
+    if kind == "dataset" and name in ("x", "y"):
+        count = about["rows"] if type(about.get("rows")) is int else array.shape[0]
+        named = about.get("manifest")
+        if not (isinstance(named, dict) and re.fullmatch("manifest-[0-9]+[.]json", str(named.get("file")))):
             return count, None, None
-        manifest = Manifest(f"{path}/x/{where['file']}", str(where.get("sha256")))
-        held, sha256 = _read_manifest(manifest.path)
-        if sha256 != manifest.sha256:
-            raise CorruptionError(f"{manifest.path} is another one than {path} names; restore it or ingest again")
-        found = held.get("arrays", {}).get(name) if isinstance(held, dict) else None
-        return count, None if found is None else _dataset_digests(found, count, manifest.path), manifest
-    if isinstance(kind, str) and kind in MAIN:
+        at = f"{path}/x/{named['file']}"
+        held, sha256 = _read_manifest(at)
+        if sha256 != named.get("sha256"):
+            raise CorruptionError(f"{at} is another one than {path} names; restore it or ingest the data again")
+        digests = _dataset_digests(held, name)
+    elif isinstance(kind, str) and kind in MAIN:
         at = f"{path}/{MAIN[kind]}/{MANIFEST}"
         held, sha256 = _read_manifest(at)
-        key = "sha256" if name == MAIN[kind] else f"{name}_sha256"
-        try:
-            rows = held["rows"]
-            digests = Digests(held["block_rows"], rows, tuple(str(each[key]) for each in held["blocks"]))
-        except (KeyError, TypeError) as error:
-            raise CorruptionError(f"{at} does not have the digests of {name} ({error!r}); restore it") from error
-        if type(rows) is not int or not 0 < rows <= count or (rows < count and not about.get("grows")):
-            raise CorruptionError(f"{at} says that there are {rows!r:.80} rows, and its array has {count}; restore it")
-        if len(digests.of) != math.ceil(rows / digests.rows):
-            raise CorruptionError(f"{at} does not have the digests of {rows:,} rows; restore it")
-        return rows, digests, Manifest(at, sha256)
-    return count, None, None
+        digests = _block_digests(held, "sha256" if name == MAIN[kind] else f"{name}_sha256")
+        if digests is None and name != MAIN[kind]:  # somebody else put it there
+            return array.shape[0], None, None
+        count = 0 if digests is None else digests.count
+        if not 0 < count <= array.shape[0] or (count < array.shape[0] and not about.get("grows")):
+            raise CorruptionError(
+                f"{at} says that there are {count} rows, and its array has {array.shape[0]}; restore it"
+            )
+    else:
+        return array.shape[0], None, None
+    if digests is None or digests.count != count or len(digests.of) != math.ceil(count / digests.rows):
+        raise CorruptionError(f"{at} does not have the digests of {count:,} rows; restore it or make the data again")
+    return count, digests, Manifest(at, sha256, isinstance(held, dict) and PUBLISHING in held)
 
 
-def stored_array(path: str, group: zarr.Group, name: str, count: int | None = None) -> StoredArray:
-    """The array of this name in a group, with its digests where they are known; or its first `count` rows.
+def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
+    """The array of this name in a group, with its digests where they are known.
 
-    Of what bigkpca wrote every chunk must be there; of other arrays those that are there now.
+    Every chunk that has a digest must be there; of other arrays those that are there now.
     """
     array = group[name]
     assert isinstance(array, zarr.Array)
-    about = group.attrs.get(ATTRIBUTE, {})
-    if count == 0:
-        return StoredArray(array, path, 0, ALL_THERE)
-    rows, digests, manifest = promised(path, about, name, array)
-    ours = isinstance(about, dict) and about.get("format") in ("dataset", *MAIN)
-    versions = ALL_THERE if ours else versions_of(array)
-    return StoredArray(array, path, min(rows, array.shape[0]), versions, digests, manifest)
+    count, digests, manifest = promised(path, group.attrs.get(ATTRIBUTE, {}), name, array)
+    versions = versions_of(array) if digests is None else ALL_THERE
+    return StoredArray(array, path, min(count, array.shape[0]), versions, digests, manifest)
 
 
 def _read_manifest(path: str) -> tuple[Any, str]:
     """The values of a manifest, and the SHA-256 of the file."""
     try:
-        content = read_small(path)
-        return parsed(content), hashlib.sha256(content).hexdigest()
-    except (ValueError, FileNotFoundError) as error:
+        content = read_if_there(path)
+        if content is not None:
+            return parsed(content), hashlib.sha256(content).hexdigest()
+    except ValueError as error:
         raise CorruptionError(f"{path} cannot be read ({error}); restore it") from error
+    raise CorruptionError(f"{path} is missing; restore it")
 
 
-def _dataset_digests(found: Any, count: int, where: str) -> Digests:
-    try:
-        rows, digits = found["rows"], found["crc32c"]
-        of = tuple(digits[at : at + 8] for at in range(0, len(digits), 8))
-        if len(of) == math.ceil(count / rows):
-            return Digests(rows, count, of)
-    except (KeyError, TypeError, ZeroDivisionError):
-        pass
-    raise CorruptionError(f"{where} does not have the digests of {count:,} rows; restore it or ingest again")
+def _dataset_digests(held: Any, name: str) -> Digests | None:
+    """The digests of an array of a dataset in its manifest; None where it does not have them."""
+    arrays = held.get("arrays") if isinstance(held, dict) else None
+    found = arrays.get(name) if isinstance(arrays, dict) else None
+    if not (isinstance(found, dict) and _is_count(found.get("rows")) and _is_count(held.get("rows"))):
+        return None
+    digits = str(found.get("crc32c"))
+    of = tuple(digits[at : at + 8] for at in range(0, len(digits), 8))
+    return Digests(found["rows"], held["rows"], of, "crc32c")
+
+
+def _block_digests(held: Any, key: str) -> Digests | None:
+    """The digests of an array that was written block by block in its manifest; None where it does not have them."""
+    if not (isinstance(held, dict) and _is_count(held.get("block_rows")) and _is_count(held.get("rows"))):
+        return None
+    blocks = held.get("blocks")
+    of = [each.get(key) if isinstance(each, dict) else None for each in blocks] if isinstance(blocks, list) else [None]
+    if not all(isinstance(digest, str) for digest in of):
+        return None
+    return Digests(held["block_rows"], held["rows"], tuple(map(str, of)), "sha256")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 < value < 2**62
 
 
 def _node(path: str, group: zarr.Group, name: str) -> Any:

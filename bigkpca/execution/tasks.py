@@ -9,7 +9,7 @@ from typing import Any
 from dask.delayed import Delayed
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.retrying import retrying_for
+from bigkpca.data.retrying import SECONDS, retrying_for
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.carried import Carried
 
@@ -52,7 +52,7 @@ class Group:
     first: int
     tasks: tuple[Task, ...]
     adds: bool
-    patience: float = 30.0
+    patience: float = SECONDS
 
     @property
     def name(self) -> str:

@@ -42,7 +42,9 @@ class Shards:
     @classmethod
     def after(cls, stored: StoredArray) -> Shards:
         """Continue after the rows of an array; those of an incomplete shard are read back, to be written again."""
-        array, rows, known = stored.array, stored.count, stored.digests
+        # Zarr forgets, from one opening to the next, that a chunk of nothing but the fill value must be written.
+        array = stored.array.with_config({"write_empty_chunks": True})
+        rows, known = stored.count, stored.digests
         held = np.empty((rows_of_shard(array), *array.shape[1:]), array.dtype)
         filled = rows % len(held)
         start = rows - filled

@@ -21,6 +21,7 @@ import zarr
 
 from bigkpca.data.json_files import MOST_JSON_BYTES
 from bigkpca.data.rows import little_endian
+from bigkpca.data.stored import ALL_THERE, StoredArray
 from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
@@ -277,8 +278,8 @@ def _fill(
 ) -> dict[str, Any]:
     """Write all rows of the source from row `start` on; return the attributes that describe them."""
     names = [last_name(path) for path in source.paths]
-    x = Shards.after(stored_array(path, group, "x", start))
-    y = None if source.label_dtype is None else Shards.after(stored_array(path, group, "y", start))
+    x = Shards.after(_continued(path, group, "x", start))
+    y = None if source.label_dtype is None else Shards.after(_continued(path, group, "y", start))
     digest = hashlib.sha256()
     progress.start("ingest", source.rows or 0)
     try:
@@ -303,6 +304,11 @@ def _fill(
         **({"categories": list(categories)} if categories else {}),
         **_manifest(path, stop, {"x": x, **({} if y is None else {"y": y})}),
     }
+
+
+def _continued(path: str, group: zarr.Group, name: str, rows: int) -> StoredArray:
+    """The array of which the first `rows` rows are written, and are to be continued."""
+    return stored_array(path, group, name) if rows else StoredArray(_array(group, name), path, 0, ALL_THERE)
 
 
 def _manifest(path: str, rows: int, filled: Mapping[str, Shards]) -> dict[str, Any]:

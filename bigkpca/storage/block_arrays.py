@@ -17,7 +17,7 @@ from zarr.storage import MemoryStore
 
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.json_files import parsed, read_if_there, write_json
-from bigkpca.data.retrying import retried, retrying_for
+from bigkpca.data.retrying import retried
 from bigkpca.data.stored import ALL_THERE, StoredArray, files_below, sha256
 from bigkpca.data.stores import StoredFile, parent, store_of
 from bigkpca.data.zarr import MAIN
@@ -59,23 +59,26 @@ def values(path: str, name: str) -> Array:
 def stored_values(path: str, array: Stored, block: Block) -> Array:
     """The values of a block of an array in the folder `path`, whose shard must be there. Raises CorruptionError where
     it is not, or does not decode."""
-    with retrying_for(0.0):
-        return StoredArray(array, path, array.shape[0], ALL_THERE).read(block.start, block.stop)
+    return StoredArray(array, path, array.shape[0], ALL_THERE).read(block.start, block.stop)
 
 
-def open_arrays(path: str) -> dict[str, Stored]:
-    """All arrays, by their names."""
-    # One by one: Zarr would warn of files of others that lie between them.
+def open_arrays(path: str, names: Collection[str] | None = None) -> dict[str, Stored]:
+    """The arrays of these names, or all, by their names. Raises FileNotFoundError for one that is not there."""
     store = store_of(path)
-    found = [name for name in sorted(store.names(path)) if store.exists(f"{path}/{name}/{_METADATA}")]
-    return {name: zarr.open_array(store.zarr(f"{path}/{name}"), mode="r") for name in found}
+    if names is None:  # one by one: Zarr would warn of files of others that lie between them
+        names = [name for name in sorted(store.names(path)) if read_if_there(f"{path}/{name}/{_METADATA}") is not None]
+    return {name: zarr.open_array(store.zarr(f"{path}/{name}"), mode="r") for name in names}
 
 
 def holds(path: str, names: Collection[str]) -> bool:
     """Whether arrays of these names are at `path`, and no others."""
+    if not store_of(path).is_folder(path):
+        return False
     try:
-        return open_arrays(path).keys() == set(names)
-    except Exception:  # nothing is there; or metadata are damaged, for which each reader has its own kind
+        return retried(lambda: open_arrays(path), path, None).keys() == set(names)
+    except IncompleteError:  # of a disk or server that cannot be reached
+        raise
+    except Exception:  # of damaged metadata, for which each reader has its own kind
         return False
 
 
@@ -86,7 +89,7 @@ def write_block(path: str, block: Block, values: Mapping[str, Array]) -> dict[st
     """
 
     def write() -> None:
-        arrays = open_arrays(path)
+        arrays = open_arrays(path, values)
         for name in values:
             store_of(path).put(f"{path}/{name}/{shard(arrays[name], block)}", encoded(arrays[name], values[name]))
 
@@ -108,16 +111,17 @@ def encoded(array: Stored, values: Array) -> bytes:
     return held[one.metadata.encode_chunk_key((0,) * one.ndim)].to_bytes()
 
 
-def stored_blocks(path: str, blocks: Sequence[Block]) -> list[Block]:
-    """The blocks whose shards exist; shards appear whole, by a rename."""
-    stored = [(array, files_below(f"{path}/{name}")) for name, array in open_arrays(path).items()]
+def stored_blocks(path: str, blocks: Sequence[Block], names: Collection[str] | None = None) -> list[Block]:
+    """The blocks whose shards exist in the arrays of these names, or all; shards appear whole, by a rename."""
+    arrays = retried(lambda: open_arrays(path, names), path)
+    stored = [(array, files_below(f"{path}/{name}")) for name, array in arrays.items()]
     return [block for block in blocks if all(holds_file(files, shard(array, block)) for array, files in stored)]
 
 
-def check_stored(path: str, blocks: Sequence[Block]) -> None:
+def check_stored(path: str, blocks: Sequence[Block], names: Collection[str]) -> None:
     """Raise IncompleteError where a shard that was written is not there: a worker may have written it to another disk
     that is mounted at the same place."""
-    there = {block.number for block in stored_blocks(path, blocks)}
+    there = {block.number for block in stored_blocks(path, blocks, names)}
     if lost := [block for block in blocks if block.number not in there]:
         raise IncompleteError(
             f"{path}: {len(lost)} of {len(blocks)} blocks were written and are not there, the first of rows "
@@ -136,10 +140,10 @@ def shard(array: Stored, block: Block) -> str:
     return array.metadata.encode_chunk_key((block.number, *[0] * (array.ndim - 1)))
 
 
-def block_digests(path: str, block: Block) -> dict[str, str] | None:
-    """SHA-256 of the values of a stored block of each array, None if a shard does not decode."""
+def block_digests(path: str, block: Block, names: Sequence[str] | None = None) -> dict[str, str] | None:
+    """SHA-256 of the values of a stored block of each of these arrays, or all; None if a shard does not decode."""
     try:
-        arrays = retried(lambda: open_arrays(path), path)
+        arrays = retried(lambda: open_arrays(path, names), path)
         return {name: sha256(stored_values(path, array, block)) for name, array in arrays.items()}
     except CorruptionError:  # a shard that does not decode is simply not done
         return None

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, Block
-from bigkpca.data.retrying import retrying_for
 from bigkpca.data.rows import EVERY
-from bigkpca.data.stored import StoredArray, files_below, sha256
+from bigkpca.data.stored import OtherValuesError, StoredArray, files_below, sha256
 from bigkpca.data.stores import last_name, store_of
 from bigkpca.data.zarr import MAIN, MANIFEST
 from bigkpca.errors import CorruptionError
@@ -19,7 +18,7 @@ from bigkpca.storage.block_arrays import Stored, holds_file, open_arrays, shard,
 
 Index = tuple[int, ...]  # of a stored file in the grid of an array
 _MOST = 10  # files that a message names
-_OTHER = "holds other values than its manifest says"
+_OTHER, _LOST = "holds other values than its manifest says", "is missing, or empty"
 _TASK_BYTES = 2**26  # of values, checked by one task
 
 
@@ -53,8 +52,8 @@ def listed_damage(path: str, kind: str, blocks: Sequence[Block]) -> tuple[list[D
     shards = {f"{name}/{shard(array, block)}": block for block in blocks for name, array in arrays.items()}
     own = {"zarr.json", f"{MAIN[kind]}/{MANIFEST}", *(f"{name}/zarr.json" for name in arrays)}
     there = store_of(path).files(path)
-    lost = [file for file in shards if file not in there or not there[file].bytes]  # Zarr reads both as fill values
-    missing = [Damage(file, "is missing, or empty", shards[file]) for file in lost]
+    lost = [file for file in shards if not holds_file(there, file)]
+    missing = [Damage(file, _LOST, shards[file]) for file in lost]
     strange = [file for file in sorted(there) if file not in shards and file not in own and not _passing(file)]
     return missing, [Damage(file, "does not belong to it: move it away") for file in strange]
 
@@ -66,7 +65,7 @@ def _passing(file: str) -> bool:
 
 def block_damage(path: str, block: Block, digests: Mapping[str, str]) -> list[Damage]:
     """Shards of one block whose values are not those of the digests."""
-    arrays = open_arrays(path)
+    arrays = open_arrays(path, digests)
     found = {name: _block_fault(path, arrays[name], block, digest) for name, digest in digests.items()}
     return [Damage(f"{name}/{shard(arrays[name], block)}", what, block) for name, what in found.items() if what]
 
@@ -82,10 +81,10 @@ def _block_fault(path: str, array: Stored, block: Block, digest: str) -> str | N
 def _fault(error: CorruptionError) -> str:
     """What is wrong with a file, from the error of its reading."""
     cause = error.__cause__
-    if cause is None:
+    if isinstance(error, OtherValuesError):
         return _OTHER
-    if isinstance(cause, FileNotFoundError):
-        return "is missing, or empty"
+    if cause is None or isinstance(cause, FileNotFoundError):
+        return _LOST
     return f"does not decode ({type(cause).__name__}: {str(cause)[:100]})"
 
 
@@ -126,7 +125,7 @@ def split_by_presence(
     stored = [holds_file(there, array.metadata.encode_chunk_key(index)) for index in indices]
     gone = [index for index, found in zip(indices, stored, strict=True) if not found]
     kept = [index for index, found in zip(indices, stored, strict=True) if found]
-    return kept, [damaged_file(array, name, rows, index, "is missing, or empty") for index in gone]
+    return kept, [damaged_file(array, name, rows, index, _LOST) for index in gone]
 
 
 def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> list[Damage]:
@@ -135,8 +134,7 @@ def file_damage(stored: StoredArray, name: str, indices: Sequence[Index]) -> lis
     for index in indices:
         try:
             for start, stop, columns in _parts(stored, index):
-                with retrying_for(0.0):
-                    stored.read(start, stop, columns)
+                stored.read(start, stop, columns)
         except CorruptionError as error:
             found.append(damaged_file(stored.array, name, stored.count, index, _fault(error)))
     return found

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bigkpca.data.run_folders import run_folder, run_folders, scratch_folder, scratch_folders
 from bigkpca.data.stores import last_name, store_of
-from bigkpca.errors import SpecError
+from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.storage.groups import describe, is_finished, named
 
 # Beside an output, besides scratches, run folders and the lock: what it replaced, what is being removed; names that
@@ -27,6 +27,7 @@ class Destination:
     path: str
     work: str  # the folder beside it
     done: bool  # this output is at `path`, finished
+    free: bool = False  # nothing was at `path`
     note: str | None = None  # for the user
 
     @contextmanager
@@ -50,6 +51,10 @@ class Destination:
         if not store.exists(self.path):
             store.move(self.work, self.path)
             return
+        if self.free and (not store.is_folder(self.path) or store.names(self.path)):  # it was invisible for a moment
+            raise IncompleteError(
+                f"{self.path} was not there when this run began, and is there now: run the same command again"
+            )
         if not store.exchange(self.work, self.path):
             store.move(self.path, self.path + _OLD)  # `open_destination` takes up what stops between these two
             store.move(self.work, self.path)
@@ -85,7 +90,7 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     note = _remove_runs(path, work, all_others=state != "done")
     if state == "half" and not whole and not store.exists(work):
         store.move(path, work)  # where earlier versions made it
-    return Destination(path, work, state == "done", note)
+    return Destination(path, work, state == "done", state == "new", note)
 
 
 def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> None:

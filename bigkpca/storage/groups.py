@@ -20,6 +20,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.json_files import parsed, read_if_there, read_json
+from bigkpca.data.retrying import retried
 from bigkpca.data.stored import StoredArray, versions_of
 from bigkpca.data.stores import store_of
 from bigkpca.data.versions import JOB, VERSIONS
@@ -88,7 +89,9 @@ def open_group(path: str, kind: str, mode: Literal["r", "r+"] = "r") -> zarr.Gro
             f"{FORMAT_VERSION} only: install the bigkpca that wrote it, or make it again"
         )
     try:
-        return zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3)
+        return retried(lambda: zarr.open_group(store_of(path).zarr(path), mode=mode, zarr_format=3), path)
+    except BigKPCAError:
+        raise
     except Exception as error:  # zarr raises several kinds
         raise CorruptionError(f"{path}/zarr.json does not describe a Zarr group ({error})") from error
 

@@ -18,11 +18,10 @@ from typing import Any
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.json_files import replace_json
 from bigkpca.data.stores import last_name, parent, store_of
-from bigkpca.data.zarr import MAIN
+from bigkpca.data.zarr import MAIN, PUBLISHING
 from bigkpca.errors import CorruptionError
 from bigkpca.storage import block_arrays, groups, records
 
-_PUBLISHING = "publishing"
 GROWING: dict[str, records.Check] = {
     "input_blocks": lambda value: isinstance(value, list) and all(map(_is_input_block, value)),
     "run": lambda value: isinstance(value, dict) and _is_tail((value.get("input") or {}).get("tail")),
@@ -55,7 +54,7 @@ def read(path: str) -> dict[str, Any]:
 
 def is_publishing(manifest: Mapping[str, Any]) -> bool:
     """Whether a run was publishing when this manifest was read, or was cut off while it did."""
-    return _PUBLISHING in manifest
+    return PUBLISHING in manifest
 
 
 def changed_blocks(rows: int, count: int, block_rows: int) -> list[Block]:
@@ -65,7 +64,7 @@ def changed_blocks(rows: int, count: int, block_rows: int) -> list[Block]:
 
 def publish(path: str, folder: str, manifest: Mapping[str, Any]) -> None:
     """Take over what was made in a run folder, which has its own manifest; `manifest` is that of the store so far."""
-    replace_json(groups.manifest_path(path), {**manifest, _PUBLISHING: last_name(folder)})
+    replace_json(groups.manifest_path(path), {**manifest, PUBLISHING: last_name(folder)})
     _take_over(path, folder, manifest["rows"])
 
 
@@ -86,7 +85,7 @@ def read_finished(path: str) -> dict[str, Any]:
 
 def _published_from(path: str, manifest: Mapping[str, Any]) -> str:
     """The run folder that is taken over. Raises CorruptionError where it is gone."""
-    folder = f"{parent(path)}/{last_name(str(manifest[_PUBLISHING]))}"
+    folder = f"{parent(path)}/{last_name(str(manifest[PUBLISHING]))}"
     if block_arrays.holds(folder, block_arrays.open_arrays(path)) and block_arrays.read_manifest(folder) is not None:
         return folder
     raise CorruptionError(

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import zarr
 
-from bigkpca.data.json_files import read_json
+from bigkpca.data.json_files import parsed, read_if_there
 from bigkpca.data.stored import ALL_THERE, StoredArray
 from bigkpca.data.stores import StoredFile, store_of
-from bigkpca.errors import Array, CorruptionError
+from bigkpca.errors import Array, CorruptionError, IncompleteError
 
 AGAIN = "fit the model again with --overwrite (overwrite=True in Python)"
 _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
@@ -52,7 +52,9 @@ def read_arrays(group: zarr.Group, path: str, names: Collection[str]) -> dict[st
     metadata = {name: _checked_metadata(f"{path}/{name}", stored.get(name, 0)) for name in sorted(names)}
     try:
         return {name: _values(group, path, name, found) for name, found in metadata.items()}
-    except CorruptionError as error:
+    except (MemoryError, IncompleteError):
+        raise
+    except Exception as error:  # Zarr has its own kinds for metadata that it does not take
         raise CorruptionError(f"{path}: an array does not decode ({error}); {AGAIN}") from error
 
 
@@ -81,7 +83,7 @@ def _values(group: zarr.Group, path: str, name: str, metadata: Any) -> Array:
 def _checked_metadata(where: str, stored: int) -> dict[str, Any]:
     """The metadata of an array. Raises CorruptionError unless it is one of a model that fits in `stored` bytes."""
     try:
-        found = read_json(f"{where}/zarr.json")
+        found = parsed(read_if_there(f"{where}/zarr.json") or b"")
     except (OSError, ValueError) as error:
         raise CorruptionError(f"{where}: an array does not decode ({error}); {AGAIN}") from error
     if wrong := _wrong(found):

@@ -23,11 +23,14 @@ def checked(
     path = store_of(path).absolute(path)
     promised = block_arrays.promised(path, manifest)
     gone, strange = damage.listed_damage(path, manifest["format"], [block for block, _ in promised])
-    files = {each.file for each in gone}
-    tasks = [Task(damage.block_damage, (path, block, digests), len(block)) for block, digests in promised]
+    missing = {(each.block, each.file.partition("/")[0]) for each in gone}
+    there = [
+        (block, {name: digest for name, digest in digests.items() if (block, name) not in missing})
+        for block, digests in promised
+    ]
+    tasks = [Task(damage.block_damage, (path, block, digests), len(block)) for block, digests in there]
     found = [each for some in engine.each("checking finished blocks", tasks, progress) for each in some]
-    # What is missing reads as fill values.
-    return sorted([*gone, *(each for each in found if each.file not in files)], key=_number), strange
+    return sorted([*gone, *found], key=_number), strange
 
 
 def _number(found: Damage) -> int:

@@ -14,6 +14,7 @@ from bigkpca.data.opening import opened_again
 from bigkpca.data.retrying import changed, retried
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, store_of
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.execution.by_block import by_block
 from bigkpca.execution.engine import Engine
@@ -179,8 +180,9 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
             block_arrays.create(scratch, job.record, work.rows.shape[0], work.arrays)
     path = store_of(place.work).absolute(place.work)
     engine.check_paths(path)
-    stored = block_arrays.stored_blocks(path, blocks)
-    checks = [Task(block_arrays.block_digests, (path, block), len(block)) for block in stored]
+    names = tuple(work.arrays)
+    stored = block_arrays.stored_blocks(path, blocks, names)
+    checks = [Task(block_arrays.block_digests, (path, block, names), len(block)) for block in stored]
     found = engine.each("checking finished blocks", checks, progress) if stored else []
     digests = {block.number: digest for block, digest in zip(stored, found, strict=True) if digest is not None}
     missing = [block for block in blocks if block.number not in digests]
@@ -191,7 +193,7 @@ def _write_missing(job: _Job, blocks: Sequence[Block]) -> list[dict[str, str]]:
         given.append(work.prepared(work.model))
     new = by_block(work.title, _write, work.rows, given, missing, engine, progress)
     digests |= {block.number: digest for block, digest in zip(missing, new, strict=True)}
-    block_arrays.check_stored(path, blocks)
+    block_arrays.check_stored(path, blocks, names)
     check_unchanged(work.rows, job.record["input"])
     return [digests[block.number] for block in blocks]
 
@@ -205,10 +207,10 @@ def _write(
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     """Raise IncompleteError if the fingerprint of the rows is no longer `before`."""
     path = before["path"]
-    if path is None:
-        return
 
     def now() -> dict[str, Any]:
+        if path is None:  # of an array in memory, or of a store that Zarr reads by itself
+            return rows.fingerprint() if isinstance(rows, ZarrRows) else before
         if not store_of(path).exists(path):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return opened_again(rows, path).fingerprint()

@@ -29,7 +29,7 @@ from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.sketch import Action
 
 _FOLDER = ".bigkpca-sums"  # behind the name of an output
-_LAYOUT = 2  # of the sums; others are not taken up
+_LAYOUT = 3  # of the sums; others, such as those of rows that were not checked, are not taken up
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
 _MOST_SHARE = 30.0  # times the duration of a save pass before the next

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bigkpca.data.retrying import UnreachableError
 from bigkpca.data.stores.urls import SCHEMES, Address, address
-from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
@@ -143,6 +143,8 @@ def _explained(error: Exception, url: str) -> BigKPCAError:
             f"{url}: access denied: no credentials are set, the server does not know them, or they lack the right: see "
             f"the environment variables {variables}"
         )
+    if code == 416:
+        return CorruptionError(f"{url} is shorter than it should be; restore it or make the data again")
     if code == 404:
         return SpecError(f"{url}: there is no bucket {at.root}")
     if "BadScheme" in text:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+from bigkpca.data.retrying import retried
 from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.data.stores.local_paths import check_output
@@ -54,7 +55,9 @@ class LocalDisk:
         return _stored(os.stat(path))
 
     def files(self, path: str) -> dict[str, StoredFile]:
-        return dict(_below(path, ""))
+        # A file that its folder lists and that is not found may be removed at this moment, or invisible: the next list
+        # says which.
+        return retried(lambda: dict(_below(path, "")), path)
 
     def open(self, path: str) -> IO[bytes]:
         return Path(path).open("rb")
@@ -174,21 +177,26 @@ def _stored(status: os.stat_result) -> StoredFile:
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """The files below a folder, with their names from `prefix` on; nothing where no folder is.
+    """The files below a folder, with their names from `prefix` on; nothing where no folder is. Links to nothing are
+    passed over.
 
     Raises OSError where a folder or file cannot be read: a chunk that is left out would stand for the fill value.
     """
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        if prefix:  # the folder above lists it
+            raise
+        return
+    with entries:
         for entry in entries:
             try:
                 if entry.is_dir():
                     yield from _below(entry.path, f"{prefix}{entry.name}/")
                 else:
                     yield prefix + entry.name, _stored(entry.stat())
-            except FileNotFoundError:  # it was removed meanwhile, or is a link to nothing
-                continue
             except OSError as error:
-                if error.errno != errno.ELOOP:  # of a link in a circle
+                if not (entry.is_symlink() and error.errno in (errno.ENOENT, errno.ELOOP)):
                     raise
 
 

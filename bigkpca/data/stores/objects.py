@@ -101,6 +101,8 @@ class ObjectStore:
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> tuple[bytes, StoredFile]:
         wanted: Any = None
+        if start < 0 and self.scheme == "az":  # where a range cannot be counted from the end
+            start = max(0, self.file(path).bytes + start)
         if start < 0:
             wanted = {"range": {"suffix": -start}}
         elif stop is not None:

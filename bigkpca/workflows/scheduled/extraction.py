@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block
+from bigkpca.data.retrying import retried
 from bigkpca.data.rows import Rows
 from bigkpca.data.stored import sha256
 from bigkpca.data.stores import store_of
@@ -73,7 +74,7 @@ def extract(job: Extraction, seed: int, engine: Engine, progress: Progress) -> l
     given = [path, model, compared, expansion]
     holding = Holding(progress, job.held)
     found = by_block("extracting features", extract_block, job.rows, given, job.wanted, engine, holding)
-    block_arrays.check_stored(path, job.wanted)
+    block_arrays.check_stored(path, job.wanted, arrays)
     check_unchanged(job.rows, job.record["input"])
     return found
 
@@ -121,7 +122,7 @@ def _residuals(X_tiles: Sequence[Array], most_rows: int, model: Model, expansion
 
 def _stored_scores(path: str, block: Block) -> Array | None:
     """The scores of a block that an earlier run wrote whole; None where it did not, or its shard does not decode."""
-    array = block_arrays.open_arrays(path)["scores"]
+    array = retried(lambda: block_arrays.open_arrays(path, ["scores"]), path)["scores"]
     if not store_of(path).exists(f"{path}/scores/{block_arrays.shard(array, block)}"):
         return None
     try:
