@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -165,8 +170,10 @@ def test_a_chunk_that_goes_away_is_an_error_and_not_the_fill_value(path: Path) -
 
 def test_a_chunk_that_was_never_written_stays_the_fill_value(path: Path) -> None:
     part = open_rows(path).part(50, 60)
-    zarr.open_array(str(path), mode="r+")[50:60] = 7.0
     np.testing.assert_array_equal(part.block(50, 60), 0)
+    zarr.open_array(str(path), mode="r+")[50:60] = 7.0  # or its list was not complete
+    with pytest.raises(IncompleteError, match="changed while it was read"):
+        part.block(50, 60)
 
 
 def test_a_chunk_that_comes_back_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +201,43 @@ def test_a_task_can_read_its_own_rows_alone(path: Path) -> None:
     assert isinstance(part, ZarrRows)
     assert part.reader is not None
     assert len(part.reader.versions) == 2
-    with pytest.raises(CorruptionError, match="rows 40 to 49 cannot be read"):
+    with pytest.raises(KeyError, match=r"4.0"):
         part.block(40, 50)
+
+
+def test_a_list_that_lacks_what_is_there_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir, missed = os.scandir, []
+
+    def once_empty(folder: str) -> Iterator[os.DirEntry[str]]:
+        if "f.zarr" in str(folder) and len(missed) < 2:
+            missed.append(folder)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", once_empty)
+    np.testing.assert_array_equal(open_rows(path).block(0, 50), 1)
+    assert missed
+
+
+@pytest.mark.parametrize("codec", [{"id": "gzip", "level": 1}, {"id": "bz2", "level": 1}])
+def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(
+    tmp_path: Path, codec: dict[str, Any]
+) -> None:
+    path = foreign(tmp_path, 2, compressors=numcodecs.get_codec(codec))
+    chunk_of(path, 3).write_bytes(b"damaged")
+    with pytest.raises(CorruptionError, match="rows 30 to 39 cannot be read"):
+        open_rows(path).block(30, 40)
+
+
+def test_stores_that_do_not_list_what_they_hold_are_read_as_zarr_reads_them() -> None:
+    class Unlisted(zarr.storage.MemoryStore):
+        async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+            for key in ():
+                yield key
+
+    array = zarr.create_array(Unlisted(), shape=(100, 3), chunks=(10, 3), dtype="f4")
+    array[:50] = 1.0
+    np.testing.assert_array_equal(open_rows(array).block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
 
 
 def test_chunks_of_stores_that_tell_no_versions_must_be_there() -> None:
@@ -230,6 +272,21 @@ def test_rows_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
     for start, stop in ((0, 100), (32, 48), (33, 34), (47, 49)):
         with pytest.raises(CorruptionError, match=r"d\.zarr: rows 32 to 47 are other values than were written there"):
             rows.part(start, stop).block(start, stop)
+
+
+def test_labels_of_nothing_but_zeros_are_stored(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((40, 3)))
+    np.save(tmp_path / "y.npy", np.repeat([0, 1], 20))
+    for append in (False, True):
+        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "y.npy"), block_rows=10, append=append)
+    np.testing.assert_array_equal(open_values(str(tmp_path / "d.zarr"), "y")[:], np.tile(np.repeat([0, 1], 20), 2))
+    bigkpca.verify(tmp_path / "d.zarr")
+
+
+def test_an_array_that_others_put_into_a_dataset_is_read_as_theirs(dataset: Path) -> None:
+    own = zarr.open_group(str(dataset)).create_array("own", shape=(100,), chunks=(10,), dtype="i4")
+    own[50:] = 1
+    np.testing.assert_array_equal(open_values(str(dataset), "own")[:], np.repeat([0, 1], 50))
 
 
 def test_labels_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
