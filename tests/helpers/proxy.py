@@ -6,7 +6,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
@@ -21,12 +21,14 @@ class Proxy:
     """What happens to connections from now on, and the requests that came.
 
     pass: nothing. reset: the client gets a reset at the next bytes. stall: bytes wait. cut: `left` more bytes of
-    answers pass, then their connections end.
+    answers pass, then their connections end. `answer` gets method and path of each request, and may give the whole
+    answer, which the server then does not see.
     """
 
     to: int
     mode: Literal["pass", "reset", "stall", "cut"] = "pass"
     left: int = 0
+    answer: Callable[[str, str], bytes | None] = lambda method, path: None
     requests: list[tuple[str, str]] = field(default_factory=list)
     ended: bool = False
     _listening: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
@@ -75,6 +77,9 @@ class Proxy:
         """Do with these bytes what the mode says; whether the connection goes on."""
         if asking and (found := _REQUEST.match(data)):
             self.requests.append((found[1].decode(), found[2].decode()))
+            if (own := self.answer(*self.requests[-1])) is not None:
+                source.sendall(own)
+                return True
         while self.mode == "stall" and not self.ended:
             time.sleep(0.02)
         if self.mode == "reset":
