@@ -49,6 +49,9 @@ class NpyRows:
         """Read the header; raises DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
         check_on_disk(path)
         with store_of(path).open(path) as file:
+            if not file.read(1):
+                raise CorruptionError(f"{path} is empty; restore it")
+            file.seek(0)
             shape, fortran, dtype = read_npy_header(file, path)
             start = file.tell()
             if min(shape, default=0) < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -123,12 +124,12 @@ def _path_rows(path: str, array: str | None) -> Rows:
         raise SpecError(f"{path} does not exist")
     if path.endswith(".npy"):
         _check_unnamed(path, array)
-        return NpyRows.open(store.absolute(path))  # workers may run in another folder
+        return _file_rows(NpyRows.open, path)
     if path.endswith(".npz") and not store.is_folder(path):
         _check_unnamed(path, array)
-        return npz_rows(store.absolute(path))
+        return _file_rows(npz_rows, path)
     if path.endswith((".h5ad", ".h5", ".hdf5")) and not store.is_folder(path):
-        return hdf5_rows(store.absolute(path), array)
+        return _file_rows(lambda file: hdf5_rows(file, array), path)
     if not store.is_folder(path):
         raise SpecError(f"{path} is a file; make a dataset of it first: bigkpca ingest {path} DATASET.zarr")
     try:
@@ -147,6 +148,11 @@ def _path_rows(path: str, array: str | None) -> Rows:
         found = zarr_matrix(path, node, array, files_stamp(path))
         return found or group_rows(path, node, array or "X")
     return group_rows(path, node, array)
+
+
+def _file_rows(opened: Callable[[str], Rows], path: str) -> Rows:
+    """The rows of a file, by its absolute path: workers may run in another folder."""
+    return retried(lambda: opened(store_of(path).absolute(path)), path, CorruptionError)
 
 
 def _node(path: str) -> Any:

@@ -164,6 +164,8 @@ def npz_rows(path: str) -> SparseRows:
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? fetch it again") from error
     except (KeyError, ValueError, OSError, AttributeError) as error:
+        if may_pass(error):
+            raise
         raise SpecError(
             f"{path} holds no sparse matrix of SciPy ({error}); make a dataset of its arrays: bigkpca ingest {path} "
             "DATASET.zarr"
