@@ -459,12 +459,21 @@ CASES = [
 ]
 
 
+ALWAYS = ("EIO always", "ENOENT always")  # which take as long as a call is patient
+SEVERAL = (("transform", "dataset"), ("verify", "dataset"), ("export npy", "dataset"))  # that quick tests try in full
+
+
 def quick() -> Iterator[tuple[str, str, str, int]]:
     """Cases with their faults, and which of the sampled reads of each. Calls that take long have few."""
     for number, (name, kind) in enumerate(CASES):
-        faults = [*MAIN, *(["stale"] if kind in GUARDED else [])]
-        if name not in ("transform", "verify", "export npy") or (kind != "dataset" and name == "transform"):
-            faults = ["ENOENT once", MAIN[2 + number % 5]]
+        if (name, kind) in SEVERAL:
+            faults = [*MAIN, "stale"]
+        elif name == "export npy":
+            faults = [what for what in MAIN if what not in ALWAYS]
+        elif kind == "dataset":
+            faults = ["ENOENT once", (*ALWAYS, *DAMAGE)[number % 5]]
+        else:
+            faults = ["ENOENT once", "ENOENT always" if kind in ("zarr 3", "zarr 2", "npy") else DAMAGE[number % 3]]
         for turn, what in enumerate(faults[: 1 if name == "report" else None]):
             yield name, kind, what, number + turn
 
