@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import dask.config
 
-from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
-from bigkpca.execution.blas import blas_core_types
+from bigkpca.data.stores import store_of
+from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.watch import within
-from bigkpca.execution.workers import check_versions, on_workers, wait_for_workers
+from bigkpca.execution.workers import Crew, known_workers, wait_for_workers
 from bigkpca.spec.addresses import is_scheduler
 from bigkpca.spec.defaults import TIMEOUT
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from distributed import Client, Nanny
 
 _CONNECT_SECONDS = 60.0
+_RETRY_SECONDS = 1.0  # between two tries
 _CLOSE_SECONDS = 4.0  # twice this is what a stopped command may take to end
 
 
@@ -107,40 +109,65 @@ def open_engine(
     """The engine of a run: the cluster at `scheduler`, `workers` local processes, else a Dask client that is
     current, else threads of this process. What is opened here is closed at the end.
 
-    Raises SpecError for an address that is none, and for workers with other versions of what must be the same;
+    Raises SpecError for an address that is none, and where all workers have other versions of what must be the same;
     IncompleteError for a scheduler that does not answer, and if no worker comes within `timeout` seconds. Warns
-    UnlikeWorkersWarning.
+    UnlikeWorkersWarning. Workers with other versions beside fit ones are named by `progress`.
     """
     if scheduler and workers:
         raise SpecError("give a scheduler address or a number of workers, not both")
     if scheduler:
-        with dask.config.set(_settings()), _connected(scheduler, timeout) as client:
+        with dask.config.set(_settings()), _connected(scheduler, timeout, progress) as client:
             progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
-            yield _on_client(client, timeout)
+            yield _on_client(client, timeout, progress)
     elif workers:
         with dask.config.set(_settings()), _local_cluster(workers) as client:
-            yield Engine(client=client, timeout=timeout)
+            yield Engine(client=client, timeout=timeout, crew=Crew(progress.note))
     else:
         current = _current_client()
-        yield Engine(timeout=timeout) if current is None else _on_client(current, timeout)
+        yield Engine(timeout=timeout) if current is None else _on_client(current, timeout, progress)
 
 
 @contextmanager
-def _connected(address: str, timeout: float) -> Iterator[Client]:
+def _connected(address: str, timeout: float, progress: Progress) -> Iterator[Client]:
     """A client of the scheduler at an address, which is there."""
-    from distributed import Client
-
     check_address(address)
-    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
-    try:
-        # Dask's own time limit does not hold once a connection is made.
-        client = within(min(timeout, _CONNECT_SECONDS), lambda: Client(address, set_as_default=False), late)
-    except OSError as error:
-        raise IncompleteError(f"{late} ({error})") from error
+    client = _client(address, min(timeout, _CONNECT_SECONDS), progress)
     try:
         yield client
     finally:
         _closed(client.close)
+
+
+def _client(address: str, seconds: float, progress: Progress) -> Client:
+    """A client of the scheduler at an address, tried again for some time: one that was just started, or starts again,
+    may not listen yet. Raises IncompleteError where none answers, SpecError for certificates that do not fit."""
+    from distributed import Client
+    from distributed.comm.core import FatalCommClosedError
+
+    late = f"the scheduler at {address} does not answer: start one there, or correct the address"
+    end, tried = monotonic() + seconds, 0
+    while True:
+        try:
+            # Dask's own time limit does not hold once a connection is made.
+            left = max(_RETRY_SECONDS, end - monotonic())
+            return within(left, lambda: Client(address, set_as_default=False), late)
+        except OSError as error:
+            if isinstance(error, FatalCommClosedError) and "does not match" in str(error):
+                raise SpecError(
+                    f"the scheduler at {address} has a certificate that is not of the authority in "
+                    f"{_named('ca_file')}: give the authority of its certificate"
+                ) from error
+            if isinstance(error, FatalCommClosedError) or (monotonic() >= end and "SSL" in str(error)):
+                raise SpecError(
+                    f"the scheduler at {address} does not accept a connection over TLS ({error}): either it has no "
+                    f"TLS, or the certificate in {_named('cert')} is not of its authority"
+                ) from error
+            if monotonic() >= end:
+                raise IncompleteError(f"{late} ({error})") from error
+            if not tried:
+                progress.note(f"the scheduler at {address} does not answer: tried again for {seconds:g} seconds")
+            tried += 1
+            sleep(_RETRY_SECONDS)
 
 
 @contextmanager
@@ -175,46 +202,83 @@ def _closed(close: Callable[[], Any]) -> None:
 
 def check_address(address: str) -> None:
     """Raise SpecError unless this can be the address of a scheduler, with certificates where it needs them."""
-    from distributed import Security
-
     scheme, _, host = address.rpartition("://")
     if not is_scheduler(address):
         raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
     if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
         raise SpecError(f"{address} has no TLS, which the options or Dask's configuration ask for: give tls://{host}")
-    if scheme in ("tls", "wss") and Security().get_connection_args("client").get("ssl_context") is None:
+    if scheme in ("tls", "wss") and _tls_context() is None:
         raise SpecError(
             f"{address} needs certificates: give --tls-ca, --tls-cert and --tls-key, or set distributed.comm.tls in "
             "Dask's configuration"
         )
 
 
-_compared: WeakSet[Client] = WeakSet()  # clients whose workers were looked at
+_FLAGS = {"ca_file": "--tls-ca", "cert": "--tls-cert", "key": "--tls-key"}
 
 
-def _on_client(client: Client, timeout: float) -> Engine:
-    """The engine of a cluster that was there before. Its workers are looked at once for each client."""
-    if client not in _compared:
+def _files() -> dict[str, str]:
+    """The files of certificates that options and Dask's configuration name; there they may also stand themselves."""
+    from distributed import Security
+
+    found = Security().get_tls_config_for_role("client")
+    return {key: found[key] for key in _FLAGS if found[key] and "\n" not in found[key]}
+
+
+def _named(key: str) -> str:
+    return f"{_FLAGS[key]} {_files().get(key, 'or Dask configuration')}"
+
+
+def _tls_context() -> ssl.SSLContext | None:
+    """What TLS is spoken with; None without certificates. Raises SpecError, naming the file, where one is not what it
+    should be."""
+    from distributed import Security
+
+    for key, path in _files().items():
+        try:
+            with store_of(path).open(path) as file:
+                file.read(1)
+        except OSError as error:
+            raise SpecError(f"{_named(key)} cannot be read ({error.strerror}): name the file in PEM format") from error
+    try:
+        found: ssl.SSLContext | None = Security().get_connection_args("client").get("ssl_context")
+    except (ssl.SSLError, OSError) as error:
+        raise SpecError(_what_is_wrong(error)) from error
+    return found
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """What is wrong with files of which no TLS can be made."""
+    files = _files()
+    for key in ("ca_file", "cert"):
+        if key in files:
+            try:
+                ssl.create_default_context(cafile=files[key])
+            except (ssl.SSLError, OSError):
+                return f"{_named(key)} holds no certificate: name a file in PEM format"
+    if "key" in files:
+        return f"{_named('key')} is not the key of the certificate in {_named('cert')} ({error}): give its own key"
+    return f"{_named('cert')} holds no key: give it as --tls-key"
+
+
+_crews: WeakKeyDictionary[Client, Crew] = WeakKeyDictionary()  # of clients whose workers were looked at
+
+
+def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
+    """The engine of a cluster that was there before. Each of its workers is looked at once for each client, and again
+    where it did not fit."""
+    known = _crews.get(client)
+    if known is None:
         wait_for_workers(client, timeout)
-        check_versions(client, timeout)
-        _warn_if_unlike(on_workers(client, timeout, blas_core_types))
-        _compared.add(client)
-    return Engine(client=client, timeout=timeout)
-
-
-def _warn_if_unlike(types: Mapping[str, tuple[str, ...]]) -> None:
-    of_type: dict[str, list[str]] = {}
-    for address in sorted(types):
-        of_type.setdefault(" and ".join(types[address]) or "unknown", []).append(address)
-    if len(of_type) > 1:
-        found = ", ".join(f"{name} ({len(at)}, e.g. {at[0]})" for name, at in sorted(of_type.items()))
-        warnings.warn(
-            f"the BLAS of the workers is for different processors: {found}. The last digits of results then depend on "
-            "which worker computes which block; for the same bytes from every run, use workers of one type, or start "
-            "all of them with the same OPENBLAS_CORETYPE",
-            UnlikeWorkersWarning,
-            stacklevel=4,
-        )
+        known = Crew()
+    crew = Crew(progress.note, known.requirements, looked=set(known.looked), worked=known.worked)
+    crew.look(client, timeout)
+    crew.check_any_fits(known_workers(client, timeout))
+    crew.tell()
+    if not crew.requirements.core_types:
+        crew.compare_processors(client, timeout)
+    _crews[client] = crew
+    return Engine(client=client, timeout=timeout, crew=crew)
 
 
 def _current_client() -> Client | None:

@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask.base import tokenize
 from dask.system import CPU_COUNT
 
-from bigkpca.errors import IncompleteError, MemoryLimitError
+from bigkpca.errors import IncompleteError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.kept_features import KeptFeatures
@@ -29,7 +29,7 @@ from bigkpca.execution.partial_sums import Checkpoint, Checkpoints, PartialSums
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Group, Task, depends_on_graph, group_size, groups_of
 from bigkpca.execution.watch import Watch, within
-from bigkpca.execution.workers import check_paths, known_workers, on_workers
+from bigkpca.execution.workers import Crew, known_workers, on_workers, peaks_of, sight_of
 from bigkpca.spec.defaults import TIMEOUT
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Engine:
 
     A pass ends with IncompleteError if no task ends for `timeout` seconds. With `checkpoints`, sums are saved now and
     then, and go on from there in another process. With `kept`, the pass of a fit on threads leaves features there, and
-    scores of the same rows take them from there.
+    scores of the same rows take them from there. `crew` is what is known of the workers of a cluster.
     """
 
     threads: int = CPU_COUNT
@@ -58,6 +58,7 @@ class Engine:
     timeout: float = TIMEOUT
     checkpoints: Checkpoints | None = None
     kept: KeptFeatures | None = None
+    crew: Crew = field(default_factory=Crew)
 
     def each(self, title: str, tasks: Sequence[Task], progress: Progress) -> list[Any]:
         """Results of all tasks, in their order."""
@@ -115,7 +116,7 @@ class Engine:
         watch = Watch(self.timeout)
         if self.client is None:
             return on_threads(groups, self.threads, watch, done)
-        return on_cluster(self.client, groups, watch, done)
+        return on_cluster(self.client, groups, self.crew, watch, done)
 
     def _graph(self, tasks: Sequence[Task], adds: bool, done: Callable[[int], None]) -> list[Carried]:
         """Results of tasks that depend on a user's own Dask graph, or their sum."""
@@ -124,11 +125,11 @@ class Engine:
             return compute_on_threads(tasks, adds, self.threads, watch, done)
 
         def nodes(topic: str) -> Sequence[Any]:
-            found = nodes_of(tasks, topic)
-            return [sum_node(found)] if adds else found
+            found = nodes_of(tasks, topic, self.crew.requirements)
+            return [sum_node(found, self.crew.requirements)] if adds else found
 
         whole = Group(0, tuple(tasks), adds)
-        return graph_on_cluster(self.client, nodes, [whole] if adds else whole.alone(), watch, done)
+        return graph_on_cluster(self.client, nodes, [whole] if adds else whole.alone(), self.crew, watch, done)
 
     @contextmanager
     def _showing(self, title: str, tasks: Sequence[Task], progress: Progress) -> Iterator[Callable[[int], None]]:
@@ -154,11 +155,12 @@ class Engine:
         return max(1, sum(threads for _, threads, _ in self._workers()))
 
     def _workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes it may use) of each worker of a cluster."""
+        """(address, threads, bytes it may use) of each worker of a cluster that may take part."""
         if self.client is None:
             return []
         workers = known_workers(self.client, self.timeout)
-        return [(address, w["nthreads"], w["memory_limit"]) for address, w in workers.items()]
+        fit = self.crew.fit(workers)
+        return [(address, workers[address]["nthreads"], workers[address]["memory_limit"]) for address in fit]
 
     @contextmanager
     def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
@@ -178,25 +180,27 @@ class Engine:
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""
-        found = [blas_core_types()] if self.client is None else on_workers(self.client, self.timeout, blas_core_types)
-        types = found.values() if isinstance(found, dict) else found
-        return sorted({"+".join(each) for each in types})
+        if self.client is None:
+            return ["+".join(blas_core_types())]
+        fit = [address for address, _, _ in self._workers()]
+        found = on_workers(self.client, self.timeout, blas_core_types, workers=fit)
+        return sorted({"+".join(each) for each in found.values() if isinstance(each, tuple)})
 
     def check_paths(self, *paths: str | None) -> None:
-        """Raise SpecError, naming a worker, where a worker of a cluster does not see one of the paths."""
+        """Require that workers of a cluster see at these paths what this process sees. Raises SpecError, naming one,
+        where none does; those that do not get no tasks, also if they join later."""
         given = [path for path in paths if path is not None]
         if self.client is not None and given:
-            check_paths(self.client, given, self.timeout)
+            before = tuple(sight for sight in self.crew.requirements.sights if sight.path not in given)
+            sights = (*before, *map(sight_of, given))
+            self.crew.require(self.client, self.timeout, replace(self.crew.requirements, sights=sights))
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
-        """Raise MemoryLimitError if a worker may use less memory than a process with its threads will need."""
-        for address, threads, limit in self.worker_limits():
-            needed = peak_bytes(threads)
-            if needed > limit:
-                raise MemoryLimitError(
-                    f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
-                    "give workers more memory or fewer threads, or ask for a smaller size"
-                )
+        """Require that workers may use the memory that a process with their threads will need. Raises MemoryLimitError,
+        naming one, where none may; those that may not get no tasks, also if they join later."""
+        if self.client is not None:
+            peaks = peaks_of(peak_bytes)
+            self.crew.require(self.client, self.timeout, replace(self.crew.requirements, peaks=peaks))
 
 
 def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from dask.delayed import Delayed
 
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.cluster_run import ClusterRun, large_graphs, running, submitted, window
+from bigkpca.execution.cluster_run import (
+    ClusterRun,
+    bound,
+    forget_shared,
+    hold,
+    is_worker_at_fault,
+    large_graphs,
+    may_send,
+    running,
+    submitted,
+    window,
+)
 from bigkpca.execution.tasks import Group, tree_sum
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error, within
+from bigkpca.execution.workers import Crew
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -22,21 +35,27 @@ _RESULT_SECONDS = 30.0  # that a result may take on its way
 
 
 def on_cluster(
-    client: Client, groups: Iterator[Group], watch: Watch, done: Callable[[int], None]
+    client: Client, groups: Iterator[Group], crew: Crew, watch: Watch, done: Callable[[int], None]
 ) -> Iterator[tuple[Group, Carried]]:
-    """Groups with their results, as they end; `done` hears the number of each task, once or more.
+    """Groups with their results, as they end; `done` gets the number of each task, once or more.
 
-    A group whose worker died runs again elsewhere. One that is blamed for the death of several workers is tried again
-    after all others, task by task and alone: it may have been another task's fault. Raises IncompleteError for tasks
-    that kill their worker then, too, for a scheduler that is gone, and if nothing ends for too long.
+    A group whose worker died, or does not meet the requirements of the crew, runs again elsewhere. One that is blamed
+    for the death of several workers is tried again after all others, task by task and alone: it may have been another
+    task's fault. Raises IncompleteError for tasks that kill their worker then, too, for a scheduler that is gone, and
+    if nothing ends for too long; the error of an unfit worker where there is no other.
     """
     blamed: list[Group] = []
     killers: list[Group] = []
-    with running(client, watch, done) as run:
-        yield from _results(run, groups, None, blamed)
-        run.shared.clear()  # a shared value may have been blamed, too
+
+    def send(some: Sequence[Group]) -> None:
+        for group in some:
+            run.pending[submitted(run, group)] = group
+
+    with running(client, crew, watch, done) as run:
+        yield from _results(run, groups, send, None, blamed)
+        forget_shared(run)  # a shared value may have been blamed, too
         for group in sorted(blamed, key=lambda group: group.first):
-            found = {task.first: value for task, value in _results(run, iter(group.alone()), 1, killers)}
+            found = {task.first: value for task, value in _results(run, iter(group.alone()), send, 1, killers)}
             if len(found) == len(group.tasks):
                 yield group, _joined(group, found)
     if killers:
@@ -47,6 +66,7 @@ def graph_on_cluster(
     client: Client,
     nodes: Callable[[str], Sequence[Delayed]],
     groups: Sequence[Group],
+    crew: Crew,
     watch: Watch,
     done: Callable[[int], None],
 ) -> list[Carried]:
@@ -54,12 +74,18 @@ def graph_on_cluster(
     Raises IncompleteError as `on_cluster`."""
     found: dict[int, Carried] = {}
     killers: list[Group] = []
-    with running(client, watch, done) as run:
+
+    def send(some: Sequence[Group]) -> None:
+        made, to = dict(zip([group.first for group in groups], nodes(run.topic), strict=True)), bound(run)
         with large_graphs():
-            futures = client.compute(list(nodes(run.topic)), optimize_graph=False)
-        run.pending |= dict(zip(futures, groups, strict=True))
-        del futures
-        found = {group.first: value for group, value in _results(run, iter(()), None, killers)}
+            wanted = [made[group.first] for group in some]
+            futures = client.compute(wanted, optimize_graph=False, workers=to.workers)
+        run.pending |= dict(zip(futures, some, strict=True))
+        run.bounds |= dict.fromkeys(futures, to)
+
+    with running(client, crew, watch, done) as run:
+        run.held.extend(groups)
+        found = {group.first: value for group, value in _results(run, iter(()), send, None, killers)}
     if killers:
         raise _quarantined(killers)
     return [found[group.first] for group in groups]
@@ -83,26 +109,42 @@ def _quarantined(killers: Sequence[Group]) -> IncompleteError:
 
 
 def _results(
-    run: ClusterRun, groups: Iterator[Group], most: int | None, blamed: list[Group]
+    run: ClusterRun,
+    groups: Iterator[Group],
+    send: Callable[[Sequence[Group]], None],
+    most: int | None,
+    blamed: list[Group],
 ) -> Iterator[tuple[Group, Carried]]:
     """Groups with their results, at most `most` at once; those that kill workers are added to `blamed`."""
     waiting = True
-    while waiting or run.pending:
-        while waiting and len(run.pending) < (most or window(run)):
-            group = next(groups, None)
-            if group is None:
-                waiting = False
-            else:
-                run.pending[submitted(run, group)] = group
+    while waiting or run.pending or run.held:
+        if may_send(run):
+            held, run.held = run.held, []
+            send(held)
+            while waiting and len(run.pending) < (most or window(run)):
+                group = next(groups, None)
+                if group is None:
+                    waiting = False
+                else:
+                    send([group])
         for future in _ended(run):
+            if future not in run.pending:  # it was taken back with others
+                continue
             group, (ended, found) = run.pending[future], _result(run, future)
             if not ended:
                 continue
-            del run.pending[future]
+            if isinstance(found, Exception):
+                if not is_worker_at_fault(run, future, found):
+                    raise found
+                forget_shared(run)
+                hold(run, [future] if future in run.pending else [])
+                continue
+            del run.pending[future], run.bounds[future]
             run.watch.finished()
             if found is None:
                 blamed.append(group)
                 continue
+            run.crew.worked = True
             for number in range(group.first, group.first + len(group.tasks)):
                 run.done(number)
             yield group, found
@@ -113,6 +155,8 @@ def _ended(run: ClusterRun) -> list[Future[Any]]:
     from distributed import wait
     from distributed.client import FuturesCancelledError
 
+    if not run.pending:  # what is held waits for a worker
+        sleep(POLL_SECONDS)
     # Futures that were cancelled are among those that ended.
     with suppress(TimeoutError, FuturesCancelledError), run.client.as_current():
         wait(list(run.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
@@ -127,9 +171,9 @@ def _ended(run: ClusterRun) -> list[Future[Any]]:
     return sorted(ended, key=lambda future: run.pending[future].first)
 
 
-def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | None]:
+def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | Exception | None]:
     """Whether the result of a future is here or will never be, and the result; None if its task was blamed for the
-    death of workers. Raises what the task raised."""
+    death of workers, and what the task raised."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError, FuturesCancelledError
 
@@ -142,7 +186,7 @@ def _result(run: ClusterRun, future: Future[Any]) -> tuple[bool, Carried | None]
             if isinstance(error, KilledWorker):
                 return True, None
             if error is not None:
-                raise error
+                return True, error
         found: Carried = future.result(timeout=seconds)
     except KilledWorker:
         return True, None
@@ -179,6 +223,8 @@ def what_hangs(run: ClusterRun) -> str:
         return f"the scheduler at {run.scheduler.address} is gone"
     if not workers:
         return f"no worker is connected to the scheduler at {run.scheduler.address}"
+    if not run.crew.fit(workers):
+        return f"no worker that may take part is left, as {run.crew.unfit[min(workers)]}"
     paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
     if len(paused) == len(workers):
         return f"all workers are paused, as their memory is full, for example {paused[0]}"

@@ -13,8 +13,9 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.tasks import Shared, Task, added, run_function
+from bigkpca.execution.tasks import Given, Shared, Task, added, run_function
 from bigkpca.execution.watch import POLL_SECONDS, Watch, stalled_error
+from bigkpca.execution.workers import CALL, Requirements, packed_call
 
 
 def constant(value: Any) -> Delayed:
@@ -35,21 +36,47 @@ def _opaque(argument: Any) -> Any:
     return argument if isinstance(argument, Delayed) else Carried(argument)
 
 
-def nodes_of(tasks: Sequence[Task], topic: str = "") -> list[Delayed]:
-    """The tasks as nodes of one graph; on a cluster they report their numbers to a topic."""
+def nodes_of(tasks: Sequence[Task], topic: str = "", requirements: Requirements | None = None) -> list[Delayed]:
+    """The tasks as nodes of one graph. With requirements, of a cluster, they report their numbers to a topic, and raise
+    UnfitWorker where a worker does not meet these."""
     constants: dict[int, Delayed] = {}  # by identity: each shared value is in the graph once
 
-    def given(argument: Any) -> Any:
-        if isinstance(argument, Shared):
-            return constants.setdefault(id(argument), delayed(argument.carried, traverse=False))
-        return _opaque(argument)
+    def node(number: int, task: Task) -> Delayed:
+        values: list[Delayed] = []
 
-    run = delayed(_run, pure=False)
-    return [run(Carried(task.function), topic, i, *map(given, task.arguments)) for i, task in enumerate(tasks)]
+        def given(argument: Any) -> Any:
+            if isinstance(argument, Shared):
+                if id(argument) not in constants:
+                    constants[id(argument)] = _node(requirements, itself, [], argument.carried)
+                argument = constants[id(argument)]
+            elif not isinstance(argument, Delayed):
+                return Carried(argument)
+            values.append(argument)
+            return Given(len(values) - 1)
+
+        arguments = [given(argument) for argument in task.arguments]
+        return _node(requirements, _run, values, Carried(task.function), topic, number, Carried(arguments))
+
+    return [node(number, task) for number, task in enumerate(tasks)]
 
 
-def _run(function: Carried, topic: str, number: int, *arguments: Any) -> Carried:
-    found = run_function(function.value, arguments)
+def _node(
+    requirements: Requirements | None, function: Callable[..., Any], values: Sequence[Delayed], *given: Any
+) -> Delayed:
+    """function(values, *given) as a node of a graph."""
+    if requirements is None:
+        return delayed(function, pure=False)(values, *given)
+    names = packed_call(requirements, function, *given) | {"values": values}
+    return delayed(eval, pure=False)(CALL, None, names)
+
+
+def itself(values: Sequence[Any], value: Carried) -> Carried:
+    """A shared value, on a worker."""
+    return value
+
+
+def _run(values: Sequence[Any], function: Carried, topic: str, number: int, arguments: Carried) -> Carried:
+    found = run_function(function.value, Given.filled(arguments.value, values))
     if topic:
         from distributed import get_worker
 
@@ -57,14 +84,17 @@ def _run(function: Carried, topic: str, number: int, *arguments: Any) -> Carried
     return found
 
 
-def sum_node(nodes: Sequence[Delayed]) -> Delayed:
+def sum_node(nodes: Sequence[Delayed], requirements: Requirements | None = None) -> Delayed:
     """The sum of the nodes over the same tree as `tasks.tree_sum`."""
-    add = delayed(added, pure=False)
     found = list(nodes)
     while len(found) > 1:
-        sums = [add(a, b) for a, b in zip(found[::2], found[1::2], strict=False)]
+        sums = [_node(requirements, _added, [a, b]) for a, b in zip(found[::2], found[1::2], strict=False)]
         found = sums + found[len(sums) * 2 :]
     return found[0]
+
+
+def _added(values: Sequence[Carried]) -> Carried:
+    return added(*values)
 
 
 class _Stopped(Exception):

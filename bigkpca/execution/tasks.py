@@ -37,6 +37,18 @@ class Shared:
     carried: Carried
 
 
+@dataclass(frozen=True)
+class Given:
+    """The place of a shared value, or of a node of a graph, among the values that reach a task by Dask."""
+
+    number: int
+
+    @staticmethod
+    def filled(arguments: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """The arguments with these values in their places."""
+        return [values[given.number] if isinstance(given, Given) else given for given in arguments]
+
+
 def shared(value: Any) -> Shared:
     """A value that many tasks take."""
     return Shared(Carried(value))

@@ -1,24 +1,355 @@
-"""What the workers of a cluster have: versions, paths that they see."""
+"""What workers of a cluster must have to take part in a run, and which of them have it.
+
+Workers come and go. So what a run requires travels with its tasks, and each worker is looked at where it runs its first
+task, whenever it joined. One that does not fit gets no more tasks of the run, and is left alone otherwise: it may be at
+work for somebody else.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import platform
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from os import getpid
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bigkpca.data.stores import store_of
-from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.errors import BigKPCAError, IncompleteError, MemoryLimitError, SpecError, UnlikeWorkersWarning
+from bigkpca.execution.blas import blas_core_types
+from bigkpca.execution.progress import WARNING
 from bigkpca.execution.watch import within
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Worker
 
 _ANSWER_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 1.0  # a network file system may take a moment to show what was just written
 # Tasks are pickled here and unpickled there, and results depend on these.
 _SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
+_METADATA = ("zarr.json", ".zarray", ".zgroup")  # which tell what a folder holds
+_READ_BYTES = 2**16  # of a file that is compared
+_MOST_THREADS = 64  # of a worker for which memory is planned exactly
+CoreTypes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A path, and a digest of what is there; "" where nothing is."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a worker must have to take part in a run.
+
+    `versions` are those of Python and packages, by name; `peaks` the bytes that a process with 1, 2, ... threads needs;
+    `core_types` the processor types for which BLAS may compute. Where one is empty, anything will do.
+    """
+
+    versions: tuple[tuple[str, str], ...] = ()
+    sights: tuple[Sight, ...] = ()
+    peaks: tuple[int, ...] = ()
+    core_types: frozenset[CoreTypes] = frozenset()
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a worker does not meet the requirements: the error that would end a run without other workers, and what it
+    was asked to see where it is about a path; or only its processor types, with which it can take part."""
+
+    error: BigKPCAError | None = None
+    sight: Sight | None = None
+    core_types: CoreTypes = ()
+
+
+class UnfitWorker(Exception):
+    """A task met a worker that does not meet the requirements of its run."""
+
+    def __init__(self, worker: str, misfit: Misfit) -> None:
+        super().__init__(worker, misfit)
+        self.worker, self.misfit = worker, misfit
+
+
+def requirements_here() -> Requirements:
+    """Those that any run from this process has: the same versions."""
+    here = {name: version(name) for name in _SAME} | {"Python": platform.python_version()}
+    return Requirements(tuple(here.items()))
+
+
+def check_here(requirements: Requirements) -> None:
+    """Raise UnfitWorker where the worker that runs this task does not meet the requirements. It looks once."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    _checked(worker.address, worker.state.nthreads, worker.memory_manager.memory_limit, requirements)
+
+
+# A worker closes at a message that it cannot unpickle, and what it does for others is lost. So tasks are bytes and
+# arrays until this runs on it.
+CALL = "__import__('bigkpca.execution.workers', fromlist=['called']).called(required, packed, buffers, values)"
+
+
+def packed_call(requirements: Requirements, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """The names in CALL that stand for function(values, *arguments) on a worker that meets the requirements, all but
+    `values`: these are the results of other tasks that it takes."""
+    from distributed.protocol import pickle
+
+    raw: list[Any] = []
+    packed = pickle.dumps((function, arguments), buffer_callback=raw.append)
+    buffers = [np.frombuffer(buffer.raw(), np.uint8) for buffer in raw]
+    return {"required": pickle.dumps(requirements), "packed": packed, "buffers": buffers}
+
+
+def called(required: bytes, packed: bytes, buffers: Sequence[Any], values: Sequence[Any]) -> Any:
+    """What CALL evaluates, on a worker. Raises UnfitWorker."""
+    from distributed.protocol import pickle
+
+    check_here(pickle.loads(required))
+    function, arguments = pickle.loads(packed, buffers=buffers)
+    return function(values, *arguments)
+
+
+@lru_cache(maxsize=64)  # which remembers no exception
+def _checked(address: str, threads: int, limit: int | None, requirements: Requirements) -> None:
+    misfit = _misfit(address, threads, limit, requirements)
+    if misfit is not None:
+        raise UnfitWorker(address, misfit)
+
+
+def look_here(requirements: Requirements, dask_worker: Worker) -> Misfit | None:
+    """Why this worker does not meet the requirements; None where it does. For `Client.run`."""
+    limit = dask_worker.memory_manager.memory_limit
+    return _misfit(dask_worker.address, dask_worker.state.nthreads, limit, requirements)
+
+
+def _misfit(address: str, threads: int, limit: int | None, requirements: Requirements) -> Misfit | None:
+    for name, expected in requirements.versions:
+        other = _other_version(address, name, _version_of(name), expected)
+        if other is not None:
+            return Misfit(other)
+    if requirements.peaks and limit and (needed := _peak(requirements.peaks, threads)) > limit:
+        return Misfit(little_memory(address, limit, needed))
+    for sight in requirements.sights:
+        error = _other_sight(address, sight)
+        if error is not None:
+            return Misfit(error, sight)
+    types = blas_core_types()
+    if requirements.core_types and types not in requirements.core_types:
+        return Misfit(core_types=types)
+    return None
+
+
+def _version_of(name: str) -> str | None:
+    """The version of Python or of a package in this process; None where it is not installed."""
+    with suppress(PackageNotFoundError):
+        return platform.python_version() if name == "Python" else version(name)
+    return None
+
+
+def _other_version(address: str, name: str, found: str | None, expected: str) -> SpecError | None:
+    if found is None:
+        return SpecError(
+            f"worker {address} lacks {name}: install {name} {expected} where workers run, and start them again"
+        )
+    if _telling(name, found) != _telling(name, expected):
+        return SpecError(f"worker {address} has {name} {found}, this process has {expected}: install the same in both")
+    return None
+
+
+def _telling(name: str, found: str) -> str:
+    """The part of a version that must be the same: all of it, but 3.11 of Python 3.11.7."""
+    return ".".join(found.split(".")[:2]) if name == "Python" else found
+
+
+def peaks_of(peak_bytes: Callable[[int], int]) -> tuple[int, ...]:
+    """The bytes that processes with 1, 2, ... threads need."""
+    return tuple(peak_bytes(threads) for threads in range(1, _MOST_THREADS + 1))
+
+
+def _peak(peaks: Sequence[int], threads: int) -> int:
+    """The bytes that a process with so many threads needs; beyond those that are planned, each takes as much more."""
+    beyond = max(0, threads - len(peaks))
+    return peaks[min(threads, len(peaks)) - 1] + beyond * (peaks[-1] - peaks[-2] if len(peaks) > 1 else peaks[-1])
+
+
+def little_memory(address: str, limit: int, needed: int) -> MemoryLimitError:
+    """The error of a worker that may use less than is needed."""
+    return MemoryLimitError(
+        f"worker {address} may use {limit / 1e6:.0f} MB, the plan needs {needed / 1e6:.0f} MB; "
+        "give workers more memory or fewer threads, or ask for a smaller size"
+    )
+
+
+def sight_of(path: str) -> Sight:
+    """What this process sees at a path. Raises as the store, but not where nothing is."""
+    store, digest = store_of(path), hashlib.sha256()
+    try:
+        files = [f"{path}/{name}" for name in _METADATA] if store.is_folder(path) else [path]
+        found = store.is_folder(path)
+        for file in files:
+            with suppress(FileNotFoundError), store.open(file) as opened:
+                digest.update(f"{file} {store.file(file).bytes}\n".encode() + opened.read(_READ_BYTES))
+                found = True
+    except OSError:
+        return Sight(path, "")
+    return Sight(path, digest.hexdigest() if found else "")
+
+
+def _other_sight(address: str, expected: Sight) -> BigKPCAError | None:
+    """What is wrong with what this worker sees at a path."""
+    try:
+        seen = sight_of(expected.path)
+        if seen != expected:
+            sleep(_LOOK_AGAIN_SECONDS)
+            seen = sight_of(expected.path)
+    except BigKPCAError as error:  # of an object store
+        return type(error)(f"worker {address} cannot use {error}")
+    if seen == expected and seen.digest:
+        return None
+    what = f"sees something else at {seen.path} than this process" if seen.digest else f"does not see {seen.path}"
+    return SpecError(
+        f"worker {address} {what}: workers read and write by themselves, so every path must be on a file system that "
+        "all machines mount at the same place, or on an object store that has the same address for all of them"
+    )
+
+
+@dataclass(eq=False)
+class Crew:
+    """The workers of a cluster in one run: what they must have, and which of them have it not, with the errors.
+
+    `note` takes a warning of each of these, once; `told` are those that it had. `looked` are workers that were looked
+    at from here, and need not be again.
+    """
+
+    note: Callable[[str], None] = lambda _: None
+    requirements: Requirements = field(default_factory=requirements_here)
+    unfit: dict[str, BigKPCAError] = field(default_factory=dict)
+    looked: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+    worked: bool = False  # whether a worker was found to fit
+
+    def fit(self, workers: Collection[str]) -> list[str]:
+        """Those of the workers of which nothing is known against them."""
+        return sorted(set(workers) - set(self.unfit))
+
+    def check_any_fits(self, workers: Collection[str]) -> None:
+        """Raise the error of the first worker where none of these is fit."""
+        if workers and not self.fit(workers):
+            raise self.unfit[min(workers)]
+
+    def met(self, worker: str, misfit: Misfit) -> None:
+        """Take account of a worker that does not meet the requirements."""
+        if misfit.error is None:
+            self._accept(worker, misfit.core_types)
+        elif misfit.sight is None or not self._is_stale(misfit.sight):
+            self.exclude(worker, misfit.error)
+
+    def exclude(self, worker: str, error: BigKPCAError) -> None:
+        """Give a worker no more tasks."""
+        self.unfit.setdefault(worker, error)
+
+    def tell(self) -> None:
+        """Name the workers that are not fit, each once."""
+        for worker in sorted(self.unfit.keys() - self.told):
+            self.told.add(worker)
+            self.note(f"{WARNING}a worker gets no tasks of this run: {self.unfit[worker]}")
+
+    def _accept(self, worker: str, core_types: CoreTypes) -> None:
+        """Take a worker with other processor types than all before it, and warn."""
+        known = self.requirements.core_types
+        if core_types not in known:
+            joined = f"{_types(core_types)} of {worker}, which joined later"
+            _warn_of_unlike(f"{', '.join(sorted(map(_types, known)))}, and {joined}")
+            self.requirements = replace(self.requirements, core_types=known | {core_types})
+
+    def _is_stale(self, asked: Sight) -> bool:
+        """Whether a path no longer holds what a worker was asked to see there, seen from here. Then it is asked for
+        what is there now, or nothing where it was published or removed."""
+        try:
+            now = sight_of(asked.path)
+        except BigKPCAError:
+            return False
+        if now == asked:
+            return False
+        others = tuple(sight for sight in self.requirements.sights if sight.path != asked.path)
+        self.requirements = replace(self.requirements, sights=(*others, now) if now.digest else others)
+        return True
+
+    def look(self, client: Client, timeout: float) -> None:
+        """Look at all workers that were not looked at from here: also at those that cannot take a task of ours."""
+        new = sorted(set(known_workers(client, timeout)) - self.looked - set(self.unfit))
+        for name, expected in self.requirements.versions:
+            # Functions of the standard library, since a worker may lack bigkpca.
+            of = (version, name) if name != "Python" else (platform.python_version,)
+            for address, found in on_workers(client, timeout, *of, workers=self.fit(new)).items():
+                installed = None if isinstance(found, Exception) else found
+                error = _other_version(address, name, installed, expected)
+                if error is not None:
+                    self.exclude(address, error)
+        self._met_all(client, timeout, self.fit(new))
+
+    def compare_processors(self, client: Client, timeout: float) -> None:
+        """Warn where the fit workers have different processors; those that join later are compared with these."""
+        found = on_workers(client, timeout, blas_core_types, workers=self.fit(known_workers(client, timeout)))
+        types = {address: each for address, each in found.items() if isinstance(each, tuple)}
+        warn_if_unlike(types)
+        self.requirements = replace(self.requirements, core_types=frozenset(types.values()))
+
+    def require(self, client: Client, timeout: float, requirements: Requirements) -> None:
+        """Require this from now on, and look at all workers. Raises the error of the first where none is fit."""
+        before, unfit = self.requirements, dict(self.unfit)
+        self.requirements = requirements
+        workers = known_workers(client, timeout)
+        try:
+            self._met_all(client, timeout, self.fit(workers))
+            self.check_any_fits(workers)
+        except BaseException:
+            self.requirements, self.unfit = before, unfit
+            raise
+        self.tell()
+
+    def _met_all(self, client: Client, timeout: float, workers: Sequence[str]) -> None:
+        found = on_workers(client, timeout, look_here, self.requirements, workers=workers)
+        for address, misfit in found.items():
+            self.looked.add(address)
+            if isinstance(misfit, Exception):
+                self.exclude(address, SpecError(f"worker {address} cannot run bigkpca: {misfit!r}"))
+            elif misfit is not None:
+                self.met(address, misfit)
+            self.worked |= address not in self.unfit
+
+
+def warn_if_unlike(types: Mapping[str, CoreTypes]) -> None:
+    """Warn where the BLAS of workers, by their addresses, computes for different processors."""
+    of_type: dict[str, list[str]] = {}
+    for address in sorted(types):
+        of_type.setdefault(_types(types[address]), []).append(address)
+    if len(of_type) > 1:
+        _warn_of_unlike(", ".join(f"{name} ({len(at)}, e.g. {at[0]})" for name, at in sorted(of_type.items())))
+
+
+def _types(core_types: CoreTypes) -> str:
+    return " and ".join(core_types) or "unknown"
+
+
+def _warn_of_unlike(found: str) -> None:
+    warnings.warn(
+        f"the BLAS of the workers is for different processors: {found}. The last digits of results then depend on "
+        "which worker computes which block; for the same bytes from every run, use workers of one type, or start "
+        "all of them with the same OPENBLAS_CORETYPE",
+        UnlikeWorkersWarning,
+        stacklevel=5,
+    )
 
 
 def known_workers(client: Client, timeout: float) -> dict[str, Any]:
@@ -43,51 +374,28 @@ def wait_for_workers(client: Client, timeout: float) -> None:
     asked.release()
 
 
-def check_versions(client: Client, timeout: float) -> None:
-    """Raise SpecError, naming a worker, where Python or a package that must be the same is not."""
-    here = {name: version(name) for name in _SAME} | {"Python": platform.python_version()}
-    for name, expected in here.items():
-        # Functions of the standard library, since a worker may lack bigkpca.
-        of = (version, name) if name != "Python" else (platform.python_version,)
-        for address, found in on_workers(client, timeout, *of).items():
-            if isinstance(found, PackageNotFoundError):
-                raise SpecError(
-                    f"worker {address} lacks {name}: install {name} {expected} where workers run, and start them again"
-                )
-            if _telling(name, found) != _telling(name, expected):
-                raise SpecError(
-                    f"worker {address} has {name} {found}, this process has {expected}: install the same in both"
-                )
-
-
-def _telling(name: str, found: str) -> str:
-    """The part of a version that must be the same: all of it, but 3.11 of Python 3.11.7."""
-    return ".".join(found.split(".")[:2]) if name == "Python" else found
-
-
-def check_paths(client: Client, paths: Sequence[str], timeout: float) -> None:
-    """Raise SpecError, naming a worker, where it does not see one of the paths."""
-    for address, unseen in on_workers(client, timeout, _unseen, list(paths)).items():
-        if unseen:
-            raise SpecError(
-                f"worker {address} does not see {unseen[0]}: workers read and write by themselves, so every path must "
-                "be on a file system that all machines mount at the same place, or on an object store"
-            )
-
-
-def _unseen(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if not store_of(path).exists(path)]
-
-
-def on_workers(client: Client, timeout: float, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """function(*arguments) on every worker that is there, by their addresses in order; an exception is a result. Those
-    that go away meanwhile are left out.
+def on_workers(
+    client: Client,
+    timeout: float,
+    function: Callable[..., Any],
+    *arguments: Any,
+    workers: Collection[str],
+) -> dict[str, Any]:
+    """function(*arguments) on these workers, by their addresses in order; an exception is a result. Those that go away
+    meanwhile are left out.
 
     Raises IncompleteError, naming one, where workers do not answer within a minute, or `timeout` seconds.
     """
-    some = ", ".join(sorted(known_workers(client, timeout))[:3])
-    late = f"a worker of the scheduler at {_address(client)} does not answer, one of {some} or others"
-    found = within(min(timeout, _ANSWER_SECONDS), lambda: client.run(function, *arguments, on_error="return"), late)
+    asked = sorted(workers)
+    if not asked:
+        return {}
+    late = f"a worker of the scheduler at {_address(client)} does not answer, one of {', '.join(asked[:3])} or others"
+
+    def run() -> dict[str, Any]:
+        found: dict[str, Any] = client.run(function, *arguments, workers=asked, on_error="return")
+        return found
+
+    found = within(min(timeout, _ANSWER_SECONDS), run, late)
     return {address: found[address] for address in sorted(found) if not isinstance(found[address], OSError)}
 
 

@@ -7,16 +7,21 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import dask.config
+import distributed
 import pytest
-from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed import Client, Nanny, Scheduler, Security, SpecCluster
 
-from bigkpca.errors import SpecError, UnlikeWorkersWarning
+from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
+from bigkpca.execution import clusters
 from bigkpca.execution.blas import blas_core_types
-from bigkpca.execution.clusters import open_engine
+from bigkpca.execution.clusters import check_address, open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
+from tests.helpers.progress import Recorder
 
 _SCRIPT = """
 from bigkpca.execution.clusters import open_engine
@@ -59,6 +64,77 @@ def test_processes_start_without_the_library_for_tls(monkeypatch: pytest.MonkeyP
 def test_one_of_scheduler_and_workers() -> None:
     with pytest.raises(SpecError, match="not both"), open_engine("tcp://127.0.0.1:1", 2):
         pass
+
+
+def test_a_scheduler_that_refuses_connections_is_tried_again(
+    two_processes: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that starts at the same time."""
+    assert two_processes.client is not None
+    tried, recorder, real = list[str](), Recorder(), distributed.Client
+
+    def refused(address: str, **options: Any) -> Client:
+        tried.append(address)
+        if len(tried) < 4:
+            raise OSError("refused")
+        return real(two_processes.client.scheduler.address, security=two_processes.client.security, **options)
+
+    monkeypatch.setattr(distributed, "Client", refused)
+    monkeypatch.setattr(clusters, "_RETRY_SECONDS", 0.01)
+    with open_engine("tcp://127.0.0.1:1", progress=recorder) as engine:
+        assert engine.each("halving", [Task(divmod, (42, 2), 1)], Silent()) == [(21, 0)]
+    assert tried == ["tcp://127.0.0.1:1"] * 4
+    (note,) = [note for note in recorder.notes if "tried again" in note]
+    assert note == "the scheduler at tcp://127.0.0.1:1 does not answer: tried again for 60 seconds"
+
+
+def test_a_scheduler_that_refuses_connections_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(address: str, **options: Any) -> None:
+        raise OSError("refused")
+
+    monkeypatch.setattr(distributed, "Client", refused)
+    monkeypatch.setattr(clusters, "_RETRY_SECONDS", 0.01)
+    with (
+        pytest.raises(IncompleteError, match=r"scheduler at tcp://127.0.0.1:1 does not answer: start .* \(refused\)"),
+        open_engine("tcp://127.0.0.1:1", timeout=0.1),
+    ):
+        pass
+
+
+def made_for(folder: Path) -> dict[str, str]:
+    """Files of a certificate, by the keys of Dask's configuration."""
+    folder.mkdir()
+    found = Security.temporary().get_tls_config_for_role("client")
+    for key in ("ca_file", "cert", "key"):
+        (folder / f"{key}.pem").write_text(found[key])
+    return {name: str(folder / f"{key}.pem") for name, key in _KEYS.items()}
+
+
+_KEYS = {"ca-file": "ca_file", "client.cert": "cert", "client.key": "key"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "client.key",
+            "other",
+            r"--tls-key .*other/key.pem is not the key of the certificate in --tls-cert .*own/cert",
+        ),
+        ("client.key", None, r"--tls-cert .*own/cert.pem holds no key: give it as --tls-key"),
+        ("client.key", "", r"--tls-key .* cannot be read \(Is a directory\): name the file in PEM format"),
+        ("client.cert", "none.pem", r"--tls-cert .*none.pem cannot be read \(No such file"),
+        ("client.cert", "junk.pem", r"--tls-cert .*junk.pem holds no certificate: name a file in PEM format"),
+        ("ca-file", "junk.pem", r"--tls-ca .*junk.pem holds no certificate"),
+    ],
+)
+def test_certificates_that_do_not_fit_are_named(tmp_path: Path, key: str, value: str | None, message: str) -> None:
+    own, other = made_for(tmp_path / "own"), made_for(tmp_path / "other")
+    (tmp_path / "junk.pem").write_text("junk")
+    given = None if value is None else other[key] if value == "other" else str(tmp_path / value)
+    files = {f"distributed.comm.tls.{name}": path for name, path in (own | {key: given}).items()}
+    with dask.config.set(files), pytest.raises(SpecError, match=message):
+        check_address("tls://127.0.0.1:9")
 
 
 def test_a_current_client_is_used(two_processes: Engine) -> None:

@@ -19,7 +19,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
 from tests.helpers.commands import run_apart
-from tests.helpers.dask_processes import DaskProcesses
+from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding
 
 pytestmark = pytest.mark.cluster
 
@@ -191,28 +191,11 @@ def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(
     assert f"no worker is connected to the scheduler at {cluster.address}" in found.stderr
 
 
-_BLOCKING = """
-import importlib.metadata, sys
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "bigkpca":
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Without())
-real = importlib.metadata.version
-def version(name):
-    if name == "bigkpca":
-        raise importlib.metadata.PackageNotFoundError(name)
-    return real(name)
-importlib.metadata.version = version
-"""
-_OTHER = _BLOCKING.replace("raise importlib.metadata.PackageNotFoundError(name)", "return '0.0.7'")
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (_BLOCKING, r"worker tcp://127.* lacks bigkpca: install bigkpca [0-9.]+ where workers run"),
-        (_OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, this process has [0-9.]+: install the same in both"),
+        (BLOCKING, r"worker tcp://127.* lacks bigkpca: install bigkpca [0-9.]+ where workers run"),
+        (OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, this process has [0-9.]+: install the same in both"),
     ],
 )
 def test_workers_with_other_packages_are_refused(
@@ -227,11 +210,7 @@ def test_workers_with_other_packages_are_refused(
 def test_a_path_that_a_worker_does_not_see_is_named_before_the_run(
     dataset: str, cluster: DaskProcesses, tmp_path: Path
 ) -> None:
-    hidden = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
-    prefix = "unshare", "--mount", "sh", "-c", hidden, str(Path(dataset).parent)
-    if run_as_root := os.geteuid():
-        pytest.skip(f"to hide a path takes root, not user {run_as_root}")
-    cluster.start_worker(prefix)
+    cluster.start_worker(hiding(Path(dataset).parent))
     found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler", cluster.address)
     assert found.returncode == 2, found.stderr
     assert f" does not see {dataset}: workers read and write by themselves" in found.stderr

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from bigkpca.execution import on_cluster
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
-from bigkpca.execution.workers import check_paths, check_versions, on_workers
+from bigkpca.execution.workers import Crew, on_workers, sight_of
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -80,11 +81,13 @@ def die_in_one(first: str, dask_worker: Any = None) -> int:
 
 def test_a_worker_that_dies_before_it_answers_is_left_out(client: Client) -> None:
     first, other = sorted(client.scheduler_info()["workers"])
-    assert list(on_workers(client, 30, die_in_one, first)) == [other]
+    assert list(on_workers(client, 30, die_in_one, first, workers=[first, other])) == [other]
 
 
 def test_checks_pass_over_workers_that_go_away(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, run = CommClosedError("in <TCP (closed)>"), client.run
     monkeypatch.setattr(client, "run", lambda *given, **how: run(*given, **how) | {"tcp://127.0.0.1:1": gone})
-    check_versions(client, 30)
-    check_paths(client, ["/"], 30)
+    crew = Crew()
+    crew.look(client, 30)
+    crew.require(client, 30, replace(crew.requirements, sights=(sight_of("/"),)))
+    assert not crew.unfit

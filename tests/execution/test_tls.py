@@ -71,3 +71,23 @@ def test_certificates_that_are_not_there_are_named(dataset: str, tmp_path: Path)
     found = run_apart("fit", dataset, tmp_path / "m.zarr", "--scheduler", "tls://127.0.0.1:9", "--tls-ca", "none.pem")
     assert found.returncode == 2
     assert "--tls-ca none.pem does not exist" in found.stderr
+
+
+def test_certificates_of_others_are_named(tmp_path: Path, dataset: str) -> None:
+    """Of another authority than the scheduler's, and one that the scheduler does not know."""
+    files = {}
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+        files[name] = certificates(tmp_path / name)
+    ca, pair = files["other"][:2], files["other"][2:]
+    with DaskProcesses(tmp_path / "cluster", 0, tls=files["own"]) as cluster:
+
+        def told(given: list[str]) -> str:
+            own = [text.replace("--tls-ca-file", "--tls-ca") for text in given]
+            where = ["--scheduler", cluster.address, "--timeout", "5 s"]
+            found = run_apart("fit", dataset, tmp_path / "m.zarr", *where, *own)
+            assert found.returncode == 2, found.stderr
+            return found.stderr
+
+        assert f"is not of the authority in --tls-ca {ca[1]}: give" in told([*ca, *files["own"][2:]])
+        assert f"or the certificate in --tls-cert {pair[1]} is not of its authority" in told([*files["own"][:2], *pair])

@@ -13,12 +13,40 @@ from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
 
+import pytest
 from distributed import Client
 
 from tests.helpers.files import ROOT
 
 _START_SECONDS = 60.0
 _QUIET = {"DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+# What a worker without bigkpca, and one with another version of it, have.
+BLOCKING = """
+import importlib.metadata, sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "bigkpca":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Without())
+real = importlib.metadata.version
+def version(name):
+    if name == "bigkpca":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return real(name)
+importlib.metadata.version = version
+"""
+OTHER = "import importlib.metadata\n" + BLOCKING.partition("insert(0, Without())\n")[2].replace(
+    "raise importlib.metadata.PackageNotFoundError(name)", "return '0.0.7'"
+)
+
+
+def hiding(folder: Path) -> list[str]:
+    """A command whose processes see an empty folder there."""
+    if user := os.geteuid():
+        pytest.skip(f"to hide a path takes root, not user {user}")
+    return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs "$0" && exec "$@"', str(folder)]
 
 
 def wait_until(true: Callable[[], bool], seconds: float = _START_SECONDS) -> None:
@@ -88,10 +116,12 @@ class DaskProcesses:
 
         wait_until(known)
 
-    def start_worker(self, within: Sequence[str] | None = None, **env: str) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, within: Sequence[str] | None = None, memory: str = "0", **env: str
+    ) -> subprocess.Popen[bytes]:
         """Start one more worker, and do not wait for it."""
         options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
-        local = ["--local-directory", str(self.folder), "--memory-limit", "0"]
+        local = ["--local-directory", str(self.folder), "--memory-limit", memory]
         command = ["worker", self.address, *options, *local, *self._tls, *self._options]
         self.workers.append(self._started(command, self._within if within is None else within, env))
         return self.workers[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 KEY, SECRET, BUCKET = "bigkpca-test-key", "bigkpca-test-secret", "rows"
+READER = {"key": "bigkpca-test-reader", "secret": "bigkpca-test-reader-secret"}  # which may not write
 
 
 def settings(port: int, key: str = KEY, secret: str = SECRET) -> dict[str, str]:
@@ -79,10 +81,24 @@ class Server:
         command += [f"-s3.port={s3}", f"-master.port={master}", f"-filer.port={filer}", f"-volume.port={volume}"]
         command += [f"-admin.port={admin}", "-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false"]
         command += ["-admin.ui=false", "-master.telemetry=false", "-s3.autoCreateBucket=false"]
+        self._write_identities()
+        command.append(f"-s3.config={self._identities}")
         own = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "S3_BUCKET": BUCKET}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own})
         wait_until_usable(self.port, self.log)
+
+    def _write_identities(self) -> None:
+        def identity(name: str, key: str, secret: str, *actions: str) -> dict[str, Any]:
+            return {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+
+        all_may = identity("all", KEY, SECRET, "Admin", "Read", "Write", "List", "Tagging")
+        known = {"identities": [all_may, identity("reader", READER["key"], READER["secret"], "Read", "List")]}
+        self._identities.write_text(json.dumps(known))
+
+    @property
+    def _identities(self) -> Path:
+        return self.folder.with_suffix(".json")
 
     @property
     def log(self) -> Path:

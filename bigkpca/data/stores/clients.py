@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from bigkpca.data.retrying import UnreachableError
 from bigkpca.data.stores.urls import SCHEMES, Address, address
@@ -39,6 +40,9 @@ class Patience:
 
 PATIENCE = Patience()
 _GRANTED: dict[str, str] = {}  # for each bucket, something in it that the server let this process ask for
+_MATTERS = re.compile(
+    "_(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|ACCESS_KEY_ID|SECRET_ACCESS_KEY|ACCOUNT_NAME|ACCOUNT_KEY)$"
+)
 _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified bucket does not exist")
 
 
@@ -56,6 +60,7 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
     """The client of a bucket, or of the keys below one. Raises SpecError without the library, and for settings that it
     does not take."""
     BaseError = _library().exceptions.BaseError
+    _check_environment(f"{scheme}://{bucket}", SCHEMES[scheme])
     from obstore import store as stores
 
     kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
@@ -88,6 +93,30 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
             f"variables {SCHEMES[scheme]}_..."
         ) from None
     return made
+
+
+def _check_environment(root: str, prefix: str) -> None:
+    """Raise SpecError for variables that are set, but empty, and for addresses of servers that are none: the library
+    panics at some, and signs requests with an empty key."""
+    given = {
+        name: value for name, value in os.environ.items() if name.startswith(f"{prefix}_") and _MATTERS.search(name)
+    }
+    empty = sorted(name for name, value in given.items() if not value.strip())
+    if empty:
+        raise SpecError(f"{root}: the environment has {', '.join(empty)} without a value: give one, or unset it")
+    for name, value in sorted(given.items()):
+        if "ENDPOINT" in name and not _is_server(value):
+            raise SpecError(
+                f"{root}: {name} in the environment is not the address of a server, such as https://10.0.0.1"
+            )
+
+
+def _is_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and len(url.split()) == 1
+    except ValueError:  # of a port, or of brackets
+        return False
 
 
 class Conflict(Exception):
@@ -170,7 +199,8 @@ def _status(error: Exception) -> int | None:
 
 def _is_denied(error: Exception) -> bool:
     denials = ("PermissionDeniedError", "UnauthenticatedError")
-    return _status(error) in (401, 403) or type(error).__name__ in denials or "ExpiredToken" in str(error)
+    said = re.search("ExpiredToken|AccessDenied", str(error))  # one of several objects may be denied without a status
+    return _status(error) in (401, 403) or type(error).__name__ in denials or said is not None
 
 
 def _remember(url: str) -> None:

@@ -22,7 +22,7 @@ from bigkpca.data.stores import clients
 from bigkpca.data.stores.base import OURS
 from bigkpca.data.stores.clients import Conflict, told
 from bigkpca.data.stores.urls import address
-from bigkpca.errors import IncompleteError, LockedError, SpecError
+from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError
 
 SECONDS = 60.0  # after which a lease that nobody renewed may be taken over
 _SLACK = 2.0  # servers tell times in whole seconds
@@ -196,13 +196,23 @@ def _age(url: str, written: datetime) -> float:
     """Seconds from a time to now, both of the server's clock."""
     probe = address(f"{url}{_LOCK}-clock-{secrets.token_hex(8)}")
     client = clients.client(probe.scheme, probe.bucket)
-    try:
-        with told(probe.url):
-            client.put(probe.key, b"")
-            now = client.head(probe.key)["last_modified"]
-    finally:
-        _remove(probe.url)
+    with _removed(probe.url), told(probe.url):
+        client.put(probe.key, b"")
+        now = client.head(probe.key)["last_modified"]
     return (now - written).total_seconds()
+
+
+@contextmanager
+def _removed(url: str) -> Iterator[None]:
+    """Remove the object at the end. An error before counts more than that it cannot be removed: a key that may not
+    write may not remove either."""
+    try:
+        yield
+    except BaseException:
+        with suppress(BigKPCAError):
+            _remove(url)
+        raise
+    _remove(url)
 
 
 def _remove(url: str) -> None:
@@ -218,14 +228,15 @@ def _check_conditional(url: str) -> None:
     if bucket in _TESTED:
         return
     probe = f"{url}{_LOCK}-test-{secrets.token_hex(8)}"
-    try:
-        first = clients.put(probe, b"first", "create")
+    with _removed(probe):
+        try:
+            first = clients.put(probe, b"first", "create")
+        except SpecError as error:
+            raise SpecError(f"{str(error).replace(probe, url)}; this command writes there") from None
         refused = any(first) and _refused(probe, "create")
         if refused:
             clients.put(probe, b"second", first)
             refused = _refused(probe, first)
-    finally:
-        _remove(probe)
     if not refused:
         raise SpecError(
             f"{url}: this server ignores conditions of writes (If-None-Match, If-Match), so that two runs could write "

@@ -66,7 +66,7 @@ def extract(job: Extraction, seed: int, engine: Engine, progress: Progress) -> l
         with place.made() as scratch:
             block_arrays.create(scratch, job.record, job.rows.shape[0], arrays)
     path = store_of(place.work).absolute(place.work)
-    engine.check_paths(path)
+    engine.check_paths(job.record["input"]["path"], path)
     if stored := block_arrays.stored_blocks(path, job.wanted):
         progress.note(f"continuing: {len(stored)} of {len(job.wanted)} blocks are written already")
     expansion = expansion_of(model) if model.reference else None

@@ -17,7 +17,7 @@ import bigkpca
 from bigkpca.data.stores import clients, leases, store_of
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import Server, objects, rclone
+from tests.helpers.s3 import READER, Server, objects, rclone
 from tests.helpers.suspended import suspended
 
 
@@ -55,6 +55,20 @@ def test_the_lock_of_a_failed_run_is_free(bucket: str) -> None:
     with pytest.raises(OSError, match="broken"), store_of(bucket).writer(f"{bucket}/out"):
         raise OSError("broken")
     assert objects(bucket) == {}
+
+
+def test_a_key_that_may_not_write_is_told(s3_server: Server, bucket: str, use_s3: Callable[..., None]) -> None:
+    """Nor may it remove what the test of the server would have written."""
+    store_of(bucket).write(f"{bucket}/x", b"1")
+    use_s3(s3_server.port, **READER)
+    assert store_of(bucket).exists(f"{bucket}/x")
+    with (
+        pytest.raises(SpecError, match=r"/out: access denied: .* see the environment .*; this command writes there$"),
+        store_of(bucket).writer(f"{bucket}/out"),
+    ):
+        pass
+    with pytest.raises(SpecError, match=r"/x: access denied: .* lack the right"):
+        store_of(bucket).remove_file(f"{bucket}/x")
 
 
 @pytest.mark.slow

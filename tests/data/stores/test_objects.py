@@ -269,7 +269,7 @@ def denial(url: str, text: str) -> str:
 
 
 def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket: str) -> None:
-    for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>"):
+    for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>", "AccessDenied"):
         assert denial(f"{bucket}/x", text) == "SpecError"
     filled(bucket, a=b"1")
     assert denial(f"{bucket}/x", "status code: 403") == "SpecError"  # as what was granted before still is
@@ -281,6 +281,28 @@ def test_an_address_without_tls_is_told(bucket: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
     clients.client.cache_clear()
     refused(bucket, SpecError, "set AWS_ALLOW_HTTP=true")
+
+
+@pytest.mark.parametrize("names", [["AWS_ENDPOINT_URL"], ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]])
+def test_variables_that_are_empty_are_named(bucket: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in names:
+        monkeypatch.setenv(name, "")
+    clients.client.cache_clear()
+    message = f"s3://{BUCKET}: the environment has {', '.join(names)} without a value: give one, or unset it"
+    for operation in OPERATIONS:
+        with pytest.raises(SpecError, match=message):
+            operation(store_of(bucket), bucket)
+
+
+@pytest.mark.parametrize(
+    "value", ["hidden", "localhost:9000", "http://", "http://[::", "http://a b", "http://a:hidden"]
+)
+def test_an_address_that_is_none_is_not_shown(bucket: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
+    clients.client.cache_clear()
+    with pytest.raises(SpecError, match="AWS_ENDPOINT_URL in the environment is not the address of a server") as raised:
+        store_of(bucket).exists(bucket)
+    assert "hidden" not in str(raised.value)
 
 
 @pytest.mark.parametrize("mode", [pytest.param("stall", marks=pytest.mark.slow), "reset", "cut", "down"])
