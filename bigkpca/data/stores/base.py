@@ -61,8 +61,14 @@ class Store(Protocol):
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless they are there."""
 
+    def make_new_folder(self, path: str) -> None:
+        """Make a folder in another one, where nothing is, also no link. Raises FileExistsError."""
+
     def write(self, path: str, content: bytes) -> None:
         """Write a file into an existing folder, so that readers see all of it or none, also after a power failure."""
+
+    def writing(self, path: str) -> AbstractContextManager[IO[bytes]]:
+        """A file to write to, which appears at `path` as by `write` when the context ends; an error removes it."""
 
     def replace(self, path: str, content: bytes) -> None:
         """Write or replace a file below an output that this process is the writer of. As `write`, and where the lock
@@ -94,7 +100,11 @@ class Store(Protocol):
         """Remove a file, if it exists."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all below it, if it exists; a file of that name stays."""
+        """Remove a folder and all below it, if it exists; a file of that name stays, and what a link leads to."""
+
+    def remove_links(self, path: str, *, below: bool) -> None:
+        """Remove a link at a path beside an output where only runs write, and those `below` it; what they lead to
+        stays. For its writer."""
 
     def discard(self, path: str, trash: str) -> None:
         """Remove a folder, if it exists, so that what a killed removal leaves is never taken for a whole: nothing at
