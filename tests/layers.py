@@ -236,6 +236,7 @@ LAYERS = [
     "workflows.scheduled",
     "workflows.scheduled.intervals",
     "workflows.scheduled.records",
+    "workflows.scheduled.places",
     "workflows.scheduled.given",
     "workflows.scheduled.input_rows",
     "workflows.scheduled.models",

@@ -52,17 +52,23 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
 def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any]) -> None:
     import os
 
-    from bigkpca.spec.job import read_job
-    from bigkpca.workflows.scheduled.run import run
+    from bigkpca.spec.job import JobError, read_job
+    from bigkpca.workflows.scheduled.intervals import Asked
+    from bigkpca.workflows.scheduled.run import read, run
 
-    job = read_job(path, os.environ)
     if plan:
         from bigkpca.workflows.scheduled.plan import plan_run
 
-        planned = plan_run(job, **asked)
+        planned = plan_run(read_job(path, os.environ), **asked)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
-    click.get_current_context().meta[JSON_LINES] = job.run.log == "json"
+    meta = click.get_current_context().meta
+    try:
+        job = read(path, Asked.parsed(**asked))
+    except JobError as error:
+        meta[JSON_LINES] = error.log == "json"
+        raise
+    meta[JSON_LINES] = job.run.log == "json"
     report = JsonProgress(quiet) if job.run.log == "json" else ShownProgress(quiet)
     for record in run(job, **asked, progress=report):
         if as_json:

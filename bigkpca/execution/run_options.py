@@ -36,8 +36,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.scheduler is not None and not self.scheduler.strip():
             raise SpecError(
-                "the address of the scheduler is empty: give one, such as --scheduler tcp://10.0.0.1:8786 (scheduler= in "
-                "Python), or leave the option out to run on threads of this process"
+                "the address of the scheduler is empty: give one, such as --scheduler tcp://10.0.0.1:8786 (scheduler= "
+                "in Python), or leave the option out to run on threads of this process"
             )
         _ = self.memory_limit, self.deadline, self.seconds  # which raise
 

@@ -60,9 +60,10 @@ def test_a_link_at_or_in_a_run_folder_is_not_followed(
     def cut_off(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(destination.Destination, "put_in_place", cut_off)
-        WRITES[write]("out.zarr")
+        with pytest.raises(KeyboardInterrupt):
+            WRITES[write]("out.zarr")
     (unfinished,) = home.glob("out.zarr.bigkpca-run-*")
     main = unfinished / ("scores" if write == "transform" else "x") / "c"
     (unfinished / main.parent / "manifest.json").unlink()
