@@ -99,6 +99,7 @@ LAYERS = [
     "data.stores.urls",
     "data.stores.local_locks",
     "data.stores.local_paths",
+    "data.stores.local_zarr",
     "data.stores.local",
     "data.stores.clients",
     "data.stores.leases",
@@ -332,6 +333,7 @@ DOORS = {
     "threadpoolctl": {"execution.blas"},
     "obstore": {"data.stores.clients"},
     "zarr": {
+        "data.stores.local_zarr",
         "data.stores.object_zarr",
         "data.version_marks",
         "data.zarr",

@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import IO, Any, NamedTuple, Protocol
 
-from bigkpca.errors import SpecError
+from bigkpca.errors import CorruptionError, SpecError
 
 AnyPath = str | PathLike[str]  # as users give them
+MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
+_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # of Zarr
 OURS = ".bigkpca-"  # how the endings of all names beside an output begin
 
 
@@ -132,6 +134,20 @@ def check_name(path: str, given: str) -> None:
         raise SpecError(
             f"{given}: {OURS} in a name marks what belongs to the output whose name stands before it: choose another "
             "name for the output"
+        )
+
+
+def is_metadata(path: str) -> bool:
+    """Whether a file is one of Zarr's metadata."""
+    return last_name(path) in _METADATA
+
+
+def check_metadata(path: str, size: int) -> None:
+    """Raise CorruptionError where a file of metadata has more bytes than any that arrays need."""
+    if size > MOST_JSON_BYTES:
+        raise CorruptionError(
+            f"{path} has more than {MOST_JSON_BYTES:,} bytes, so that it does not describe an array or a group: restore "
+            "it"
         )
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 
 from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.data.stores.local_paths import check_output
+from bigkpca.data.stores.local_zarr import local_place
 from bigkpca.data.stores.urls import is_url
 from bigkpca.errors import IncompleteError, SpecError
 
@@ -37,8 +38,8 @@ class LocalDisk:
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         return check_output(path, tuple(other for other in inputs if not is_url(other)))
 
-    def zarr(self, path: str) -> str:
-        return self.absolute(path)
+    def zarr(self, path: str) -> Any:
+        return local_place(self.absolute(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
