@@ -280,6 +280,7 @@ LAYERS = [
     "cli.demonstration",
     "cli.freed_memory",
     "cli.help_pages",
+    "cli.log_lines",
     "cli.exit_codes",
     "cli.options",
     "cli.compare",
@@ -317,6 +318,7 @@ DOORS = {
         "execution.engine",
         "execution.clusters",
         "spec.units",
+        "cli.log_lines",
         "cli.options",
         "arrays.svd",
         "arrays",
@@ -369,6 +371,7 @@ DOORS = {
     "click": {
         "cli.output",
         "cli.help_pages",
+        "cli.log_lines",
         "cli.exit_codes",
         "cli.options",
         "cli.compare",

@@ -146,8 +146,8 @@ def check_metadata(path: str, size: int) -> None:
     """Raise CorruptionError where a file of metadata has more bytes than any that arrays need."""
     if size > MOST_JSON_BYTES:
         raise CorruptionError(
-            f"{path} has more than {MOST_JSON_BYTES:,} bytes, so that it does not describe an array or a group: restore "
-            "it"
+            f"{path} has more than {MOST_JSON_BYTES:,} bytes, so that it does not describe an array or a group: "
+            "restore it"
         )
 
 
