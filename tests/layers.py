@@ -180,6 +180,7 @@ LAYERS = [
     "execution.run_options",
     "execution.passes",
     "ingesting",
+    "ingesting.memory",
     "ingesting.tables",
     "ingesting.tables.columns",
     "ingesting.tables.frame",
