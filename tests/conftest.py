@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import secrets
 import signal
 import subprocess
@@ -157,3 +158,4 @@ def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands set handlers for their own process; here it is the tests'."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("warnings.showwarning", lambda *_: None)
+    monkeypatch.setitem(os.environ, "DASK_LOGGING", "{}")  # what a command sets for its workers ends with the test

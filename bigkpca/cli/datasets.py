@@ -9,7 +9,7 @@ import click
 
 from bigkpca.cli.exit_codes import verbose_option
 from bigkpca.cli.help_pages import command, option
-from bigkpca.cli.options import PATH, array_option, common, json_option, overwrite_option
+from bigkpca.cli.options import PATH, array_option, common, json_option, memory_option, overwrite_option
 from bigkpca.cli.output import SPECTRUM, show, show_choices, show_spectrum
 from bigkpca.execution.shown_progress import ShownProgress
 
@@ -59,6 +59,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     unset="by rule: from the width of the rows",
     help="Rows of one stored shard.",
 )
+@memory_option("Refuse files whose rows, columns or lines need more, e.g. '4 GB'.", unset="2 GB")
 @option("--append", is_flag=True, help="Add rows to the dataset DST.")
 @overwrite_option
 @common

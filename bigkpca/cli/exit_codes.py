@@ -17,10 +17,10 @@ from click.shell_completion import CompletionItem
 
 from bigkpca.cli.freed_memory import return_freed_memory
 from bigkpca.cli.help_pages import WithExamples
+from bigkpca.cli.log_lines import JSON_LINES, noted
 from bigkpca.errors import BigKPCAError, IncompleteError
 
 _VERBOSE = "bigkpca.verbose"
-JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object
 
 
 class Commands(WithExamples, click.Group):
@@ -60,10 +60,17 @@ class Commands(WithExamples, click.Group):
         signal.signal(signal.SIGTERM, _interrupt)
         warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
         try:
-            return super().invoke(ctx)
+            with noted():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             _leave(ctx, IncompleteError("stopped; nothing half-done was published: run the same command again"))
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
         except BigKPCAError as error:
+            _leave(ctx, error)
+        except Exception as error:
+            if not ctx.meta.get(JSON_LINES):
+                raise
             _leave(ctx, error)
 
 
@@ -86,17 +93,21 @@ verbose_option = click.option(
 )
 
 
-def _leave(ctx: click.Context, error: BigKPCAError) -> None:
+def _leave(ctx: click.Context, error: Exception) -> None:
     from bigkpca.execution.shown_progress import print_json, stderr
 
-    if ctx.meta.get(_VERBOSE):
-        traceback.print_exc()
+    expected = isinstance(error, BigKPCAError)
+    exit_code = error.exit_code if isinstance(error, BigKPCAError) else BigKPCAError.exit_code
     if ctx.meta.get(JSON_LINES):
-        print_json(message=str(error), exit_code=error.exit_code)
+        told = str(error) if expected else f"{type(error).__name__}: {error}"
+        shown = ctx.meta.get(_VERBOSE) or not expected
+        print_json(message=told, exit_code=exit_code, **({"traceback": traceback.format_exc()} if shown else {}))
     else:
+        if ctx.meta.get(_VERBOSE):
+            traceback.print_exc()
         stderr().print(f"bigkpca: {error}", markup=False)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # One that hangs, or has work left, would hold this process back.
         sys.stdout.flush()
-        os._exit(error.exit_code)
-    sys.exit(error.exit_code)
+        os._exit(exit_code)
+    sys.exit(exit_code)

@@ -57,9 +57,9 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     return parse_bytes(text)
 
 
-def memory_option(text: str) -> Callable[[Command], Command]:
+def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Command]:
     """--memory, with this help; its value is in bytes."""
-    return option("--memory", metavar="AMOUNT", callback=_bytes, unset="no limit", help=text)
+    return option("--memory", metavar="AMOUNT", callback=_bytes, unset=unset, help=text)
 
 
 def array_option(text: str) -> Callable[[Command], Command]:

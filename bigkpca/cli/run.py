@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.exit_codes import JSON_LINES, verbose_option
+from bigkpca.cli.exit_codes import verbose_option
 from bigkpca.cli.help_pages import command, option
+from bigkpca.cli.log_lines import write_json_lines
 from bigkpca.cli.options import PATH, certificates, common, json_option
 from bigkpca.cli.output import show
 from bigkpca.errors import SpecError
@@ -52,17 +53,24 @@ def run(job: str | None, plan: bool, schema: bool, as_json: bool, quiet: bool, *
 def _run(path: str, plan: bool, as_json: bool, quiet: bool, asked: dict[str, Any]) -> None:
     import os
 
-    from bigkpca.spec.job import read_job
-    from bigkpca.workflows.scheduled.run import run
+    from bigkpca.spec.job import JobError, read_job
+    from bigkpca.workflows.scheduled.intervals import Asked
+    from bigkpca.workflows.scheduled.run import read, run
 
-    job = read_job(path, os.environ)
     if plan:
         from bigkpca.workflows.scheduled.plan import plan_run
 
-        planned = plan_run(job, **asked)
+        planned = plan_run(read_job(path, os.environ), **asked)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
-    click.get_current_context().meta[JSON_LINES] = job.run.log == "json"
+    try:
+        job = read(path, Asked.parsed(**asked))
+    except JobError as error:
+        if error.log == "json":
+            write_json_lines()
+        raise
+    if job.run.log == "json":
+        write_json_lines()
     report = JsonProgress(quiet) if job.run.log == "json" else ShownProgress(quiet)
     for record in run(job, **asked, progress=report):
         if as_json:

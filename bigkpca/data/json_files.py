@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.retrying import retried
+from bigkpca.data.stores import MOST_JSON_BYTES as MOST_JSON_BYTES
 from bigkpca.data.stores import is_url, last_name, parent, store_of
 from bigkpca.errors import Array, CorruptionError
 
-MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
 _MOST_NESTED = 200
 _PIECE_BYTES = 2**20
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from time import monotonic
 
+from bigkpca.errors import SpecError
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, Silent
@@ -20,7 +21,7 @@ class RunOptions:
     scheduler is the address of a Dask cluster, workers a number of local processes (at most one of the two). memory is
     what a process may use ("2 GB", or bytes), time_budget how long a size may grow ("10 min", or seconds). overwrite
     allows replacing earlier output of the same kind. A run ends if no task does for `timeout` ("10 min", or seconds).
-    Raises SpecError for amounts that cannot be read.
+    Raises SpecError for amounts that cannot be read, and for an empty address, as of a variable that is not set.
     """
 
     scheduler: str | None = None
@@ -33,6 +34,11 @@ class RunOptions:
     started: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
+        if self.scheduler is not None and not self.scheduler.strip():
+            raise SpecError(
+                "the address of the scheduler is empty: give one, such as --scheduler tcp://10.0.0.1:8786 (scheduler= "
+                "in Python), or leave the option out to run on threads of this process"
+            )
         _ = self.memory_limit, self.deadline, self.seconds  # which raise
 
     @property

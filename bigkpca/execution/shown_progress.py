@@ -91,5 +91,9 @@ class JsonProgress(ShownProgress):
 
 def print_json(**values: Any) -> None:
     """One JSON object on a line of stderr."""
-    line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **values}
-    stderr().print(json.dumps(line), markup=False)
+    stderr().print(json_line(**values), markup=False)
+
+
+def json_line(**values: Any) -> str:
+    """A line of a log: the time, and these values."""
+    return json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **values})

@@ -16,6 +16,7 @@ from bigkpca.errors import Array, SpecError, check_finite
 from bigkpca.execution.progress import Progress
 from bigkpca.ingesting.formats import Column, Frame, Table, open_column, open_rows_of
 from bigkpca.ingesting.formats.base import cast
+from bigkpca.ingesting.memory import USUAL, Allowed
 from bigkpca.ingesting.tables.choosing import Choice, chosen
 from bigkpca.ingesting.tables.encoding import Encoding
 from bigkpca.ingesting.tables.learning import learnt
@@ -46,14 +47,16 @@ class Files:
         labels: str | None,
         dtype: str | None,
         choice: Choice,
+        allowed: Allowed = USUAL,
     ) -> Files:
-        """Read the headers of all files. Raises SpecError where they do not exist or the options do not fit them."""
+        """Read the headers of all files. Raises SpecError where they do not exist or the options do not fit them, and
+        MemoryLimitError for more columns than are `allowed`."""
         paths = [_existing(source) for source in sources]
         if not paths:
             raise SpecError("nothing to ingest: give at least one file")
         labels = labels if labels is None else os.path.expanduser(labels)
         apart = Path(labels) if labels is not None and os.path.isfile(labels) else None
-        files = tuple(open_rows_of(path, member, None if apart else labels) for path in paths)
+        files = tuple(open_rows_of(path, member, None if apart else labels, allowed) for path in paths)
         if choice != Choice() and (array := next((each for each in files if isinstance(each, Table)), None)):
             raise SpecError(f"{array.where} is an array of numbers: options about columns are for CSV and Parquet")
         if choice.missing == "drop" and apart:
@@ -66,7 +69,7 @@ class Files:
             "dtype": None if dtype is None else _storable(dtype).name,
             "table": choice.identity or None,
         }
-        column = open_column(apart) if apart else None
+        column = open_column(apart, allowed) if apart else None
         return cls(files, column, choice, None if dtype is None else _storable(dtype), identity)
 
     def check_unchanged(self) -> None:
@@ -158,6 +161,12 @@ class Source:
         """Number of rows of all files; None unless all files state it in advance."""
         known = [table.rows for table in self.tables if table.rows is not None]
         return sum(known) if len(known) == len(self.tables) else None
+
+    def check_memory(self, allowed: Allowed, shard_rows: int) -> None:
+        """Raise MemoryLimitError where rows are too large for what is allowed."""
+        table = max(self.tables, key=lambda each: each.held)
+        itemsize = max(self.dtype.itemsize, *(each.dtype.itemsize for each in self.tables))
+        allowed.check_rows(table.where, self.columns * itemsize, shard_rows, table.held)
 
     def check_labels(self, count: int | None, rows: int | None) -> None:
         """Raise SpecError where a file of labels holds more or fewer of them than there are rows, as far as known."""

@@ -26,10 +26,12 @@ from bigkpca.data.stores import AnyPath, expanded, last_name, store_of
 from bigkpca.data.zarr import ATTRIBUTE, stored_array
 from bigkpca.errors import Array, IncompleteError, SpecError
 from bigkpca.execution.progress import Progress, shown
+from bigkpca.ingesting.memory import USUAL, Allowed
 from bigkpca.ingesting.shards import Shards, rows_of_shard, shard_rows
 from bigkpca.ingesting.source import Files, Source, kind_of
 from bigkpca.ingesting.tables.choosing import Choice
 from bigkpca.ingesting.tables.encoding import Encoding, Missing
+from bigkpca.spec.units import parse_bytes
 from bigkpca.storage import groups, output_paths, records
 from bigkpca.storage.destination import open_destination
 
@@ -63,6 +65,7 @@ def ingest(
     block_rows: int | None = None,
     append: bool = False,
     overwrite: bool = False,
+    memory: str | int | None = None,
     progress: Progress | bool = False,
 ) -> Ingested:
     """Stream files into the dataset `destination`: x (n, d), the rows of all sources in order, and y (n,), labels.
@@ -105,6 +108,9 @@ def ingest(
         Add the rows to a finished dataset of the same columns, type and kind of labels.
     overwrite : bool
         Replace a dataset once its successor is finished.
+    memory : str or int, optional
+        What this process may use ("4 GB", or bytes); by default 2 GB. Files whose rows, columns or lines need more are
+        refused by their headers, before they are read.
     progress : bool or Progress
         True shows bars, or lines where there is no terminal; a Progress receives
         the number of rows read, and notes; by default nothing is shown.
@@ -122,6 +128,8 @@ def ingest(
         Values that are no finite numbers, listed by column; rows are counted from 0 in their own file.
     CorruptionError
         Files that do not decode.
+    MemoryLimitError
+        Rows, columns or lines need more memory than is allowed.
     LockedError
         Another run writes `destination`.
     IncompleteError
@@ -138,7 +146,8 @@ def ingest(
         raise SpecError("like takes all about columns from a dataset: leave out append and other options about columns")
     given = None if like is None else expanded(like)
     sources = [sources] if isinstance(sources, str | os.PathLike) else sources
-    files = Files.open(sources, member, labels, dtype, choice)
+    allowed = USUAL if memory is None else Allowed(parse_bytes(memory))
+    files = Files.open(sources, member, labels, dtype, choice, allowed)
     out = output_paths.group_path(destination, *(each["path"] for each in files.identity["sources"]))
     path = store_of(out).absolute(out)
     if block_rows is not None and block_rows < 1:
@@ -152,11 +161,16 @@ def ingest(
     if append and overwrite:
         raise SpecError("append adds to a dataset and overwrite replaces it: choose one")
     with store_of(path).writer(path):
-        done = _append(files, path, record, progress) if append else _create(files, path, record, overwrite, progress)
+        if append:
+            done = _append(files, path, record, allowed, progress)
+        else:
+            done = _create(files, path, record, allowed, overwrite, progress)
     return _ingested(path, already_done=done)
 
 
-def _create(files: Files, path: str, record: Mapping[str, Any], overwrite: bool, progress: Progress) -> bool:
+def _create(
+    files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, overwrite: bool, progress: Progress
+) -> bool:
     """Make a new dataset; return whether it existed already.
 
     An interrupted run starts again from the first row, since text and gzip cannot be read from the middle.
@@ -173,6 +187,7 @@ def _create(files: Files, path: str, record: Mapping[str, Any], overwrite: bool,
         progress.note(target.note)
     source = _like(files, record["like"], progress) if record["like"] else files.source(None, None, None, progress)
     _show_notes(source, progress)
+    source.check_memory(allowed, shard_rows(source.columns * source.dtype.itemsize, record["block_rows"]))
     with target.made() as scratch:
         group = groups.create_group(scratch, record)
         _create_arrays(group, source, record["block_rows"])
@@ -222,7 +237,7 @@ def _create_arrays(group: zarr.Group, source: Source, block_rows: int | None) ->
         groups.create_array(group, "y", (0,), kind, rows, ("row",))
 
 
-def _append(files: Files, path: str, record: Mapping[str, Any], progress: Progress) -> bool:
+def _append(files: Files, path: str, record: Mapping[str, Any], allowed: Allowed, progress: Progress) -> bool:
     """Add rows to a finished dataset; return whether they were the last ones added already."""
     group = groups.open_group(path, "dataset", "r+")
     about: Any = group.attrs[ATTRIBUTE]
@@ -235,6 +250,7 @@ def _append(files: Files, path: str, record: Mapping[str, Any], progress: Progre
     source = _like(files, path, progress)
     _show_notes(source, progress)
     _check_fits(source, record, path, group)
+    source.check_memory(allowed, rows_of_shard(_array(group, "x")))
     categories = {text: code for code, text in enumerate(about.get("categories", []))}
     added = _fill(path, group, source, about["rows"], categories, progress)
     files.check_unchanged()

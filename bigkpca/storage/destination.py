@@ -35,6 +35,10 @@ class Destination:
         """A scratch folder that becomes `work` by one rename; an error removes it."""
         store, scratch = store_of(self.path), scratch_folder(self.path)
         try:
+            store.make_new_folder(scratch)
+        except FileExistsError as error:
+            raise SpecError(f"{scratch} is in the way, where an unfinished output belongs: remove it") from error
+        try:
             yield scratch
             if self.work != scratch:
                 store.sync(scratch)
@@ -81,6 +85,7 @@ def open_destination(path: str, record: Mapping[str, Any], *, overwrite: bool, w
     """
     store = store_of(path)
     store.recover(path)
+    _remove_links(path)
     if describe(path + _OLD) is not None and not store.exists(path):  # else it is what a removal left of it
         store.move(path + _OLD, path)  # it was killed between the two renames of put_in_place
     for left in (*scratch_folders(path), path + _OLD, path + _TRASH):
@@ -111,6 +116,7 @@ def destination_of_rows(path: str, record: Mapping[str, Any]) -> Destination:
     What killed runs left beside the path is removed, but for blocks of the same run.
     """
     work = run_folder(path, record)
+    _remove_links(path)
     for left in scratch_folders(path):
         store_of(path).remove_folder(left)
     _remove_runs(path, work, all_others=True)
@@ -123,6 +129,14 @@ def remove_all_runs(path: str) -> None:
         store_of(path).remove_folder(left)
     for folder in run_folders(path):
         _discard(folder, path)
+
+
+def _remove_links(path: str) -> None:
+    """Remove links from where only runs write beside `path`: else they would write to where somebody else points."""
+    for folder in (*scratch_folders(path), *run_folders(path)):
+        store_of(path).remove_links(folder, below=True)
+    for folder in (path + _OLD, path + _TRASH):  # which may hold earlier output, with links of its owner
+        store_of(path).remove_links(folder, below=False)
 
 
 def _remove_runs(path: str, work: str, *, all_others: bool) -> str | None:

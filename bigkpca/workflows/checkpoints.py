@@ -56,6 +56,7 @@ def saved_run(out: str, record: Mapping[str, Any], core_types: Sequence[str], pr
     about = {"record": record, "versions": versions, "core_types": list(core_types), "layout": _LAYOUT}
     run = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     folder, store = out + _FOLDER, store_of(out)
+    store.remove_links(folder, below=True)  # else sums would be written to where somebody else points
     for other in sorted(set(store.names(folder)) - {run}) if store.is_folder(folder) else ():
         progress.note(f"{folder}/{other} holds sums of other rows, options, versions or processors: removed")
         store.remove_folder(f"{folder}/{other}")

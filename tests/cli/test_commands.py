@@ -304,6 +304,7 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
             "half.zarr is a bigkpca dataset, described as a whole: leave --array out",
         ),
         (["plan", "DATA", "--scheduler", "x", "--workers", "1"], 2, "not both"),
+        (["fit", "DATA", "m.zarr", "--scheduler", ""], 2, "the address of the scheduler is empty"),
         (["fit", "DATA", "m.zarr", "--kernel", "sigmoid"], 2, "take a smaller gamma, about 0.0002 for these rows"),
         (["sigma", "DATA", "--memory", "9 MB"], 4, "MB in a process, 9 MB are allowed: allow more"),
         (

@@ -26,6 +26,12 @@ def test_amounts_that_cannot_be_read_are_refused_before_anything_runs(options: d
         RunOptions(**options)
 
 
+@pytest.mark.parametrize("address", ["", " "])
+def test_an_empty_address_is_refused_and_never_taken_for_threads(address: str) -> None:
+    with pytest.raises(SpecError, match=r"scheduler is empty: give one, such as --scheduler tcp://10\.0\.0\.1:8786"):
+        RunOptions(scheduler=address)
+
+
 def test_an_engine_is_opened_for_the_context() -> None:
     with RunOptions().engine() as engine:
         assert engine.client is None

@@ -32,6 +32,26 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
+_REFUSED = """
+import resource, sys
+from bigkpca.cli import main
+resource.setrlimit(resource.RLIMIT_AS, (16 * 10**9, resource.RLIM_INFINITY))  # a test that fails harms nobody
+try:
+    main(sys.argv[1:], standalone_mode=False)
+except SystemExit as error:
+    assert error.code, "it was not refused"
+    print(error.code, next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def peak_of_refusal(*arguments: object) -> int:
+    """The peak of resident memory, in bytes, of a command that is refused, in a process of its own."""
+    command = [sys.executable, "-c", _REFUSED, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout, done.stderr
+    return int(done.stdout.split()[-1]) * 1024
+
+
 _SET_BY_CLUSTERS = ("MALLOC_", "OMP_", "MKL_", "OPENBLAS_")  # that Dask puts into the process which starts one
 
 

@@ -26,6 +26,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model
+from tests.helpers.commands import peak_of_refusal, run_apart
 from tests.storage import hostile
 from tests.storage.outputs import FIT, X
 
@@ -296,3 +297,35 @@ def test_pickles_are_no_codec(tmp_path: Path) -> None:
         path = hostile.put(tmp_path / "rows.zarr", content | {"0.0": b"cos\nsystem\n(S'true'\ntR."})
         with pytest.raises(BigKPCAError, match=r"rows\.zarr"):
             open_rows(path).block(0, 2)
+
+
+_METADATA = ["zarr.json", "x/zarr.json", ".zarray", ".zgroup", "x/.zarray", ".zmetadata"]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", _METADATA)
+def test_metadata_of_three_gigabytes_are_refused_and_not_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.zarr"
+    v2 = "zarr.json" not in name
+    if name == ".zarray":
+        zarr.create_array(path, shape=(4, 2), dtype="f4", zarr_format=2)
+    else:
+        zarr.create_group(path, zarr_format=2 if v2 else 3).create_array("x", shape=(4, 2), dtype="f4")
+    with (path / name).open("ab") as file:
+        file.truncate(3 * 10**9)  # which takes no room
+    message = f"{path / name} has more than 64,000,000 bytes, so that it does not describe an array or a group"
+    with pytest.raises(CorruptionError, match=message):
+        info(str(path))
+    refused = run_apart("info", path)
+    assert (refused.returncode, message in refused.stderr) == (7, True)
+    assert peak_of_refusal("info", path) < 400e6
+
+
+@pytest.mark.alone
+def test_a_model_with_metadata_of_three_gigabytes_is_refused_and_not_read(models: Models, place: Path) -> None:
+    hostile.put(place, next(iter(models.values())))
+    with (place / "zarr.json").open("ab") as file:
+        file.truncate(3 * 10**9)
+    assert peak_of_refusal("info", place) < 500e6
+    with pytest.raises(SpecError, match=r"does not parse \(it has more than 64,000,000 bytes\)"):
+        load_model(str(place))

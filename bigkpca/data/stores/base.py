@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import IO, Any, NamedTuple, Protocol
 
-from bigkpca.errors import SpecError
+from bigkpca.errors import CorruptionError, SpecError
 
 AnyPath = str | PathLike[str]  # as users give them
+MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
+_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # of Zarr
 OURS = ".bigkpca-"  # how the endings of all names beside an output begin
 
 
@@ -65,8 +67,14 @@ class Store(Protocol):
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless they are there."""
 
+    def make_new_folder(self, path: str) -> None:
+        """Make a folder in another one, where nothing is, also no link. Raises FileExistsError."""
+
     def write(self, path: str, content: bytes) -> None:
         """Write a file into an existing folder, so that readers see all of it or none, also after a power failure."""
+
+    def writing(self, path: str) -> AbstractContextManager[IO[bytes]]:
+        """A file to write to, which appears at `path` as by `write` when the context ends; an error removes it."""
 
     def replace(self, path: str, content: bytes) -> None:
         """Write or replace a file below an output that this process is the writer of. As `write`, and where the lock
@@ -99,7 +107,11 @@ class Store(Protocol):
         """Remove a file, if it exists."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all below it, if it exists; a file of that name stays."""
+        """Remove a folder and all below it, if it exists; a file of that name stays, and what a link leads to."""
+
+    def remove_links(self, path: str, *, below: bool) -> None:
+        """Remove a link at a path beside an output where only runs write, and those `below` it; what they lead to
+        stays. For its writer."""
 
     def discard(self, path: str, trash: str) -> None:
         """Remove a folder, if it exists, so that what a killed removal leaves is never taken for a whole: nothing at
@@ -127,6 +139,20 @@ def check_name(path: str, given: str) -> None:
         raise SpecError(
             f"{given}: {OURS} in a name marks what belongs to the output whose name stands before it: choose another "
             "name for the output"
+        )
+
+
+def is_metadata(path: str) -> bool:
+    """Whether a file is one of Zarr's metadata."""
+    return last_name(path) in _METADATA
+
+
+def check_metadata(path: str, size: int) -> None:
+    """Raise CorruptionError where a file of metadata has more bytes than any that arrays need."""
+    if size > MOST_JSON_BYTES:
+        raise CorruptionError(
+            f"{path} has more than {MOST_JSON_BYTES:,} bytes, so that it does not describe an array or a group: "
+            "restore it"
         )
 
 

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 
 from bigkpca.data.retrying import retried
 from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.data.stores.local_paths import check_output
+from bigkpca.data.stores.local_zarr import local_place
 from bigkpca.data.stores.urls import is_url
 from bigkpca.errors import IncompleteError, SpecError
 
@@ -39,8 +40,8 @@ class LocalDisk:
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         return check_output(path, tuple(other for other in inputs if not is_url(other)))
 
-    def zarr(self, path: str) -> str:
-        return self.absolute(path)
+    def zarr(self, path: str) -> Any:
+        return local_place(self.absolute(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -72,16 +73,24 @@ class LocalDisk:
     def make_folder(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
+    def make_new_folder(self, path: str) -> None:
+        os.mkdir(path)  # which follows no link
+
     def write(self, path: str, content: bytes) -> None:
-        partial = Path(f"{path}.partial")
+        with self.writing(path) as file:
+            file.write(content)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[IO[bytes]]:
+        partial = f"{path}.partial"  # the same in each run, so that the next one removes what a killed one left
         try:
-            with partial.open("wb") as file:
-                file.write(content)
+            with _new_file(partial) as file:
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(partial, path)
-        except OSError:  # of a full disk, which needs its room
-            partial.unlink(missing_ok=True)
+        except BaseException:  # as of a full disk, which needs its room
+            self.remove_file(partial)
             raise
         _sync_entry(_folder_of(path))
 
@@ -90,12 +99,13 @@ class LocalDisk:
 
     def put(self, path: str, content: bytes) -> None:
         _make_folders_of_key(_folder_of(path))
-        partial = Path(f"{path}.{uuid4().hex}.partial")
+        partial = f"{path}.{uuid4().hex}.partial"
         try:
-            partial.write_bytes(content)
+            with _new_file(partial) as file:
+                file.write(content)
             os.replace(partial, path)
         except BaseException:
-            partial.unlink(missing_ok=True)
+            self.remove_file(partial)
             raise
 
     def sync(self, path: str) -> None:
@@ -141,10 +151,21 @@ class LocalDisk:
         Path(path).unlink(missing_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        if os.path.islink(path):
+            self.remove_file(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def remove_links(self, path: str, *, below: bool) -> None:
+        if os.path.islink(path):
+            self.remove_file(path)
+        for folder, folders, names in os.walk(path) if below else ():
+            for name in (*folders, *names):
+                if os.path.islink(found := os.path.join(folder, name)):
+                    self.remove_file(found)
 
     def discard(self, path: str, trash: str) -> None:
-        if self.exists(path):
+        if os.path.lexists(path):
             self.move(path, trash)
             self.remove_folder(trash)
 
@@ -170,6 +191,18 @@ class LocalDisk:
 
     def check_writer(self, path: str, *, ask: bool = True) -> None:
         """Nothing: as of `holder`."""
+
+
+def _new_file(path: str) -> IO[bytes]:
+    """A new file to write. What is there, left by a killed write or put there by somebody else, is removed, not written
+    to: a link is never followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o666)
+    except FileExistsError:
+        os.unlink(path)
+        handle = os.open(path, flags, 0o666)
+    return os.fdopen(handle, "wb")
 
 
 def _stored(status: os.stat_result) -> StoredFile:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from bigkpca.errors import LockedError
+from bigkpca.errors import LockedError, SpecError
 
 try:
     import fcntl
@@ -24,7 +27,7 @@ def lock(path: str) -> Iterator[None]:
     """Hold the output at `path` against other runs; LockedError if one has it. Released even by SIGKILL."""
     name = Path(path + _LOCK)
     name.parent.mkdir(parents=True, exist_ok=True)
-    with name.open("a") as file:
+    with _opened(name) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -35,6 +38,26 @@ def lock(path: str) -> Iterator[None]:
             yield
         finally:
             name.unlink(missing_ok=True)
+
+
+def _opened(name: Path) -> IO[bytes]:
+    """The file of a lock, made if it is not there. Raises SpecError for anything else at its place."""
+    try:
+        # Without waiting for a reader, as of a pipe.
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
+            raise _no_lock(name) from error
+        raise
+    file = os.fdopen(handle, "wb", buffering=0)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        file.close()
+        raise _no_lock(name)
+    return file
+
+
+def _no_lock(name: Path) -> SpecError:
+    return SpecError(f"{name} is not a file, and bigkpca keeps a lock in a file of that name: remove it")
 
 
 def _locked(path: str) -> LockedError:

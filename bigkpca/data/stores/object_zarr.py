@@ -7,6 +7,7 @@ from functools import lru_cache, wraps
 from typing import Any
 
 from bigkpca.data.stores import leases
+from bigkpca.data.stores.base import check_metadata, is_metadata
 from bigkpca.data.stores.clients import client, told
 from bigkpca.data.stores.urls import Address
 
@@ -49,11 +50,20 @@ def _kind() -> type[Any]:
 
         __hash__ = None  # type: ignore[assignment]
 
+        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+            if is_metadata(key) and byte_range is None:  # which would be read whole, however large it is
+                try:
+                    size = (await self.store.head_async(key))["size"]
+                except FileNotFoundError:
+                    return None
+                check_metadata(f"{self.bigkpca_url}/{key}", size)
+            return await super().get(key, prototype, byte_range)
+
         def with_read_only(self, read_only: bool = False) -> Any:
             return _zarr_store(*self._made_of, read_only)
 
     for name in ("get", "get_partial_values", "exists", "getsize"):
-        setattr(BelowKey, name, _told_of(getattr(ObjectStore, name), changes=False))
+        setattr(BelowKey, name, _told_of(getattr(BelowKey, name), changes=False))
     for name in ("set", "set_if_not_exists", "delete", "delete_dir"):
         setattr(BelowKey, name, _told_of(getattr(ObjectStore, name), changes=True))
     for name in ("list", "list_prefix", "list_dir"):

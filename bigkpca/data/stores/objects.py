@@ -116,10 +116,19 @@ class ObjectStore:
     def make_folder(self, path: str) -> None:
         """Nothing: a folder is there as soon as something is in it."""
 
+    def make_new_folder(self, path: str) -> None:
+        """Nothing: as of `make_folder`."""
+
     def write(self, path: str, content: bytes) -> None:
         leases.look(address(path).url)
         with told(path):
             self._client.put(address(path).key, content)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[IO[bytes]]:
+        with io.BytesIO() as file:
+            yield file
+            self.write(path, file.getvalue())
 
     def replace(self, path: str, content: bytes) -> None:
         url = address(path).url
@@ -187,6 +196,9 @@ class ObjectStore:
     def remove_folder(self, path: str) -> None:
         for batch in moves.in_reading_order(self.files(path)):
             self.remove_files([f"{path}/{name}" for name in batch])
+
+    def remove_links(self, path: str, *, below: bool) -> None:
+        """Nothing: an object store has no links."""
 
     def discard(self, path: str, trash: str) -> None:
         self.remove_folder(path)  # what readers look at first goes first

@@ -12,17 +12,20 @@ from pathlib import Path
 from bigkpca.errors import SpecError, check_numeric
 from bigkpca.ingesting.formats import binary, delimited, fasta, hdf5, parquet
 from bigkpca.ingesting.formats.base import TEXT, Column, Format, Table, decoding
+from bigkpca.ingesting.formats.text_rows import check_first_lines
+from bigkpca.ingesting.memory import USUAL, Allowed
 from bigkpca.ingesting.tables.frame import Frame
 
 __all__ = ["FORMATS", "TEXT", "Column", "Format", "Frame", "Table", "open_column", "open_rows_of"]
 
+_TEXT = Format(delimited.csv_frame, (".csv", ".csv.gz", ".tsv"), column=delimited.csv_column)
 _IDX = Format(binary.idx, column=binary.idx_column)
 _PARQUET = Format(parquet.parquet, (".parquet",), signature=b"PAR1")
 
 FORMATS: tuple[Format, ...] = (
     Format(binary.npy, (".npy",), signature=b"\x93NUMPY", column=binary.npy_column),
     Format(binary.npz, (".npz",), signature=b"PK\x03\x04"),
-    Format(delimited.csv_frame, (".csv", ".csv.gz", ".tsv"), column=delimited.csv_column),
+    _TEXT,
     _IDX,
     _PARQUET,
     Format(fasta.fasta, fasta.SUFFIXES),
@@ -30,24 +33,32 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def open_rows_of(path: Path, member: str | None, labels: str | None) -> Table | Frame:
+def open_rows_of(path: Path, member: str | None, labels: str | None, allowed: Allowed = USUAL) -> Table | Frame:
     """Rows of the file at `path`: those of its array `member`, without its column or array `labels`.
 
-    Raises SpecError for an unknown format or name, DataError for values that cannot be rows, CorruptionError for bytes
-    that do not decode; reading the batches raises the last two.
+    Raises MemoryLimitError for more columns than are `allowed`, SpecError for an unknown format or name, DataError for
+    values that cannot be rows, CorruptionError for bytes that do not decode; reading the batches raises the last two.
     """
-    rows = _format(path).rows(path, member, labels)
+    kind = _format(path)
+    if kind is _TEXT:
+        check_first_lines(path, allowed)
+    rows = kind.rows(path, member, labels)
     if isinstance(rows, Table):
         check_numeric(rows.dtype, rows.where)
+    else:
+        allowed.check_table(rows.where, len(rows.columns))
     return rows
 
 
-def open_column(path: Path) -> Column:
+def open_column(path: Path, allowed: Allowed = USUAL) -> Column:
     """Labels (n,) of the file at `path`: a .npy or IDX file with one axis, or a .csv with one column.
 
     The first line of such a .csv is its header unless it is a number. Raises like `open_table`.
     """
-    column = _format(path).column
+    kind = _format(path)
+    if kind is _TEXT:
+        check_first_lines(path, allowed)
+    column = kind.column
     if column is None:
         raise SpecError(f"{path}: labels in a file of their own come as .npy, IDX or one-column .csv")
     return column(path)

@@ -37,6 +37,7 @@ class Table:
     names: tuple[str, ...] | None = None  # of the columns
     notes: tuple[str, ...] = ()  # remarks for users on how the file is read
     numbers: tuple[int, ...] | None = None  # of the columns in the file, where they are not 0, 1, 2 ...
+    held: int = 0  # bytes that are read at once, where these are more than a batch
 
     def called(self, column: int) -> str:
         """What messages call a column: its number in the file, with its name where it has one."""
@@ -196,10 +197,13 @@ def choose(arrays: Mapping[str, Stored], member: str | None, labels: str | None,
     return able[0]
 
 
-def member_table(path: Path, arrays: Mapping[str, Stored], chosen: str, labels: str | None, batches: Batches) -> Table:
+def member_table(
+    path: Path, arrays: Mapping[str, Stored], chosen: str, labels: str | None, batches: Batches, held: int = 0
+) -> Table:
     """The table of one of several arrays of a file, checked against its labels."""
     x, where = arrays[chosen], f"{path}:{chosen}"
     axes = row_shape(x.shape, where)
     if labels is not None:
         check_labels(arrays[labels], x.shape[0], f"{path}:{labels}")
-    return Table(where, x.dtype, axes, x.shape[0], arrays[labels].dtype if labels is not None else None, batches)
+    label_dtype = arrays[labels].dtype if labels is not None else None
+    return Table(where, x.dtype, axes, x.shape[0], label_dtype, batches, held=held)

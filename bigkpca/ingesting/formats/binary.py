@@ -106,15 +106,16 @@ def npz(path: Path, member: str | None, labels: str | None) -> Table:
     chosen = choose(arrays, member, labels, str(path))
 
     def batches() -> Batches:
-        pieces = list(ranges(arrays[chosen].shape[0], arrays[chosen].row_bytes))
+        x = arrays[chosen]
         with decoding(path), zipfile.ZipFile(path) as archive:
-            X = _member(archive, chosen, pieces, path)
+            X = _member(archive, chosen, ranges(x.shape[0], x.row_bytes), path)
             if labels is None:
                 yield from zip(X, repeat(None), strict=False)
             else:
-                yield from zip(X, _member(archive, labels, pieces, path), strict=True)
+                yield from zip(X, _member(archive, labels, ranges(x.shape[0], x.row_bytes), path), strict=True)
 
-    return member_table(path, arrays, chosen, labels, batches())
+    whole = arrays[chosen].shape[0] * arrays[chosen].row_bytes if arrays[chosen].fortran else 0
+    return member_table(path, arrays, chosen, labels, batches(), 2 * whole)
 
 
 def _member(archive: zipfile.ZipFile, name: str, pieces: Iterable[tuple[int, int]], path: Path) -> Iterator[Array]:

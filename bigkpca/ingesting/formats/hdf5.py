@@ -32,6 +32,7 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
     except ImportError as error:
         raise SpecError(f"{path} needs h5py to be read: pip install 'bigkpca[io]'") from error
     arrays: dict[str, Stored] = {}
+    chunks: dict[str, int] = {}
 
     def look(name: str, node: Any) -> None:
         if isinstance(node, h5py.Dataset):
@@ -40,6 +41,7 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
                 dtype = node.dtype
             except TypeError:  # types that NumPy does not have, such as times
                 dtype = np.dtype(object)
+            chunks[name] = math.prod(node.chunks or ()) * dtype.itemsize if node.chunks else 0
             arrays[name] = Stored(shape, TEXT if h5py.check_string_dtype(dtype) is not None else dtype)
 
     with decoding(path), h5py.File(path, "r") as file:
@@ -60,7 +62,8 @@ def hdf5(path: Path, member: str | None, labels: str | None) -> Table:
             ys = repeat(None) if labels is None else pieces(file, labels)
             yield from zip(pieces(file, chosen), ys, strict=False)
 
-    return member_table(path, arrays, chosen, labels, batches())
+    # A chunk is decompressed as a whole.
+    return member_table(path, arrays, chosen, labels, batches(), 2 * max(chunks[chosen], chunks[labels or chosen]))
 
 
 @contextmanager

@@ -22,10 +22,13 @@ from typing import IO, Any
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import DataError, SpecError, unknown_name
 from bigkpca.ingesting.formats.base import check_single, decoding
+from bigkpca.ingesting.memory import Allowed
 from bigkpca.ingesting.tables.columns import MISSING, Kind, kind_of
 
 _TEXT_BYTES = READ_BYTES // 4  # a number takes two bytes of text or more, and eight in memory
 _SNIFF_BYTES = 2**16
+_PIECE_BYTES = 2**20
+_DELIMITERS = (b",", b";", b"\t")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class TextRows:
         """Look at the first lines. Raises DataError where the file holds no rows or no text in UTF-8."""
         with _decoding(path), _opened(path) as file:
             lines = file.readlines(_SNIFF_BYTES)
-            further = bool(file.readline())
+            further = bool(file.readline(1))
         blank = next((i for i, line in enumerate(lines) if line.strip()), None)
         if blank is None:
             raise DataError(f"{path} is empty")
@@ -185,6 +188,22 @@ class TextRows:
                     "missing somewhere?"
                 ) from error
             raise
+
+
+def check_first_lines(path: Path, allowed: Allowed) -> None:
+    """Raise MemoryLimitError where a line among the first takes more memory than is allowed; none is read whole."""
+    with decoding(path), gzip.open(path) if _is_packed(path) else path.open("rb") as file:
+        seen = length = 0
+        fields = dict.fromkeys(_DELIMITERS, 1)
+        while piece := file.readline(_PIECE_BYTES):
+            length, seen = length + len(piece), seen + len(piece)
+            for mark in fields:
+                fields[mark] += piece.count(mark)
+            allowed.check_line(str(path), length, max(fields.values()))
+            if piece.endswith(b"\n"):
+                length, fields = 0, dict.fromkeys(_DELIMITERS, 1)
+                if seen >= 4 * _SNIFF_BYTES:  # a character of those that are looked at has up to four bytes
+                    return
 
 
 def _stripped(words: Any) -> Any:

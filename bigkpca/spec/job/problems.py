@@ -25,13 +25,21 @@ class Problem:
     keys: tuple[Key, ...] = ()
 
 
-def error_of(path: str, lines: Mapping[Key, int], problems: Iterable[Problem]) -> SpecError:
+class JobError(SpecError):
+    """What is wrong in a job file (exit code 2). Where these keys are right, it says to whom a failed run matters."""
+
+    output: str | None = None
+    metrics: str | None = None
+    log: str | None = None
+
+
+def error_of(path: str, lines: Mapping[Key, int], problems: Iterable[Problem]) -> JobError:
     """One error of all problems of a job file: a line for each, in the order of the file."""
     placed = [(sorted({lines[key] for key in problem.keys if key in lines}), problem.text) for problem in problems]
     placed.sort(key=lambda each: each[0] or [0])
     told = [f"{path}{_where(at)}: {_printable(text)}" for at, text in placed[:_MOST_PROBLEMS]]
     more = [f"{path}: and {len(placed) - len(told)} more"] if len(placed) > len(told) else []
-    return SpecError("\n".join([*told, *more]))
+    return JobError("\n".join([*told, *more]))
 
 
 def _where(lines: Sequence[int]) -> str:

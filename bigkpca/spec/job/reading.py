@@ -16,17 +16,19 @@ from bigkpca.spec.job.tables import JobInput, JobModel, JobOutput, JobRun, JobTo
 from bigkpca.spec.job.text import JobText
 from bigkpca.spec.units import lacks_unit, parse_bytes, parse_seconds
 
+_OUTPUT, _METRICS, _LOG = ("output", "path"), ("run", "metrics"), ("run", "log")
 _SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
 _MEMORY, _TIMEOUT = ("run", "memory"), ("run", "timeout")
 
 
 class Job(JobTop):
-    """What a job file says: paths are full, and environment variables are filled in."""
+    """What a job file says: paths are full, and environment variables are filled in. `file` is its own path."""
 
     input: JobInput
     model: JobModel
     output: JobOutput
     run: JobRun
+    file: str | None = None
 
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
@@ -62,15 +64,19 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     file = JobText.read(path)
     check = check_keys(file.values, environment)
     check_paths(check, file)
+    written = {key: check.values.get(key) for key in (_OUTPUT, _METRICS, _LOG)}
     fields = check_model(check)
     _check_run(check)
     if check.problems:
-        raise error_of(file.path, file.lines, check.problems)
+        error = error_of(file.path, file.lines, check.problems)
+        error.output, error.metrics, error.log = (written[key] for key in (_OUTPUT, _METRICS, _LOG))
+        raise error
     return Job(
         input=JobInput(**check.table("input")),
         model=JobModel(path=check.values["model", "path"], spec=FitSpec(**fields), given=frozenset(fields)),
         output=JobOutput(**check.table("output")),
         run=JobRun(**check.table("run")),
+        file=file.file,
         **({"seed": fields["seed"]} if "seed" in fields else {}),
     )
 

@@ -46,6 +46,11 @@ class JobOutput(Table):
 
     path: _Text = Field(description="path or URL of the output folder", examples=["features.zarr"])
     block_rows: _Count | None = Field(None, description="rows of one block, which one task writes")
+    must_exist: bool | None = Field(
+        None,
+        description="whether there must be output of earlier runs; by default where the record of the job says that "
+        "there was some",
+    )
 
 
 class JobRun(Table):

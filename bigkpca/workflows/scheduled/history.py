@@ -79,6 +79,7 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
     groups.open_group(path, JOB)
     with store_of(path).writer(path):
         if (unfinished := finish_rollback(path)) and to in (None, unfinished["version"]):
+            records.refresh_metrics(path, run_records.read_records(path)[0])
             return unfinished
         versions = read_versions(path) or job_output.empty_versions()
         current, entries = versions["current"], {each["number"]: each for each in versions["versions"]}
@@ -104,6 +105,7 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
         )
         job_output.write_pinned(path, {"rollback": record})
         finish_rollback(path)
+        records.refresh_metrics(path, run_records.read_records(path)[0])
     return record
 
 

@@ -12,7 +12,7 @@ from bigkpca.execution.planning import Plan, plan_fit, plan_transform
 from bigkpca.execution.progress import Silent
 from bigkpca.spec.job import Job
 from bigkpca.storage import growing, job_output, models, output_paths, run_records
-from bigkpca.workflows.scheduled import input_rows
+from bigkpca.workflows.scheduled import input_rows, places
 from bigkpca.workflows.scheduled.given import Given, pinned_interval, run_options
 from bigkpca.workflows.scheduled.intervals import Asked
 from bigkpca.workflows.scheduled.models import model_of_version, model_path
@@ -32,6 +32,7 @@ def plan_run(
     """
     asked, options = Asked.parsed(rows, since, full), run_options(job, Silent())
     out = output_paths.group_path(job.output.path, job.input.path, job.model.path)
+    places.check_there(job, out)
     versions = read_versions(out) or job_output.empty_versions()
     given = Given(job, out, asked, options, versions, run_records.read_records(out)[0], {})
     found, current = input_rows.open_input(job.input.path, job.input.array), given.current

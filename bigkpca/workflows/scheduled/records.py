@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import logging
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
-from bigkpca.data.stores import store_of
+from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import SpecError
 
+_log = logging.getLogger("bigkpca")
 _PACKAGES = ("bigkpca", "numpy", "zarr", "dask")
 DONE, NOTHING_NEW, FAILED, ROLLED_BACK = "done", "nothing new", "failed", "rolled back"
 _SUCCESSES = (DONE, NOTHING_NEW)
@@ -42,6 +44,7 @@ def started_record(run: int, **values: Any) -> dict[str, Any]:
         "packages": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
         "features_digest": None,
         "drift": None,
+        "metrics": None,
         **values,
     }
 
@@ -110,6 +113,26 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
 
 def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
     return datetime.fromisoformat(records[-1]["finished"]).timestamp() if records else None
+
+
+_OURS = b"# HELP bigkpca_"  # how a file of metrics begins
+
+
+def refresh_metrics(out: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write the metrics anew that the last run wrote, where they are still there.
+
+    Records may come from others, so that nothing but a file of metrics is replaced.
+    """
+    path = next((each["metrics"] for each in reversed(records) if isinstance(each.get("metrics"), str)), None)
+    try:
+        if path is None or is_url(path) or "\0" in path or not store_of(path).exists(path):
+            return
+        with store_of(path).open(path) as file:
+            ours = file.read(len(_OURS)) == _OURS
+        if ours:
+            write_metrics(path, out, records)
+    except (OSError, SpecError) as error:
+        _log.warning("the metrics in %s are those of before the rollback: %s", path, error)
 
 
 def write_metrics(path: str, out: str, records: Sequence[Mapping[str, Any]]) -> None:

@@ -6,18 +6,26 @@ import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from typing import Any
 
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import read_versions, version_path
-from bigkpca.errors import BigKPCAError, CorruptionError, DataError, DriftError, IncompleteError, SpecError
+from bigkpca.errors import (
+    BigKPCAError,
+    CorruptionError,
+    DataError,
+    DriftError,
+    IncompleteError,
+    LockedError,
+    SpecError,
+)
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
-from bigkpca.spec.job import Job, read_job
+from bigkpca.spec.job import Job, JobError, read_job
 from bigkpca.storage import destination, growing, job_output, output_paths, run_records
-from bigkpca.workflows.scheduled import input_rows, records
+from bigkpca.workflows.scheduled import input_rows, places, records
 from bigkpca.workflows.scheduled.given import Given, run_options
 from bigkpca.workflows.scheduled.history import finish_rollback
 from bigkpca.workflows.scheduled.intervals import Asked
@@ -75,16 +83,63 @@ def run(
     progress = shown(progress)
     asked = Asked.parsed(rows, since, full)
     if not isinstance(job, Job):
-        job = read_job(expanded(job), os.environ)
+        job = read(job, asked)
     out = output_paths.group_path(job.output.path, job.input.path, job.model.path)
-    options = run_options(job, progress)
-    with store_of(out).writer(out):
-        job_output.prepare(out)
+    with ExitStack() as stack:
+        with _refusal_told(job, out, asked):
+            places.check_there(job, out)
+            options = run_options(job, progress)
+            stack.enter_context(store_of(out).writer(out))
+        with _refusal_told(job, out, asked, locked=True):
+            job_output.prepare(out)
         record, resumed = _one_run(job, out, asked, options)
         found = [record]
         if resumed and _rows_left(job, record):
             found.append(_one_run(job, out, Asked(), options)[0])
+        places.remember(job, out, progress)
     return found
+
+
+def read(path: AnyPath, asked: Asked) -> Job:
+    """The job in a file, to be run. Where it has mistakes, the record and the metrics of the job tell of a failed run.
+
+    Raises SpecError.
+    """
+    try:
+        return read_job(expanded(path), os.environ)
+    except SpecError as error:
+        known = isinstance(error, JobError) and error.output and (error.output, error.metrics)
+        if asked == Asked() and (known := known or places.last_places(path)):
+            _tell_failure(*known, error, locked=False)
+        raise
+
+
+@contextmanager
+def _refusal_told(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
+    """Tell of a run that is refused before it begins; but not of a command by hand that cannot be done."""
+    try:
+        yield
+    except LockedError:
+        raise
+    except BigKPCAError as error:
+        if asked == Asked():
+            _tell_failure(out, job.run.metrics, error, locked=locked)
+        raise
+
+
+def _tell_failure(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
+    """Write the record of a run that did not begin, where there is output, and metrics that tell of it."""
+    with suppress(BigKPCAError, OSError), ExitStack() as stack:
+        failed = {"status": records.FAILED, "exit_code": error.exit_code, "message": str(error), "metrics": metrics}
+        earlier: list[dict[str, Any]] = []
+        if places.has_output(out):
+            earlier, _ = run_records.read_records(out)
+        record = records.started_record(records.next_number(earlier), finished=records.now(), **failed)
+        if places.has_output(out) and not locked:
+            stack.enter_context(store_of(out).writer(out))
+            run_records.append_record(out, record)
+        if metrics:
+            records.write_metrics(metrics, out, [*earlier, record])
 
 
 def _rows_left(job: Job, last: Mapping[str, Any]) -> bool:
@@ -95,7 +150,7 @@ def _rows_left(job: Job, last: Mapping[str, Any]) -> bool:
 
 def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dict[str, Any], bool]:
     """One run: its record, and whether an earlier run had pinned its rows."""
-    started, record = time.monotonic(), records.started_record(0)
+    started, record = time.monotonic(), records.started_record(0, metrics=job.run.metrics)
     with _failure_recorded(job, out, asked, record, started):
         finish_rollback(out)
         versions = read_versions(out) or job_output.empty_versions()

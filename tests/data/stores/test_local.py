@@ -157,3 +157,41 @@ def test_zarr_arrays_tell_their_folder(tmp_path: Path) -> None:
     assert array_path(inside) == str(tmp_path / "g.zarr" / "x")
     assert array_path(zarr.open_array(str(tmp_path / "g.zarr" / "x"))) == str(tmp_path / "g.zarr" / "x")
     assert array_path(zarr.create_array({}, shape=(3, 2), dtype="f4")) is None
+
+
+def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    (tmp_path / "a.csv.partial").write_bytes(b"of a killed write, and longer")
+    with DISK.writing(str(path)) as file:
+        file.write(b"one")
+        assert not path.exists()
+    assert path.read_bytes() == b"one"
+    with pytest.raises(TypeError, match="bytes-like"), DISK.writing(str(path)) as file:
+        file.write("two")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"one"
+    assert DISK.names(str(tmp_path)) == ["a.csv"]
+
+
+def test_links_are_removed_and_what_they_lead_to_stays(tmp_path: Path) -> None:
+    kept, root = folder(tmp_path / "kept", x=b"1"), folder(tmp_path / "a", y=b"2")
+    (tmp_path / "link").symlink_to(kept)
+    DISK.remove_folder(str(tmp_path / "link"))
+    assert not (tmp_path / "link").is_symlink()
+    (tmp_path / "a" / "x").symlink_to(f"{kept}/x")
+    (tmp_path / "a" / "gone").symlink_to(tmp_path / "nothing")
+    DISK.remove_links(root, below=False)
+    assert sorted(DISK.names(root)) == ["gone", "x", "y"]
+    DISK.remove_links(root, below=True)
+    assert DISK.names(root) == ["y"]
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    DISK.discard(str(tmp_path / "gone"), str(tmp_path / "trash"))
+    assert sorted(DISK.names(str(tmp_path))) == ["a", "kept"]
+    assert DISK.files(kept).keys() == {"x"}
+
+
+def test_a_new_folder_is_made_where_nothing_is(tmp_path: Path) -> None:
+    DISK.make_new_folder(str(tmp_path / "a"))
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for name in ("a", "link"):
+        with pytest.raises(FileExistsError, match=name):
+            DISK.make_new_folder(str(tmp_path / name))

@@ -94,6 +94,7 @@ timeout = "soon"
         (RUN + 'timeout = "0 s"', 'line 8: run.timeout = "0 s": give a time such as'),
         (RUN + "timeout = inf", 'line 8: run.timeout = inf: give text such as "10 min" or a number above 0'),
         (RUN + 'timeout = ""', 'line 8: run.timeout = "": give text such as'),
+        (RUN + 'scheduler = ""', 'line 8: run.scheduler = "": give text such as "tls://scheduler:8786"'),
         (RUN + 'scheduler = "nowhere"', 'line 8: run.scheduler = "nowhere": give the address of a Dask scheduler'),
         (RUN + 'metrics = "s3://a/m.prom"', 'line 8: run.metrics = "s3://a/m.prom": metrics are a file for the node'),
         (

@@ -1,0 +1,135 @@
+"""What loggers, warnings and other libraries write to stderr: notes as the commands' own or, if asked, JSON alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
+
+import click
+
+JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object
+
+
+class Notes(logging.Handler):
+    """Shows what the package logs, each message once, as a note."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from bigkpca.execution.shown_progress import print_json, stderr
+
+        message = record.getMessage()
+        if message in self._told:
+            return
+        self._told.add(message)
+        if isinstance(sys.stderr, JsonLines):
+            print_json(message=message)
+        else:
+            stderr().print(f"note: {message}", markup=False)
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """While entered, warnings that the package logs are notes on stderr."""
+    logger, handler = logging.getLogger("bigkpca"), Notes()
+    before = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False  # else another handler would show them again
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+
+
+class JsonFormatter(logging.Formatter):
+    """A record of a logger as a JSON object; a traceback is a part of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from bigkpca.execution.shown_progress import json_line
+
+        more = {"traceback": self.formatException(record.exc_info)} if record.exc_info else {}
+        return json_line(message=record.getMessage(), level=record.levelname, logger=record.name, **more)
+
+
+# Dask sets up loggers when it is imported, here and in the worker processes of a run.
+_OF_DASK = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": f"{__name__}.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"level": "WARNING", "handlers": ["stderr"]},
+    "loggers": {"tornado": {"level": "CRITICAL"}, "tornado.application": {"level": "ERROR"}},
+}
+
+
+class JsonLines:
+    """A stream that makes each text which is written to it a JSON object on a line, unless it is one."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._held, self._lock = stream, threading.local(), threading.Lock()
+
+    def write(self, text: str) -> int:
+        held = getattr(self._held, "text", "") + text
+        self._held.text = "" if held.endswith("\n") else held
+        if held.endswith("\n"):
+            self._write_lines(held.splitlines())
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _write_lines(self, lines: list[str]) -> None:
+        from bigkpca.execution.shown_progress import json_line
+
+        with self._lock:
+            for done, group in groupby(lines, _is_json):
+                told = "\n".join(group)
+                if told.strip():
+                    self._stream.write((told if done else json_line(message=told)) + "\n")
+            self._stream.flush()
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def write_json_lines() -> None:
+    """From now on, each line on stderr of this process, and what its workers log, is a JSON object."""
+    click.get_current_context().meta[JSON_LINES] = True
+    if isinstance(sys.stderr, JsonLines):
+        return
+    before, sys.stderr = sys.stderr, JsonLines(sys.stderr)
+    import dask.config
+
+    os.environ["DASK_LOGGING"] = repr(_OF_DASK)
+    dask.config.set({"logging": _OF_DASK})
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(JsonFormatter())
+    root = logging.getLogger()
+    for logger in (root, *map(logging.getLogger, list(root.manager.loggerDict))):
+        for handler in logger.handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                handler.setStream(sys.stderr)
+                handler.setFormatter(JsonFormatter())

@@ -1,0 +1,127 @@
+"""What a job had before: the places of its output, model and metrics, kept in a record beside the job file.
+
+A volume that is not mounted looks like a place where nothing was yet. The record tells the two apart: it lies outside
+the output. Where the folder of the job file cannot be written to, it lies in the state folder that systemd gives
+($STATE_DIRECTORY); where there is none, `output.must_exist` says the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bigkpca.data.json_files import read_json, write_json
+from bigkpca.data.stores import AnyPath, expanded, last_name, parent, store_of
+from bigkpca.data.versions import VERSIONS
+from bigkpca.errors import SpecError
+from bigkpca.execution.progress import Progress
+from bigkpca.spec.job import Job
+
+_RECORD = ".bigkpca-record"  # behind the name of a job file
+_KEYS = ("output", "model", "metrics")
+
+
+def has_output(out: str) -> bool:
+    """Whether a run published features there."""
+    return store_of(out).exists(f"{out}/{VERSIONS}")
+
+
+def check_there(job: Job, out: str) -> None:
+    """Raise SpecError where the output of a job is gone, or before there is one, its model."""
+    if job.output.must_exist is False or has_output(out):
+        return
+    if job.output.must_exist:
+        raise SpecError(
+            f"{out} holds no features, and the job says output.must_exist = true: mount its volume or restore it; for "
+            "a first run, take must_exist out of the job"
+        )
+    for record, known in _known(job.file):
+        gone = [("output", out)] if known["output"] == out else []
+        if known["model"] == job.model.path and not _is_there(job.model.path):
+            gone.append(("model", job.model.path))
+        for what, path in gone:
+            raise SpecError(
+                f"{path} is gone, the {what} of earlier runs of this job: mount its volume or restore it; to start "
+                f"anew, remove {record}, or set output.must_exist = false in the job"
+            )
+
+
+def _is_there(model: str) -> bool:
+    store = store_of(model)
+    return store.exists(model) or store.is_moving(model)
+
+
+def remember(job: Job, out: str, progress: Progress) -> None:
+    """Keep in the record where the job has its output now."""
+    if job.file is None:
+        return
+    entry = {"output": out, "model": job.model.path, "metrics": job.run.metrics}
+    for path in _records(job.file):
+        try:
+            before = _read(path)
+        except (OSError, SpecError):
+            before = []
+        if before and before[-1] == entry:
+            return
+        kept = [each for each in before if each["output"] != out]
+        try:
+            write_json(path, {"places": [*kept, entry]})
+            return
+        except OSError:  # as of a read-only folder
+            continue
+    if job.output.must_exist is None:
+        progress.note(
+            f"{_records(job.file)[0]} cannot be written, which would tell a later run that there was output: set "
+            "output.must_exist = true in the job, so that a volume that is not mounted is not taken for a first run"
+        )
+
+
+def last_places(file: AnyPath) -> tuple[str, str | None] | None:
+    """The output and the metrics of the last run of a job file, where they are known."""
+    try:
+        found = [known for _, known in _known(store_of(expanded(file)).absolute(expanded(file)))]
+    except SpecError:
+        return None
+    return (found[-1]["output"], found[-1]["metrics"]) if found else None
+
+
+def _records(file: str) -> list[str]:
+    """Where the record of a job file may be."""
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return [folder.rstrip("/") + f"/{last_name(file)}{_RECORD}" for folder in (parent(file), state) if folder]
+
+
+def _known(file: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each record of a job file, with what it holds: outputs, models and metrics."""
+    for path in _records(file) if file else ():
+        try:
+            yield from ((path, known) for known in _read(path))
+        except OSError:
+            continue
+
+
+def _read(path: str) -> Sequence[dict[str, Any]]:
+    """What a record holds. Raises OSError where there is none, SpecError for a damaged one."""
+    try:
+        found: Any = read_json(path)
+    except ValueError as error:
+        raise _damaged(path) from error
+    places = found.get("places") if isinstance(found, dict) else None
+    if not isinstance(places, list) or not all(map(_is_entry, places)):
+        raise _damaged(path)
+    return places
+
+
+def _is_entry(found: Any) -> bool:
+    if not isinstance(found, dict) or set(found) != set(_KEYS):
+        return False
+    texts = found["output"], found["model"], found["metrics"] or ""
+    return all(isinstance(text, str) and "\0" not in text for text in texts)
+
+
+def _damaged(path: str) -> SpecError:
+    return SpecError(
+        f"{path} is not the record of the places of a job: remove it once output and model of the job are where they "
+        "were"
+    )

@@ -1,0 +1,176 @@
+"""What others write to stderr: with log = "json" JSON alone, and what the package logs is shown once."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bigkpca.cli import exit_codes, log_lines, main
+from bigkpca.cli.log_lines import JsonFormatter, JsonLines
+from bigkpca.workflows.scheduled import run as scheduled
+from tests.helpers.commands import run
+from tests.helpers.dask_processes import DaskProcesses
+from tests.helpers.files import ROOT
+from tests.helpers.nights import Night, some_rows
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Night:
+    night = Night.made(tmp_path / "job", log="json")
+    night.append(some_rows(70))
+    return night
+
+
+def test_each_text_becomes_one_object_and_objects_stay() -> None:
+    to = io.StringIO()
+    lines = JsonLines(to)
+    print("a", "b", file=lines)
+    lines.writelines(["one\n", "two\n", '{"message": "told"}\n', "[1]\n"])
+    lines.write("half ")
+    lines.flush()
+    lines.write("and half\n\n \n")
+    found = [json.loads(line) for line in to.getvalue().splitlines()]
+    assert [each["message"] for each in found] == ["a b", "one\ntwo", "told", "[1]", "half and half\n\n "]
+    assert lines.encoding is to.encoding
+    assert not lines.isatty()
+
+
+def test_a_record_of_a_logger_tells_its_level_and_its_traceback() -> None:
+    def formatted(**more: Any) -> dict[str, Any]:
+        record = logging.LogRecord("distributed.core", logging.ERROR, "", 1, "%s is gone", ("it",), **more)
+        found: dict[str, Any] = json.loads(JsonFormatter().format(record))
+        return found
+
+    assert formatted(exc_info=None) | {"time": ""} == {
+        "time": "",
+        "message": "it is gone",
+        "level": "ERROR",
+        "logger": "distributed.core",
+    }
+    try:
+        raise ValueError("why")
+    except ValueError:
+        assert formatted(exc_info=sys.exc_info())["traceback"].endswith("ValueError: why")
+
+
+def noisy(*_: Any, **__: Any) -> None:
+    """What a run may do, and the libraries below it."""
+    logging.getLogger("bigkpca").warning("%s cannot be read for the moment", "x.zarr")
+    logging.getLogger("bigkpca").warning("x.zarr cannot be read for the moment")
+    logging.getLogger("asyncio").error("Task was destroyed\nbut it is pending")
+    logging.getLogger("distributed.client").error("lost", exc_info=ValueError("why"))
+    warnings.warn("strange", UserWarning, stacklevel=1)
+    print("Traceback (most recent call last):\n  somewhere", file=sys.stderr)
+    raise ZeroDivisionError("a bug")
+
+
+@pytest.mark.usefixtures("quiet_signals")
+@pytest.mark.parametrize("verbose", [[], ["-v"]])
+def test_every_line_is_json(night: Night, monkeypatch: pytest.MonkeyPatch, verbose: list[str]) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    for name in ("distributed", "asyncio"):
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
+    usual = log_lines.write_json_lines
+
+    def here() -> None:
+        handler.setStream(sys.stderr)  # as where Dask was imported before
+        usual()
+
+    monkeypatch.setattr("bigkpca.cli.run.write_json_lines", here)
+    monkeypatch.setattr(scheduled, "run", noisy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = run("run", night.job, *verbose)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    told = [line["message"] for line in lines]
+    assert told.count("x.zarr cannot be read for the moment") == 1
+    assert "Task was destroyed\nbut it is pending" in told
+    lost = next(line for line in lines if line["message"] == "lost")
+    assert (lost["logger"], lost["level"]) == ("distributed.client", "ERROR")
+    assert "Traceback (most recent call last):\n  somewhere" in told
+    assert (lines[-1]["message"], lines[-1]["exit_code"], done.exit_code) == ("ZeroDivisionError: a bug", 1, 1)
+    assert "in noisy" in lines[-1]["traceback"]
+
+
+@pytest.mark.usefixtures("quiet_signals")
+def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night: Night) -> None:
+    night.set(log="json", workers=0)
+    done = run("run", night.job)
+    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (line["exit_code"], "workers = 0" in line["message"]) == (2, True)
+
+
+@pytest.mark.usefixtures("quiet_signals")
+@pytest.mark.parametrize("wrong", [KeyboardInterrupt, exit_codes.click.UsageError])
+def test_other_ends_of_a_command_stay_as_they_are(night: Night, monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
+    def ends(*_: Any, **__: Any) -> None:
+        raise wrong("so")
+
+    monkeypatch.setattr(scheduled, "run", ends)
+    assert run("run", night.job).exit_code == (6 if wrong is KeyboardInterrupt else 2)
+
+
+@pytest.mark.usefixtures("quiet_signals")
+def test_what_the_package_logs_is_a_note_and_shown_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.set()
+
+    def logs(*_: Any, **__: Any) -> list[Any]:
+        for _ in range(2):
+            logging.getLogger("bigkpca").warning("x.zarr cannot be read for the moment, trying again")
+        logging.getLogger("bigkpca").info("nobody needs to know")
+        return []
+
+    monkeypatch.setattr(scheduled, "run", logs)
+    assert run("run", night.job).stderr == "note: x.zarr cannot be read for the moment, trying again\n"
+    assert logging.getLogger("bigkpca").handlers == []
+    assert logging.getLogger("bigkpca").propagate
+
+
+def run_until(job: str, wanted: str, then: Callable[[], None]) -> tuple[int, list[str]]:
+    """Run a job in a process of its own, do something when a line holds a text, and wait for its end."""
+    command = [sys.executable, "-m", "bigkpca.cli", "run", job]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if wanted in line:
+                then()
+        process.wait(120)
+    return process.returncode, lines
+
+
+@pytest.mark.cluster
+def test_a_scheduler_that_dies_is_told_in_json(night: Night, tmp_path: Path) -> None:
+    with DaskProcesses(tmp_path / "cluster", 2) as cluster:
+        night.set(log="json", scheduler=cluster.address, timeout="20 s")
+        code, lines = run_until(night.job, "sampling", cluster.scheduler.kill)
+    assert code == 6, lines
+    found = [json.loads(line) for line in lines]
+    assert found[-1]["exit_code"] == 6
+    assert all(isinstance(line["message"], str) for line in found)
+
+
+@pytest.mark.cluster
+def test_workers_of_a_run_log_json(night: Night) -> None:
+    code = (
+        "import logging\nfrom distributed import LocalCluster, Client\n"
+        "if __name__ == '__main__':\n"
+        "    import click; from bigkpca.cli.log_lines import write_json_lines\n"
+        "    with click.Context(click.Command('a')).scope(): write_json_lines()\n"
+        "    with LocalCluster(1, dashboard_address=None, host='127.0.0.1') as cluster, Client(cluster) as client:\n"
+        "        client.submit(logging.getLogger('distributed.worker').error, 'of a worker').result()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert ("of a worker", "ERROR") in [(line["message"], line["level"]) for line in lines]
+    assert main.name == "bigkpca"

@@ -1,0 +1,128 @@
+"""Files whose headers or lines claim more than fits: refused before they are read, in little memory."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigkpca.errors import MemoryLimitError
+from bigkpca.ingesting.streaming import ingest
+from tests.helpers.commands import peak_bytes, peak_of_refusal, run_apart
+
+MOST = 400e6  # of a process that refuses a file; it takes 175 MB to start
+
+
+def many_columns(path: Path) -> None:
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        for _ in range(256):
+            file.write(b"," * 2**20)
+        file.write(b"\n1\n")
+
+
+def long_line(path: Path) -> None:
+    path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n")
+
+
+def no_line_break(path: Path) -> None:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(1000):
+            file.write(b"0" * 2**20)
+
+
+def npy(path: Path) -> None:
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1, 10**9)})
+        file.truncate(file.tell() + 8 * 10**9)
+
+
+def npz(path: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (2**50, 10**9)})
+
+
+def npz_by_columns(path: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": True, "shape": (10**9, 4)})
+
+
+def idx(path: Path) -> None:
+    path.write_bytes(b"\0\0\x0e\x02" + struct.pack(">2I", 4, 2**31) + b"\0" * 100)
+
+
+def hdf5(path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape=(10**6, 1000), chunks=(10**5, 1000), dtype="f8", compression="gzip")
+
+
+def parquet(path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    names = [f"c{number}" for number in range(5000)]
+    pq.write_table(pa.table([np.zeros(1)] * len(names), names=names), path)
+
+
+MADE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "many.csv.gz": (
+        many_columns,
+        r"a line of [\d.]+ MB or more, with [\d,]+ columns, need [\d,]+ MB in this process, 2",
+    ),
+    "long.csv": (long_line, r"with [\d,]+ columns, need .*: allow more with --memory .*; is a line break missing\?"),
+    "one.csv.gz": (no_line_break, r"a line of \d\d\.\d MB or more, with 1 columns, need"),
+    "x.npy": (npy, r"rows of 8,000\.0 MB, 1 in a shard, need 32,245 MB in this process, 2,000 MB are allowed"),
+    "x.npz": (npz, r"rows of 8,000\.0 MB, 1 in a shard, need"),
+    "f.npz": (npz_by_columns, r"rows of 0\.0 MB, 65,536 in a shard, from parts of 64,000\.0 MB, need"),
+    "x.idx": (idx, r"rows of 17,179\.9 MB, 1 in a shard, need"),
+    "x.h5": (hdf5, r"rows of 0\.0 MB, 1,024 in a shard, from parts of 1,600\.0 MB, need 1,9|from parts of 1,600"),
+}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", MADE)
+def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name: str, tmp_path: Path) -> None:
+    make, match = MADE[name]
+    make(tmp_path / name)
+    limit = ["--memory", "1 GB"] if name == "x.h5" else []
+    with pytest.raises(MemoryLimitError, match=match):
+        ingest([tmp_path / name], tmp_path / "d.zarr", memory="1 GB" if limit else None)
+    assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr", *limit) < MOST
+    assert not list(tmp_path.glob("d.zarr*"))
+
+
+def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path: Path) -> None:
+    parquet(tmp_path / "wide.parquet")
+    with pytest.raises(
+        MemoryLimitError, match=r"wide\.parquet: 5,000 columns, need 335 MB in this process, 300 MB are"
+    ):
+        ingest([tmp_path / "wide.parquet"], tmp_path / "d.zarr", memory="300 MB")
+    np.save(tmp_path / "x.npy", np.zeros((40, 1000)))
+    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory="300 MB")
+    with pytest.raises(MemoryLimitError, match=r"10,000 in a shard, need 413 MB .* or fewer rows with --block-rows"):
+        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", memory="300 MB", block_rows=10_000)
+    done = run_apart("ingest", tmp_path / "x.npy", tmp_path / "x.zarr", "--append", "--memory", "250 MB")
+    assert (done.returncode, "250 MB are allowed" in done.stderr) == (4, True)
+    assert ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory="300 MB").rows == 40
+
+
+def test_a_file_of_labels_has_lines_of_bounded_length(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
+    no_line_break(tmp_path / "labels.csv.gz")
+    with pytest.raises(MemoryLimitError, match=r"labels\.csv\.gz: a line of"):
+        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "labels.csv.gz"))
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_what_is_allowed_is_not_exceeded(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((3, 10_000_000)))
+    (tmp_path / "x.csv").write_bytes(b"\n".join([b",".join([b"0.25"] * 20_000)] * 3) + b"\n")
+    assert peak_bytes("ingest", "-q", tmp_path / "x.npy", tmp_path / "n.zarr", "--memory", "570 MB") < 570e6
+    assert peak_bytes("ingest", "-q", tmp_path / "x.csv", tmp_path / "c.zarr", "--memory", "610 MB") < 610e6
