@@ -23,7 +23,7 @@ from bigkpca.data.reading import digest_of_rows
 from bigkpca.data.rows import EVERY, anonymous, check_shape
 from bigkpca.data.stores import StoredFile, root_url, store_of
 from bigkpca.data.version_marks import version_marks
-from bigkpca.data.versions import JOB, current_version
+from bigkpca.data.versions import JOB, check_not_pruned, current_version
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics.aligned import aligned
 
@@ -73,7 +73,10 @@ class ZarrRows:
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
         try:
             found = self.array[start:stop] if columns == EVERY else self.array[start:stop, columns]  # labels are (n,)
-            return aligned(np.asarray(found))
+            values = aligned(np.asarray(found))
+            if values.dtype.kind == "f" and np.isnan(values[..., :1]).any():  # as what is gone is read
+                check_not_pruned(self.where)
+            return values
         except (MemoryError, BigKPCAError):  # the latter of a server that does not answer
             raise
         except Exception as error:  # each codec raises its own kind when bytes do not decode
