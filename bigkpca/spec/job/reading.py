@@ -91,8 +91,18 @@ def _check_run(check: Check) -> None:
         check.wrong('give a time such as "90 s" or "10 min", or a number of seconds', _TIMEOUT)
     if _GATEWAY in values and not _is_web_address(values[_GATEWAY]):
         check.wrong("give the address of a Pushgateway, such as http://pushgateway:9091", _GATEWAY)
-    if _KEEP in values and not _is_keep(values[_KEEP]):
+    if _KEEP in values:
+        _check_keep(check)
+
+
+def _check_keep(check: Check) -> None:
+    try:
+        found = parse_keep(check.values[_KEEP])
+    except SpecError:
         check.wrong('give a number of versions such as 5, or a time such as "90 days"', _KEEP)
+    else:
+        if isinstance(found, int):  # also from a variable, which is text
+            check.values[_KEEP] = found
 
 
 def parse_keep(keep: str | int) -> int | timedelta:
@@ -107,14 +117,6 @@ def parse_keep(keep: str | int) -> int | timedelta:
     except (SpecError, OverflowError):
         pass
     raise SpecError(f"keep {keep!r:.80}: give a number of versions such as 5, or a time such as '90 days'")
-
-
-def _is_keep(keep: str | int) -> bool:
-    try:
-        parse_keep(keep)
-    except SpecError:
-        return False
-    return True
 
 
 def _is_web_address(text: str) -> bool:

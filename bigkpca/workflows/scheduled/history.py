@@ -149,7 +149,7 @@ def prune(
         return pruning.to_prune(path, read_versions(path) or job_output.empty_versions(), kept).facts
     with store_of(path).writer(path):
         if finished := pruning.finish_pruning(path):
-            shown(progress).note(f"an earlier prune was cut off, and is finished now: it {finished['message']}")
+            shown(progress).note(f"an earlier prune was cut off, and is finished now: it {finished.get('message')}")
         finish_cut_off(path)
         return pruning.prune_versions(path, kept).facts
 
