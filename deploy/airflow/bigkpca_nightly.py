@@ -1,5 +1,5 @@
-"""A night of bigkpca in Airflow 3: tried again after exit codes 5 and 6 and after kills, failed at once after others, with
-a call to somebody after 7. PAGER_URL takes what is posted to it, as an alerting service does."""
+"""A night of bigkpca in Airflow 3: tried again after exit codes 5 and 6 and after kills, failed at once after others,
+with a call to somebody after 7. PAGER_URL takes what is posted to it, as an alerting service does."""
 
 import os
 import subprocess
