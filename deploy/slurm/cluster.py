@@ -37,7 +37,7 @@ def memory_of_a_task(env: Mapping[str, str]) -> int:
 
 def tasks_of_a_node(env: Mapping[str, str]) -> int:
     """How many tasks there are on this node: of "2(x3),1", 2 on each of the first three nodes."""
-    text = env.get("SLURM_STEP_TASKS_PER_NODE", env["SLURM_TASKS_PER_NODE"])
+    text = env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"]
     groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
     each = [int(tasks) for tasks, nodes in groups for _ in range(int(nodes or 1))]
     return each[int(env.get("SLURM_NODEID", 0))]

@@ -129,6 +129,7 @@ def test_dask_is_configured_as_clusters_that_bigkpca_starts() -> None:
     [
         ({"SLURM_MEM_PER_CPU": "1500", "SLURM_CPUS_PER_TASK": "2"}, 3000),
         ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "3"}, 3000),
+        ({"SLURM_MEM_PER_NODE": "9000", "SLURM_STEP_TASKS_PER_NODE": "3"}, 3000),
         ({"SLURM_MEM_PER_NODE": "9000", "SLURM_STEP_TASKS_PER_NODE": "3", "SLURM_TASKS_PER_NODE": "9"}, 3000),
         ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "2"}, 4500),
         ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "3"}, 9000),
