@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bigkpca.workflows.export import export
     from bigkpca.workflows.fit import fit
     from bigkpca.workflows.merge import merge
-    from bigkpca.workflows.scheduled.history import history, rollback
+    from bigkpca.workflows.scheduled.history import history, prune, rollback
     from bigkpca.workflows.scheduled.run import run
     from bigkpca.workflows.transform import denoise, reconstruct, transform
     from bigkpca.workflows.verify import verify
@@ -54,6 +54,7 @@ _PUBLIC = {
     "methods": ("bigkpca.numerics.methods", None),
     "plan": ("bigkpca.workflows.choosing", "plan"),
     "preimages": ("bigkpca.numerics.preimages", None),
+    "prune": ("bigkpca.workflows.scheduled.history", "prune"),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "rollback": ("bigkpca.workflows.scheduled.history", "rollback"),
     "run": ("bigkpca.workflows.scheduled.run", "run"),
@@ -83,6 +84,7 @@ __all__ = [
     "methods",
     "plan",
     "preimages",
+    "prune",
     "reconstruct",
     "report",
     "rollback",

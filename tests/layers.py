@@ -249,6 +249,7 @@ LAYERS = [
     "workflows.scheduled.publishing",
     "workflows.scheduled.new_rows",
     "workflows.scheduled.plan",
+    "workflows.scheduled.pruning",
     "workflows.scheduled.history",
     "workflows.scheduled.run",
     "workflows.verify",

@@ -26,6 +26,7 @@ DENOISE = ["denoise", "m.zarr", "d.zarr", "x.zarr", "--block-rows", "32", "-q"]
 REPORT = ["report", "m.zarr", "r.html", "-q"]
 RUN = ["run", "nightly.toml", "-q"]
 BACK = ["rollback", "f.zarr", "--to", "1"]
+PRUNE = ["prune", "f.zarr", "--keep", "1", "-q"]
 APPEND_FAR = [word.replace("b.npz", "c.npz") for word in APPEND]
 JOB = """
 [input]
@@ -76,6 +77,11 @@ SWEEPS: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
     "run, rows": ([*RUN, "--rows", "40:50"], [INGEST, RUN], ["d.zarr", "m.zarr", "f.zarr/1"]),
     "run, refit": (RUN, [INGEST, RUN, APPEND_FAR], ["d.zarr", "m.zarr", "f.zarr/1"]),
     "rollback": (BACK, [INGEST, RUN, [*RUN, "--full"]], ["m.zarr", "f.zarr/1", "f.zarr/2"]),
+    "prune": (
+        PRUNE,
+        [INGEST, RUN, APPEND_FAR, RUN, [*RUN, "--full"]],
+        ["d.zarr", "m.zarr", "m-2.zarr", "f.zarr/1", "f.zarr/2", "f.zarr/3"],
+    ),
     "run, full": ([*RUN, "--full"], [INGEST, RUN, APPEND], ["d.zarr", "m.zarr", "f.zarr/1"]),
     "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"]),
     "report, overwrite": (
@@ -100,7 +106,9 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
         np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows))
     np.savez(here / "c.npz", x=9 + 9 * rng.normal(size=(300, 4)), y=rng.integers(0, 3, 300))
     (here / "nightly.toml").write_text(JOB)
-    timed = {"compare": [""], "run": ["runs.jsonl"], "rollback": ["runs.jsonl"]}.get(name.partition(",")[0], [])
+    timed = {"compare": [""], "run": ["runs.jsonl"], "rollback": ["runs.jsonl"], "prune": ["runs.jsonl"]}.get(
+        name.partition(",")[0], []
+    )
     sweep = {"command": command, "before": before, "kept": kept, "timed": timed, "every": every}
     sweep["emptied"] = EMPTIED.get(name, [])
     run = [sys.executable, stops.__file__, str(folder)]
@@ -110,7 +118,7 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("name", "every"), [("ingest, append", 17), ("fit", 90), ("run, append", 17)])
+@pytest.mark.parametrize(("name", "every"), [("ingest, append", 17), ("fit", 90), ("run, append", 17), ("prune", 7)])
 def test_a_killed_command_is_finished_by_the_same_command(name: str, every: int, tmp_path: Path) -> None:
     found = swept(name, tmp_path, every)
     assert found["stops"] >= 2

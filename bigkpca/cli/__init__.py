@@ -23,6 +23,7 @@ _COMMANDS = {
     "run": ("bigkpca.cli.run", "Run a scheduled job once."),
     "history": ("bigkpca.cli.run", "List the runs of a job."),
     "rollback": ("bigkpca.cli.run", "Go back to an earlier version of features."),
+    "prune": ("bigkpca.cli.run", "Remove old versions of features."),
     "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
     "report": ("bigkpca.cli.report", "Draw the report of a model."),
     "demo": ("bigkpca.cli.demo", "Run everything on small real data."),

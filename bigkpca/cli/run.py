@@ -1,4 +1,4 @@
-"""Scheduled runs of a job, their history, and the way back to an earlier version."""
+"""Scheduled runs of a job, their history, the way back to an earlier version, and the end of old ones."""
 
 from __future__ import annotations
 
@@ -175,3 +175,31 @@ def rollback(out: str, to: int | None, as_json: bool) -> None:
 
     record = rollback(out, to)
     show(record if as_json else {key: record[key] for key in ("run", "status", "message", "total_rows")}, as_json)
+
+
+@command(
+    "bigkpca prune features.zarr --keep 5",
+    "bigkpca prune features.zarr --keep '90 days' --dry-run",
+)
+@click.argument("out", type=PATH)
+@option(
+    "--keep",
+    metavar="N|TIME",
+    unset="all",
+    help="Versions that are kept: the current one and the newest, N in all; or those that were current within a TIME.",
+)
+@option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@json_option
+@common
+def prune(out: str, keep: str | None, dry_run: bool, as_json: bool, quiet: bool) -> None:
+    """Remove old versions of the features in OUT, and what killed runs left there that none goes on with.
+
+    Never removed: the current version, and the model of a version that is kept. Records of runs stay.
+    """
+    from bigkpca.workflows.scheduled.history import prune
+
+    found = prune(out, keep, dry_run=dry_run, progress=ShownProgress(quiet))
+    if not as_json:
+        names = ("versions", "models", "scratch")
+        found = {name: ", ".join(map(str, found[name])) or "none" for name in names} | {"bytes": found["bytes"]}
+    show(found, as_json)

@@ -33,7 +33,7 @@ from bigkpca.data.stored import (
 )
 from bigkpca.data.stores import StoredFile, store_of
 from bigkpca.data.version_marks import version_marks
-from bigkpca.data.versions import JOB, current_version
+from bigkpca.data.versions import JOB, check_not_pruned, current_version
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 
 ATTRIBUTE = "bigkpca"  # the one key of our own in the attributes of a Zarr group
@@ -86,7 +86,11 @@ class ZarrRows:
         return replace(self, reader=reader, digests=reader.digests, names=None)
 
     def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        return self._reader.read(start, stop, columns)
+        try:
+            return self._reader.read(start, stop, columns)
+        except (CorruptionError, IncompleteError):
+            check_not_pruned(self.where)
+            raise
 
     def listed(self) -> ZarrRows:
         """The same rows; from now on their files must be the versions that are there now."""

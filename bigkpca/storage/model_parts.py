@@ -28,7 +28,6 @@ _SOLUTION: dict[str, Shape] = {"mean": ("D",), "components": ("D", "r"), "eigenv
 _MOMENTS: dict[str, Shape] = {"mean": ("D",), "scatter": ("D", "D")}
 _OWN = (
     "format",
-    "bigkpca",
     "features",
     "kernel",
     "total_variance",

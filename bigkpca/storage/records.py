@@ -96,6 +96,7 @@ PROVENANCE: dict[str, Check] = {
     **FITTED,
     "column_names": _listed(lambda name: isinstance(name, str)),
     "like": is_text,
+    "bigkpca": is_text,
     "added": _listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
 }
 """What a model may hold about its fit."""

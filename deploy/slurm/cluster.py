@@ -8,11 +8,14 @@ FOLDER/scheduler.json, and every other task a worker. TLS files are read from Da
 """
 
 import os
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from dask_jobqueue.slurm import SLURMRunner
 from distributed import Security
+from distributed.system import MEMORY_LIMIT
 
 
 def certificates(folder: Path) -> None:
@@ -23,10 +26,27 @@ def certificates(folder: Path) -> None:
             file.write(content)
 
 
+def memory_of_a_task(env: Mapping[str, str]) -> int:
+    """The bytes that each task on this node may use: as --mem-per-cpu says, or else its share of --mem, or of all
+    memory of the node where neither is set, or --mem is 0."""
+    if per_cpu := int(env.get("SLURM_MEM_PER_CPU", 0)):
+        return per_cpu * int(env["SLURM_CPUS_PER_TASK"]) * 2**20
+    node = int(env.get("SLURM_MEM_PER_NODE", 0)) * 2**20 or MEMORY_LIMIT
+    return node // tasks_of_a_node(env)
+
+
+def tasks_of_a_node(env: Mapping[str, str]) -> int:
+    """How many tasks there are on this node: of "2(x3),1", 2 on each of the first three nodes."""
+    text = env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"]
+    groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    each = [int(tasks) for tasks, nodes in groups for _ in range(int(nodes or 1))]
+    return each[int(env.get("SLURM_NODEID", 0))]
+
+
 def start(folder: Path) -> None:
     """Be the scheduler or a worker, until the job ends."""
     cpus = int(os.environ["SLURM_CPUS_PER_TASK"])
-    memory = int(os.environ["SLURM_MEM_PER_CPU"]) * cpus * 2**20
+    memory = memory_of_a_task(os.environ)
     # The network between nodes, such as ib0. No pages over HTTP leave the node: they have no TLS.
     common = {"interface": os.environ.get("BIGKPCA_INTERFACE"), "dashboard_address": "127.0.0.1:0", "dashboard": False}
     SLURMRunner(

@@ -23,7 +23,14 @@ from tests.helpers.commands import run
 NAMES = main.list_commands(click.Context(main))
 COMMANDS: dict[str, Any] = {name: main.get_command(click.Context(main), name) for name in NAMES}
 # Functions of the commands whose options have a default of their own, by the names of their parameters.
-FUNCTIONS = {"sigma": bigkpca.cross_validate, "rollback": None, "history": None, "demo": None, "run": None}
+FUNCTIONS = {
+    "sigma": bigkpca.cross_validate,
+    "rollback": None,
+    "history": None,
+    "prune": None,
+    "demo": None,
+    "run": None,
+}
 
 
 def with_value(command: click.Command) -> list[click.Option]:

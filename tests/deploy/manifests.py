@@ -87,6 +87,8 @@ def admits(policy: dict[str, Any], way: str, namespace: str, labels: dict[str, s
     home = policy["metadata"]["namespace"]
 
     def takes(peer: dict[str, Any]) -> bool:
+        if "ipBlock" in peer:
+            return peer["ipBlock"] == {"cidr": f"{labels.get('address')}/32"}
         if "namespaceSelector" in peer:
             assert set(peer) == {"namespaceSelector"}
             return matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import runpy
 import shutil
 import ssl
 import stat
 import subprocess
+import sys
 import tomllib
 from functools import cache
 from itertools import pairwise
@@ -61,14 +64,62 @@ def test_the_image_is_pinned_small_and_without_root() -> None:
 
 
 def test_everything_that_the_image_installs_is_pinned_and_fits_the_project() -> None:
-    lines = [line for line in (FOLDER / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
-    pins = {name.lower().replace("_", "-"): version for name, version in (line.split("==") for line in lines)}
+    pins = pinned("requirements.txt")
     extras = PROJECT["optional-dependencies"]
     for text in [*PROJECT["dependencies"], *extras["cloud"], *extras["tls"]]:
         needed = Requirement(text)
         assert needed.specifier.contains(pins[needed.name.lower()]), text
-    tools = [word for step, rest in STEPS if step == "RUN" for word in rest.split() if word.startswith("hatchling")]
-    assert re.fullmatch(r"hatchling==[\d.]+", tools[0])
+    assert "hatchling" in pinned("build-requirements.txt")
+
+
+def pinned(name: str) -> dict[str, str]:
+    """The versions in a file of requirements, each of which has the hashes of one or two wheels."""
+    lines = [line for line in (FOLDER / name).read_text().splitlines() if not line.startswith("#")]
+    found = [re.fullmatch(r"([\w-]+)==([\w.]+)((?: --hash=sha256:[0-9a-f]{64}){1,2})", line) for line in lines]
+    assert all(found)
+    return {each[1].lower().replace("_", "-"): each[2] for each in found if each}
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+def test_pip_installs_nothing_without_a_hash(name: str) -> None:
+    (step,) = [rest for word, rest in STEPS if word == "RUN" and f" {name}" in rest]
+    assert f"install --require-hashes --only-binary :all: -r {name}" in step
+    installs = [rest for word, rest in STEPS if word == "RUN" and "pip" in rest and " install " in rest]
+    assert len(installs) == 3  # the third installs the wheel that was made, without what it needs
+    assert "install --no-deps wheels/*.whl" in installs[2]
+
+
+def test_what_pins_the_base_image_by_digest_is_an_argument(tmp_path: Path) -> None:
+    text = (FOLDER / "Dockerfile").read_text()
+    (default,) = [rest.partition("=")[2] for word, rest in STEPS if word == "ARG"]
+    assert f"--build-arg PYTHON={default}@sha256:" in text
+    assert f"imagetools inspect python:{default} --format" in text
+
+
+def test_hashes_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        wanted = Path(command[command.index("--requirement") + 1]).read_text()
+        arm = any("aarch64" in word for word in command)
+        wheels = [("b", "2", "00" if arm else "11"), ("A-c", "1.0", "22")]
+        report = {
+            "install": [
+                {
+                    "metadata": {"name": name, "version": version},
+                    "download_info": {"archive_info": {"hashes": {"sha256": sha256}}},
+                }
+                for name, version, sha256 in wheels
+            ]
+        }
+        assert wanted == "# mine\nb==2\nA-c==1.0\n"
+        return subprocess.CompletedProcess(command, 0, json.dumps(report).encode())
+
+    monkeypatch.setattr(subprocess, "run", install)
+    file = tmp_path / "requirements.txt"
+    file.write_text("# mine\nb==2 --hash=sha256:33\nA-c==1.0\n")
+    monkeypatch.setattr(sys, "argv", ["pin.py", str(file)])
+    runpy.run_path(str(FOLDER / "pin.py"), run_name="__main__")
+    assert file.read_text() == "# mine\nA-c==1.0 --hash=sha256:22\nb==2 --hash=sha256:00 --hash=sha256:11\n"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_the_builder_gets_what_it_copies_and_no_secrets() -> None:

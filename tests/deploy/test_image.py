@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.deploy.test_docker import FOLDER, STEPS, prepare, services
+from tests.deploy.test_docker import FOLDER, STEPS, pinned, prepare, services
 from tests.helpers.compose import Services
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.images import Image, build
@@ -40,8 +40,8 @@ LIST = "import importlib.metadata as m; print(*(f'{each.name}=={each.version}' f
 
 def test_the_image_holds_what_is_pinned_and_no_more(image: Image) -> None:
     found = run(image, "python", "-c", LIST).stdout.lower().replace("_", "-").split()
-    pinned = (FOLDER / "requirements.txt").read_text().lower().replace("_", "-").splitlines()
-    assert {each for each in found if not each.startswith("bigkpca==")} == {*pinned[2:]}
+    wanted = {f"{name}=={version}" for name, version in pinned("requirements.txt").items()}
+    assert {each for each in found if not each.startswith("bigkpca==")} == wanted
     files = [path for path in Path(image.at("/opt/bigkpca")).rglob("*") if path.is_file() and not path.is_symlink()]
     assert sum(path.stat().st_size for path in files) < 430e6  # 340 MB, and 90 of Arrow, which reads tables
 

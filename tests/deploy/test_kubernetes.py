@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import dask.config
 import pytest
 import yaml
 from dask.utils import parse_bytes, parse_timedelta
 
+import bigkpca
+from bigkpca.data.stores import store_of
 from bigkpca.spec.job import read_job
 from tests.deploy.manifests import (
     FOLDER,
@@ -27,6 +36,9 @@ from tests.deploy.manifests import (
 )
 from tests.helpers.custom_resources import schema_of
 from tests.helpers.files import ROOT
+from tests.helpers.nights import Night, some_rows
+from tests.helpers.proxy import proxy
+from tests.helpers.s3 import BUCKET, KEY, SECRET, Server
 
 SERVICE = "tls://bigkpca-scheduler:8786"
 JOB = tomllib.loads((FOLDER / "nightly.toml").read_text())
@@ -195,6 +207,7 @@ def test_only_the_job_and_workers_reach_the_scheduler() -> None:
     home = only("Namespace")["metadata"]["name"]
     there = {name: (home, pod.labels) for name, pod in pods().items()} | {"stranger": (home, {"app": "other"})}
     outside = {"operator": ("dask-operator", {}), "elsewhere": ("default", {"dask.org/component": "worker"})}
+    outside |= {"identity": ("", {"address": "169.254.170.23"}), "gateway": ("monitoring", {})}
     policies = of_kind("NetworkPolicy")
 
     def lets(one: str, way: str, other: str, port: int) -> bool:
@@ -217,6 +230,9 @@ def test_only_the_job_and_workers_reach_the_scheduler() -> None:
         way for way in taken if way[0] in there
     }
     assert [name for name in there if lets(name, "to", "elsewhere", 443)] == ["worker", "nightly"]
+    assert [name for name in there if lets(name, "to", "identity", 80)] == ["worker", "nightly"]
+    assert [name for name in there if lets(name, "to", "gateway", 9091)] == ["nightly"]
+    assert [name for name in there if lets(name, "to", "elsewhere", 80)] == []
 
 
 def test_the_autoscaler_can_ask_the_scheduler() -> None:
@@ -250,5 +266,161 @@ def test_the_job_file_is_mounted_and_its_variables_are_set() -> None:
     assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
 
 
-def test_the_job_file_is_a_job() -> None:
-    read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
+def test_the_job_file_is_a_job_whose_metrics_go_to_the_gateway() -> None:
+    job = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
+    host = urlsplit(str(job.run.push_metrics)).hostname
+    assert host == "pushgateway.monitoring"  # a service, and its namespace
+    assert "--set fullnameOverride=pushgateway -n monitoring" in (FOLDER / "README.md").read_text()
+
+
+def test_images_are_pulled_with_a_secret_of_the_readme() -> None:
+    ((secret,),) = [each["imagePullSecrets"] for each in of_kind("ServiceAccount")]
+    assert f"create secret docker-registry {secret['name']} " in (FOLDER / "README.md").read_text()
+    assert all(
+        "imagePullSecrets" not in pod.spec for pod in pods().values()
+    )  # which would replace those of the account
+
+
+def budget(name: str) -> dict[str, Any]:
+    """What may leave at once of the pods that a PodDisruptionBudget selects; nothing for pods without one."""
+    (found,) = [
+        each["spec"]
+        for each in of_kind("PodDisruptionBudget")
+        if matches(each["spec"]["selector"], pods()[name].labels)
+    ] or [{}]
+    return found
+
+
+def test_a_night_is_not_disturbed_and_no_node_is_kept_for_ever() -> None:
+    assert budget("nightly")["minAvailable"] == 1  # the only kind that a Job may have
+    assert budget("worker")["maxUnavailable"] == 1
+    assert budget("scheduler") == {}  # it runs by day, too
+    assert all(each["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in of_kind("PodDisruptionBudget"))
+
+
+def test_workers_are_spread_over_nodes_as_far_as_there_are_some() -> None:
+    (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
+    assert matches(rule["labelSelector"], pods()["worker"].labels)
+    assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
+    assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+
+
+@pytest.mark.parametrize("name", ["worker", "nightly"])
+def test_pods_take_on_a_role_and_need_no_key(name: str) -> None:
+    role = only("ServiceAccount")["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
+    assert re.fullmatch(r"arn:aws:iam::\d{12}:role/bigkpca-nightly", role)
+    (keys,) = [each["secretRef"] for each in pods()[name].container["envFrom"] if "secretRef" in each]
+    assert keys == {"name": "bigkpca-s3", "optional": True}
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An agent that gives credentials to who shows its token, and the environment that a pod gets for it."""
+
+    class Asked(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.headers["Authorization"] == "token-of-the-pod"
+            held = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
+            content = json.dumps(held).encode()
+            self.send_response(200 if known else 403)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None: ...
+
+    (tmp_path / "token").write_text("token-of-the-pod")
+    with HTTPServer(("127.0.0.1", 0), Asked) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield {
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{server.server_port}/v1/credentials",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
+        }
+        server.shutdown()
+        thread.join()
+
+
+def test_a_process_without_keys_gets_those_of_its_role(
+    bucket: str, agent: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name, value in agent.items():
+        monkeypatch.setenv(name, value)
+    store_of(bucket).write(f"{bucket}/x", b"1")
+    assert store_of(bucket).names(bucket) == ["x"]
+
+
+POLICY = json.loads((FOLDER / "bucket-policy.json").read_text())["Statement"]
+
+
+def listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def allowed(action: str, resource: str) -> bool:
+    """Whether the policy allows an action on a bucket, or on a key in one."""
+    return any(
+        each["Effect"] == "Allow"
+        and action in listed(each["Action"])
+        and any(fnmatchcase(resource, pattern) for pattern in listed(each["Resource"]))
+        for each in POLICY
+    )
+
+
+def asked_for(method: str, url: str) -> tuple[str, str]:
+    """The action that a request needs, and the key; none where it is about the bucket, or names keys in its body."""
+    parts = urlsplit(url)
+    key, query = (
+        unquote(parts.path).removeprefix(f"/{BUCKET}").lstrip("/"),
+        parse_qs(parts.query, keep_blank_values=True),
+    )
+    if method == "POST" and "delete" in query:
+        return "s3:DeleteObject", ""
+    if method == "GET" and not key:
+        return "s3:ListBucket", ""
+    return {"GET": "s3:GetObject", "HEAD": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}[
+        method
+    ], key
+
+
+def test_the_role_may_do_what_the_job_does_and_nothing_else(
+    bucket: str, s3_server: Server, use_s3: Callable[..., None], tmp_path: Path
+) -> None:
+    text = re.sub(r"^(scheduler|push_metrics) = .*$", "", (FOLDER / "nightly.toml").read_text(), flags=re.M)
+    night = Night.made(tmp_path / "job", bucket)
+    Path(night.job).write_text(text.replace("${BUCKET}", bucket.removeprefix("s3://")))
+    night.append(some_rows(300, columns=60))
+    with proxy(s3_server.port) as between:
+        use_s3(between.port)
+        night.run()
+        use_s3(s3_server.port)
+        night.append(some_rows(50, 1, columns=60))
+        use_s3(between.port)
+        night.run()
+        night.run(full=True)
+        bigkpca.rollback(night.out)
+        bigkpca.prune(night.out, 1)
+        found = {asked_for(*request) for request in between.requests}
+    use_s3(s3_server.port)
+    folder = bucket.removeprefix(f"s3://{BUCKET}/")
+    places = {
+        (action, f"arn:aws:s3:::lake/{key.removeprefix(f'{folder}/')}".rstrip("/")) for action, key in found if key
+    }
+    assert [place for place in places if not allowed(*place)] == []
+    actions = {action for action, _ in found}
+    abort = {"s3:AbortMultipartUpload"}  # of a large object whose upload is given up
+    assert actions | abort == {action for each in POLICY for action in listed(each["Action"])}
+    assert allowed("s3:ListBucket", "arn:aws:s3:::lake")
+    assert not allowed("s3:PutObject", "arn:aws:s3:::lake/rows.zarr/zarr.json")
+    assert not allowed("s3:GetObject", "arn:aws:s3:::lake/other.zarr/zarr.json")
+
+
+def test_the_policy_names_the_bucket_and_the_paths_of_the_job() -> None:
+    (storage,) = [each["data"] for each in of_kind("ConfigMap") if "BUCKET" in each["data"]]
+    for table, action in (("input", "Get"), ("model", "Put"), ("output", "Delete")):
+        path = JOB[table]["path"].replace("s3://${BUCKET}", f"arn:aws:s3:::{storage['BUCKET']}")
+        assert allowed(f"s3:{action}Object", f"{path}/zarr.json")
+    assert allowed("s3:PutObject", f"arn:aws:s3:::{storage['BUCKET']}/model-2.zarr/zarr.json")  # of a refit
+    assert allowed("s3:PutObject", f"arn:aws:s3:::{storage['BUCKET']}/features.zarr.bigkpca-lock")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -123,9 +124,36 @@ def test_dask_is_configured_as_clusters_that_bigkpca_starts() -> None:
     assert {key: dask.config.get(key, config=configured) for key in clusters._SETTINGS} == clusters._SETTINGS
 
 
+@pytest.mark.parametrize(
+    ("env", "megabytes"),
+    [
+        ({"SLURM_MEM_PER_CPU": "1500", "SLURM_CPUS_PER_TASK": "2"}, 3000),
+        ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "3"}, 3000),
+        ({"SLURM_MEM_PER_NODE": "9000", "SLURM_STEP_TASKS_PER_NODE": "3"}, 3000),
+        ({"SLURM_MEM_PER_NODE": "9000", "SLURM_STEP_TASKS_PER_NODE": "3", "SLURM_TASKS_PER_NODE": "9"}, 3000),
+        ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "2"}, 4500),
+        ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "3"}, 9000),
+        ({"SLURM_MEM_PER_NODE": "0", "SLURM_TASKS_PER_NODE": "4"}, 16_000),  # --mem=0: all of the node
+        ({"SLURM_TASKS_PER_NODE": "4"}, 16_000),  # of a site that does not count memory
+    ],
+)
+def test_a_task_knows_its_memory_however_a_site_sets_it(
+    env: dict[str, str], megabytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("dask_jobqueue")
+    cluster = runpy.run_path(str(SLURM / "cluster.py"))
+    monkeypatch.setitem(cluster["memory_of_a_task"].__globals__, "MEMORY_LIMIT", 64_000 * 2**20)
+    assert cluster["memory_of_a_task"](env) == megabytes * 2**20
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "memory",
+    [{"SLURM_MEM_PER_CPU": "1500"}, {"SLURM_MEM_PER_NODE": "4500", "SLURM_STEP_TASKS_PER_NODE": "3"}],
+    ids=["--mem-per-cpu", "--mem"],
+)
+def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path: Path, memory: dict[str, str]) -> None:
     X = np.random.default_rng(0).normal(size=(5000, 20)).astype("f4")
     np.save(tmp_path / "x.npy", X)
     options = {"components": 3, "size": 50, "seed": 1}
@@ -138,7 +166,8 @@ trap 'kill $(jobs -p)' TERM; wait"""
     fit = " ".join(f"--{name} {value}" for name, value in options.items())
     cli = f'exec "{sys.executable}" -m bigkpca.cli fit x.npy m.zarr {fit} --scheduler "$BIGKPCA_SCHEDULER"'
     env = prepared(tmp_path, python=f'exec "{sys.executable}" "$@"', srun=srun, scontrol="exit 0", bigkpca=cli)
-    with start(tmp_path, env | {"PYTHONPATH": str(ROOT)}) as job:
+    del env["SLURM_MEM_PER_CPU"]
+    with start(tmp_path, env | memory | {"PYTHONPATH": str(ROOT)}) as job:
         _, errors = job.communicate(timeout=120)
     assert job.returncode == 0, errors
     assert "running on tls://127.0.0.1:" in errors

@@ -79,6 +79,7 @@ def positive(most: float = 1e6) -> st.SearchStrategy[float]:
 
 
 _COUNTS = st.integers(1, 10**9)
+_KEPT = st.sampled_from(["90 days", "1 h"])
 _LENGTHS = st.one_of(
     st.fixed_dictionaries({}, optional={"sigma": positive() | st.just("median")}),
     st.fixed_dictionaries({"gamma": positive()}),
@@ -124,7 +125,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     tables = {
         "input": {"path": f"{place}/rows{draw(name)}.zarr"} | draw(_some({}, array=name.map(lambda each: f"x{each}"))),
         "model": {"path": f"{place}/model.zarr"} | model,
-        "output": {"path": "/data/features"} | draw(_some({}, block_rows=_COUNTS)),
+        "output": {"path": "/data/features"} | draw(_some({}, block_rows=_COUNTS, keep=_COUNTS | _KEPT)),
         "run": draw(_runs()),
     }
     order = draw(st.permutations(list(tables)))
@@ -138,6 +139,8 @@ def _runs() -> st.SearchStrategy[dict[str, Any]]:
         "on_drift": st.sampled_from(["warn", "fail", "refit"]),
         "drift_threshold": st.floats(0.01, 1),
         "metrics": st.just("/var/metrics.prom"),
+        "push_metrics": st.sampled_from(["http://pushgateway:9091", "https://10.0.0.1"]),
+        "on_upgrade": st.sampled_from(["warn", "fail", "full"]),
         "log": st.sampled_from(["plain", "json"]),
     }
     at = st.sampled_from(["tls://scheduler:8786", "10.0.0.1:1"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from urllib.parse import urlsplit
 
 from bigkpca.data.stores import AnyPath
 from bigkpca.errors import SpecError
@@ -12,13 +14,14 @@ from bigkpca.spec.job.check import Check, check_keys
 from bigkpca.spec.job.model import check_model
 from bigkpca.spec.job.paths import check_paths
 from bigkpca.spec.job.problems import error_of
-from bigkpca.spec.job.tables import JobInput, JobModel, JobOutput, JobRun, JobTop
+from bigkpca.spec.job.tables import MOST, JobInput, JobModel, JobOutput, JobRun, JobTop
 from bigkpca.spec.job.text import JobText
 from bigkpca.spec.units import lacks_unit, parse_bytes, parse_seconds
 
 _OUTPUT, _METRICS, _LOG = ("output", "path"), ("run", "metrics"), ("run", "log")
 _SCHEDULER, _WORKERS = ("run", "scheduler"), ("run", "workers")
 _MEMORY, _TIMEOUT = ("run", "memory"), ("run", "timeout")
+_GATEWAY, _KEEP = ("run", "push_metrics"), ("output", "keep")
 
 
 class Job(JobTop):
@@ -82,7 +85,7 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
 
 
 def _check_run(check: Check) -> None:
-    """Check the texts of the table [run], and that it names one place to work."""
+    """Check the texts of the tables [run] and [output], and that the former names one place to work."""
     values = check.values
     if _SCHEDULER in values and not is_scheduler(values[_SCHEDULER]):
         check.wrong("give the address of a Dask scheduler, such as tcp://10.0.0.1:8786", _SCHEDULER)
@@ -92,6 +95,42 @@ def _check_run(check: Check) -> None:
         check.wrong('give an amount of memory with its unit, such as "2 GB" or "500 MB"', _MEMORY)
     if _TIMEOUT in values and not _is_time(values[_TIMEOUT]):
         check.wrong('give a time such as "90 s" or "10 min", or a number of seconds', _TIMEOUT)
+    if _GATEWAY in values and not _is_web_address(values[_GATEWAY]):
+        check.wrong("give the address of a Pushgateway, such as http://pushgateway:9091", _GATEWAY)
+    if _KEEP in values:
+        _check_keep(check)
+
+
+def _check_keep(check: Check) -> None:
+    try:
+        found = parse_keep(check.values[_KEEP])
+    except SpecError:
+        check.wrong('give a number of versions such as 5, or a time such as "90 days"', _KEEP)
+    else:
+        if isinstance(found, int):  # also from a variable, which is text
+            check.values[_KEEP] = found
+
+
+def parse_keep(keep: str | int) -> int | timedelta:
+    """How many versions of features are kept, or for how long: 5, "5", or "90 days". Raises SpecError for anything
+    else."""
+    count = int(keep) if isinstance(keep, str) and keep.strip().isdecimal() and len(keep) < 20 else keep
+    if type(count) is int and 1 <= count <= MOST:
+        return count
+    try:
+        if isinstance(keep, str) and not keep.strip().isdecimal():
+            return timedelta(seconds=parse_seconds(keep))
+    except (SpecError, OverflowError):
+        pass
+    raise SpecError(f"keep {keep!r:.80}: give a number of versions such as 5, or a time such as '90 days'")
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _is_amount(text: str) -> bool:

@@ -51,6 +51,11 @@ class JobOutput(Table):
         description="whether there must be output of earlier runs; by default where the record of the job says that "
         "there was some",
     )
+    keep: _Count | _Text | None = Field(
+        None,
+        description="versions that a run leaves: so many, or those that were current within a time; without it, all",
+        examples=["90 days"],
+    )
 
 
 class JobRun(Table):
@@ -80,6 +85,16 @@ class JobRun(Table):
     drift_threshold: float = Field(0.2, gt=0, le=1, description="figure of drift above which there is drift")
     metrics: _Text | None = Field(
         None, description="local file that each run replaces by metrics for Prometheus", examples=["bigkpca.prom"]
+    )
+    push_metrics: _Text | None = Field(
+        None,
+        description="address of a Prometheus Pushgateway, to which each run sends the same metrics",
+        examples=["http://pushgateway:9091"],
+    )
+    on_upgrade: Literal["warn", "fail", "full"] = Field(
+        "warn",
+        description="what a run does where other packages or processors made the features that are there: warn, fail "
+        "with exit code 2, or full: extract all rows again, into a new version",
     )
     log: Literal["plain", "json"] = Field(
         "plain", description="notes and progress on stderr as plain lines, or as one JSON object a line"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bigkpca.data.versions import version_path
+from bigkpca.data.versions import last_number, version_path
 from bigkpca.errors import CorruptionError
 from bigkpca.execution.progress import WARNING, Progress
 from bigkpca.execution.run_options import RunOptions
@@ -66,12 +66,17 @@ class Given:
     @property
     def next_version(self) -> int:
         """The number of the next version."""
-        return 1 + max((each["number"] for each in self.versions["versions"]), default=0)
+        return 1 + last_number(self.versions)
 
     def warn(self, message: str) -> None:
         """Show a warning, and keep it in the record."""
-        self.options.progress.note(f"{WARNING}{message}")
-        self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
+        warn(self.record, self.options.progress, message)
+
+
+def warn(record: dict[str, Any], progress: Progress, message: str) -> None:
+    """Show a warning, and keep it in the record of a run."""
+    progress.note(f"{WARNING}{message}")
+    record["message"] = "; ".join(filter(None, [record["message"], message]))
 
 
 def pinned_interval(asked: Asked, given: Given, done: int, rows: int) -> Interval:

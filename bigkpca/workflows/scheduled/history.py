@@ -1,4 +1,4 @@
-"""What earlier runs of a job did, and the way back to an earlier version."""
+"""What earlier runs of a job did, the way back to an earlier version, and the end of old ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import JOB, read_versions, version_path
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.progress import Progress, shown
+from bigkpca.spec.job import parse_keep
 from bigkpca.storage import groups, growing, job_output, output_paths, run_records
-from bigkpca.workflows.scheduled import records
+from bigkpca.workflows.scheduled import pruning, records
 
 
 def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
@@ -67,7 +68,7 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
     Raises
     ------
     SpecError
-        There is no such version.
+        There is no such version, or it was pruned.
     LockedError
         A run is at work.
 
@@ -78,19 +79,18 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
     path = output_paths.group_path(out)
     groups.open_group(path, JOB)
     with store_of(path).writer(path):
-        if (unfinished := finish_rollback(path)) and to in (None, unfinished["version"]):
+        if (unfinished := finish_cut_off(path)) and to in (None, unfinished["version"]):
             records.refresh_metrics(path, run_records.read_records(path)[0])
             return unfinished
         versions = read_versions(path) or job_output.empty_versions()
         current, entries = versions["current"], {each["number"]: each for each in versions["versions"]}
-        wanted = current - 1 if to is None else to
+        wanted = max((number for number in entries if number < current), default=0) if to is None else to
         if current:
             with suppress(CorruptionError):  # which may be why another one is wanted
                 growing.go_on(version_path(path, current))  # else what it lacks would be removed by the next run
-        if to is None and current < 2:
-            raise SpecError(f"{path} has no version before the current one")
-        if wanted not in entries:
-            raise SpecError(f"{path} has no version {wanted}: bigkpca info {path} lists them")
+        if to is None and not wanted:
+            raise SpecError(f"{path} has no version before the current one{' that was not pruned' * (current > 1)}")
+        job_output.check_version(path, versions, wanted)
         manifest = growing.read(version_path(path, wanted))
         model = entries[wanted]["model"]
         earlier, _ = run_records.read_records(path)
@@ -104,13 +104,65 @@ def rollback(out: AnyPath, to: int | None = None) -> dict[str, Any]:
             model={"path": model["path"], "digest": model["digest"]},
         )
         job_output.write_pinned(path, {"rollback": record})
-        finish_rollback(path)
+        finish_cut_off(path)
         records.refresh_metrics(path, run_records.read_records(path)[0])
     return record
 
 
-def finish_rollback(out: str) -> dict[str, Any] | None:
-    """Do what a rollback began; its record, or None where none was cut off."""
+def prune(
+    out: AnyPath, keep: int | str | None = None, *, dry_run: bool = False, progress: Progress | bool = False
+) -> dict[str, Any]:
+    """Remove old versions of the features, never the current one, and what killed runs left that none goes on with.
+
+    With a version goes the model by which it was made, if that is of a refit and made no version that is kept. The
+    records of all runs stay. The same call finishes what was cut off.
+
+    Parameters
+    ----------
+    out : path
+        The output of the job.
+    keep : int or str, optional
+        How many versions are kept: the current one and the newest others; or for how long, such as "90 days", after a
+        run or a rollback last left them current. By default all are kept.
+    dry_run : bool
+        Remove nothing.
+    progress : Progress
+        Receives a note where an earlier prune was cut off, which is finished first.
+
+    Returns
+    -------
+    dict
+        What was removed, or would be: `versions` (their numbers), `models` and `scratch` (their paths), and `bytes`.
+
+    Raises
+    ------
+    SpecError
+        There is no output of a job, or `keep` is neither a number nor a time.
+    LockedError
+        A run is at work.
+
+    Notes
+    -----
+    Reads no rows and no features.
+    """
+    path, kept = output_paths.group_path(out), None if keep is None else parse_keep(keep)
+    groups.open_group(path, JOB)
+    if dry_run:
+        return pruning.to_prune(path, read_versions(path) or job_output.empty_versions(), kept).facts
+    with store_of(path).writer(path):
+        if finished := pruning.finish_pruning(path):
+            shown(progress).note(f"an earlier prune was cut off, and is finished now: it {finished.get('message')}")
+        finish_cut_off(path)
+        return pruning.prune_versions(path, kept).facts
+
+
+def finish_cut_off(out: str) -> dict[str, Any] | None:
+    """Do what a prune or a rollback began; the record of a rollback, or None where none was cut off."""
+    pruning.finish_pruning(out)
+    return _finish_rollback(out)
+
+
+def _finish_rollback(out: str) -> dict[str, Any] | None:
     record: dict[str, Any] | None = job_output.read_pinned(out).get("rollback")
     if record is not None:
         job_output.set_current(out, record["version"])

@@ -41,9 +41,10 @@ def extract_new(given: Given) -> bool:
     if current is not None and not len(interval):
         finish_record(given, records.NOTHING_NEW, current.entry, [done, done], done)
         return interval.resumed
-    before = job_output.read_pinned(given.out) if interval.resumed else {}
+    before = job_output.read_pinned(given.out)
     pin = {"asked": repr(given.asked), "first": interval.first, "stop": interval.stop, "run": record["run"]}
-    job_output.write_pinned(given.out, {**pin, "model": before.get("model")})
+    pin |= {"model": before.get("model") if interval.resumed else None, "made_by": before.get("made_by")}
+    job_output.write_pinned(given.out, pin)
     rows = found.pin(max(done, interval.stop))
     if current is not None and interval.first == done and not given.asked.full:
         append(given, current, model, rows, interval)

@@ -34,6 +34,10 @@ class _RefitDue(Exception):
     """New rows drifted, and the job says that a new model is fitted then."""
 
 
+class _UpgradeDue(Exception):
+    """Other packages or processors made the features that are there, and the job says that all are made again then."""
+
+
 def append(given: Given, current: Published, model: Model, rows: ZarrRows, interval: Interval) -> None:
     """Add the features of new rows to the current version; or make a new one, where these drifted and the job says so.
 
@@ -45,9 +49,13 @@ def append(given: Given, current: Published, model: Model, rows: ZarrRows, inter
     wanted = growing.changed_blocks(current.rows, interval.stop, about["block_rows"])
     _check_count(split(interval.stop, about["block_rows"]))
     try:
-        new = _extracted(given, Extraction(rows, model, pinned, place, given.out, wanted, interval))
+        new = _extracted(given, Extraction(rows, model, pinned, place, given.out, wanted, interval), current)
     except _RefitDue:
         _refit(given, rows, interval)
+        place.clear()
+        return
+    except _UpgradeDue as due:
+        _make(given, _same_model(given, current, model, str(due)), model, rows, interval, None)
         place.clear()
         return
     known = [*_known_before(current, rows)[: wanted[0].number], *new]
@@ -66,12 +74,21 @@ def make_version(given: Given, current: Published | None, rows: ZarrRows, interv
     else:
         model = models.model_of_version(given.job, current.entry)
         what = "all rows" if given.asked.full else f"rows {interval.first}:{interval.stop}"
-        entry = _entry(given, model, current.entry["model"]["number"], f"{what} extracted again")
+        entry = _same_model(given, current, model, f"{what} extracted again")
         before = None if given.asked.full else current
+    _make(given, entry, model, rows, interval, before)
+
+
+def _make(
+    given: Given, entry: Mapping[str, Any], model: Model, rows: ZarrRows, interval: Interval, before: Published | None
+) -> None:
+    """Write a version, or what the job says is due instead of it."""
     try:
         _write_version(given, entry, model, rows, interval, before)
     except _RefitDue:
         _refit(given, rows, interval)
+    except _UpgradeDue as due:
+        _make(given, {**entry, "reason": str(due)}, model, rows, interval, None)
 
 
 def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
@@ -84,6 +101,10 @@ def _refit(given: Given, rows: ZarrRows, interval: Interval) -> None:
         model = models.fitted_again(given.job, number, rows, options, interval)
     entry = _entry(given, model, number, f"fitted again: drift {given.record['drift']['figure']:.3f}")
     _write_version(given, entry, model, rows, interval, None, refitted=True)
+
+
+def _same_model(given: Given, current: Published, model: Model, reason: str) -> dict[str, Any]:
+    return _entry(given, model, current.entry["model"]["number"], reason)
 
 
 def _entry(given: Given, model: Model, number: int, reason: str) -> dict[str, Any]:
@@ -104,7 +125,8 @@ def _write_version(
     refitted: bool = False,
 ) -> None:
     """Write a version and make it current: of all rows, or of those of the interval where there is one before, which
-    has the others. Raises _RefitDue where rows drifted, unless the model is fitted for that reason."""
+    has the others. Raises _RefitDue where rows drifted, unless the model is fitted for that reason, and _UpgradeDue
+    where other packages made these others."""
     path = version_path(given.out, entry["number"])
     about = {
         "format": "features",
@@ -122,7 +144,7 @@ def _write_version(
         kept = _whole_before(given, before, rows, interval) if before else {}
         wanted = [block for block in blocks if block not in kept]
         new = _extracted(
-            given, Extraction(rows, model, about, place, given.out, wanted, interval), compared=not refitted
+            given, Extraction(rows, model, about, place, given.out, wanted, interval), before, compared=not refitted
         )
         found = dict(zip(wanted, new, strict=True))
         if before:
@@ -186,8 +208,8 @@ def _stamps(rows: ZarrRows, blocks: Sequence[Block]) -> list[str]:
     return rows.stamps(blocks) or [""] * len(blocks)
 
 
-def _extracted(given: Given, job: Extraction, *, compared: bool = True) -> list[_Known]:
-    """Extract features and, where asked to, measure drift."""
+def _extracted(given: Given, job: Extraction, beside: Published | None, *, compared: bool = True) -> list[_Known]:
+    """Extract features, which come `beside` those of a version, and, where asked to, measure drift."""
     with _timed(given, "extract"), given.options.engine() as engine:
 
         def plan(threads: int) -> Plan:
@@ -197,6 +219,8 @@ def _extracted(given: Given, job: Extraction, *, compared: bool = True) -> list[
 
         plan(engine.threads).check(given.options.memory_limit, _MEMORY)
         engine.check_memory(lambda threads: plan(threads).peak_bytes)
+        given.record["processors"] = engine.core_types()
+        _check_makers(given, job.place, beside)
         found = extract(job, given.job.seed, engine, given.options.progress)
     count = sum(len(block) for block in job.wanted)
     given.record["bytes"] = {
@@ -207,6 +231,30 @@ def _extracted(given: Given, job: Extraction, *, compared: bool = True) -> list[
         _compare(given, drift_of(job.model, found, given.job.run.drift_threshold))
     pairs = zip(found, _stamps(job.rows, job.wanted), strict=True)
     return [(each.digests, [each.input_sha256, stamp]) for each, stamp in pairs]
+
+
+def _check_makers(given: Given, place: destination.Destination, beside: Published | None) -> None:
+    """See to it that features made with other packages, or on processors of another type, are not mixed with those that
+    are made now: those of a run that was cut off are removed, and of a published version the job says what is done."""
+    now, pinned = records.makers(given.record), job_output.read_pinned(given.out)
+    if pinned.get("made_by") != now:
+        place.clear()
+        job_output.write_pinned(given.out, {**pinned, "made_by": now})
+    if beside is None:
+        return
+    before = records.makers(beside.manifest["run"])
+    other = [name for name in now if name in before and before[name] != now[name]]
+    if not other:
+        return
+    here, there = (", ".join(f"{name} {of[name]}" for name in other) for of in (now, before))
+    if given.job.run.on_upgrade == "full":
+        raise _UpgradeDue(f"all rows extracted again: {there} before, {here} now")
+    told = f"{beside.path} holds features made with {there}, and this run has {here}: their last digits may differ"
+    if given.job.run.on_upgrade == "fail":
+        raise SpecError(
+            f"{told}. Run where both are the same, or make all features again with bigkpca run JOB.toml --full"
+        )
+    given.warn(f"{told}; bigkpca run JOB.toml --full makes all features again")
 
 
 @contextmanager

@@ -7,15 +7,21 @@ import logging
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.errors import SpecError
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
 _log = logging.getLogger("bigkpca")
-_PACKAGES = ("bigkpca", "numpy", "zarr", "dask")
-DONE, NOTHING_NEW, FAILED, ROLLED_BACK = "done", "nothing new", "failed", "rolled back"
+_DECIDING = ("bigkpca", "numpy", "scipy")  # packages on which the bytes of features depend, as on processors
+_PACKAGES = (*_DECIDING, "zarr", "dask")
+_PUSH_SECONDS = 10.0
+DONE, NOTHING_NEW, FAILED, ROLLED_BACK, PRUNED = "done", "nothing new", "failed", "rolled back", "pruned"
 _SUCCESSES = (DONE, NOTHING_NEW)
 
 
@@ -42,11 +48,22 @@ def started_record(run: int, **values: Any) -> dict[str, Any]:
         "bytes": {"read": 0, "written": 0},
         "seconds": {"fit": 0.0, "extract": 0.0, "total": 0.0},
         "packages": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+        "processors": None,
         "features_digest": None,
         "drift": None,
         "metrics": None,
         **values,
     }
+
+
+def makers(record: Mapping[str, Any]) -> dict[str, str]:
+    """What the bytes of features depend on besides rows and model, as far as a record has it: the versions of packages,
+    and the types of processors for which BLAS computes."""
+    packages, processors = record.get("packages"), record.get("processors")
+    found = {name: packages[name] for name in _DECIDING if name in packages} if isinstance(packages, dict) else {}
+    if isinstance(processors, list):
+        found["processors"] = ", ".join(map(str, processors)) or "unknown"
+    return found
 
 
 def next_number(records: Sequence[Mapping[str, Any]]) -> int:
@@ -69,9 +86,9 @@ def clock_warning(records: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
-    """Metrics of the last run, and of all, in Prometheus' text format."""
-    from prometheus_client import CollectorRegistry, generate_latest
+def _registry(out: str, records: Sequence[Mapping[str, Any]]) -> CollectorRegistry:
+    """Metrics of the last run, and of all."""
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector
 
@@ -86,10 +103,31 @@ def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
 
     registry = CollectorRegistry()
     registry.register(Collected())
-    return generate_latest(registry)
+    return registry
+
+
+def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
+    """The metrics in Prometheus' text format."""
+    from prometheus_client import generate_latest
+
+    return generate_latest(_registry(out, records))
+
+
+def push_metrics(gateway: str, out: str, records: Sequence[Mapping[str, Any]]) -> str | None:
+    """Send the metrics to a Pushgateway, where they replace those of earlier runs of the same output. Returns why that
+    was not possible; None where it was."""
+    from prometheus_client import push_to_gateway
+
+    try:
+        # One group for each output: what is pushed replaces all of a group.
+        push_to_gateway(gateway, "bigkpca", _registry(out, records), {"output": out}, _PUSH_SECONDS)
+    except (OSError, HTTPException, ValueError) as error:  # HTTPError is an OSError
+        return f"HTTP status {error.code}" if hasattr(error, "code") else str(getattr(error, "reason", error))
+    return None
 
 
 def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float | None]]:
+    records = [record for record in records if record.get("status") != PRUNED]  # which is no run
     last: Mapping[str, Any] = records[-1] if records else {}
     successes = [record for record in records if record.get("status") in _SUCCESSES]
     standing = [record for record in records if record.get("status") in (*_SUCCESSES, ROLLED_BACK)]

@@ -23,11 +23,11 @@ from bigkpca.errors import (
 )
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.run_options import RunOptions
-from bigkpca.spec.job import Job, JobError, read_job
+from bigkpca.spec.job import Job, JobError, parse_keep, read_job
 from bigkpca.storage import destination, growing, job_output, output_paths, run_records
-from bigkpca.workflows.scheduled import input_rows, places, records
-from bigkpca.workflows.scheduled.given import Given, run_options
-from bigkpca.workflows.scheduled.history import finish_rollback
+from bigkpca.workflows.scheduled import input_rows, places, pruning, records
+from bigkpca.workflows.scheduled.given import Given, run_options, warn
+from bigkpca.workflows.scheduled.history import finish_cut_off
 from bigkpca.workflows.scheduled.intervals import Asked
 from bigkpca.workflows.scheduled.new_rows import extract_new
 
@@ -151,10 +151,11 @@ def _rows_left(job: Job, last: Mapping[str, Any]) -> bool:
 def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dict[str, Any], bool]:
     """One run: its record, and whether an earlier run had pinned its rows."""
     started, record = time.monotonic(), records.started_record(0, metrics=job.run.metrics)
-    with _failure_recorded(job, out, asked, record, started):
-        finish_rollback(out)
+    with _failure_recorded(job, out, asked, record, started, options.progress):
+        finish_cut_off(out)
         versions = read_versions(out) or job_output.empty_versions()
         if versions["current"] and (ended := _finished_earlier(out, versions, asked, options.progress)):
+            _push_metrics(job, out, ended, options.progress)
             _write_metrics(job, out)
             return ended, False
         earlier, _ = run_records.read_records(out)
@@ -164,9 +165,13 @@ def _one_run(job: Job, out: str, asked: Asked, options: RunOptions) -> tuple[dic
             given.warn(warning)
         _write_metrics(job, out)  # those of earlier runs: a folder that is not there is told before hours of work
         resumed = extract_new(given)
-    _write_record(out, record, started)
+    _write_record(job, out, record, started, options.progress)
     job_output.remove_pinned(out)
     destination.remove_all_runs(version_path(out, given.next_version))  # of a run that was asked for something else
+    if (keep := job.output.keep) is not None:
+        # The version that was current before stays for those who read it, until the next run.
+        spared = {versions["current"], record["version"]}
+        pruning.prune_versions(out, parse_keep(keep), spared, f"keep = {keep!r}")
     _write_metrics(job, out)
     return record, resumed
 
@@ -205,7 +210,9 @@ def _is_end(record: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def _failure_recorded(job: Job, out: str, asked: Asked, record: dict[str, Any], started: float) -> Iterator[None]:
+def _failure_recorded(
+    job: Job, out: str, asked: Asked, record: dict[str, Any], started: float, progress: Progress
+) -> Iterator[None]:
     """Write the record and the metrics of a run that fails within; but not of a command by hand that cannot be done."""
     try:
         yield
@@ -218,7 +225,7 @@ def _failure_recorded(job: Job, out: str, asked: Asked, record: dict[str, Any], 
                 job_output.remove_pinned(out)  # more rows may do; rows that drifted are tried again by themselves
             record["run"] = record["run"] or records.next_number(run_records.read_records(out)[0])
             record.update(status=records.FAILED, exit_code=code, message=message, rows=None, extracted=None)
-            _write_record(out, record, started)
+            _write_record(job, out, record, started, progress)
             _write_metrics(job, out)
         raise
 
@@ -233,10 +240,20 @@ def _exit_code(error: BaseException) -> int:
     return IncompleteError.exit_code if full or isinstance(error, KeyboardInterrupt) else BigKPCAError.exit_code
 
 
-def _write_record(out: str, record: dict[str, Any], started: float) -> None:
+def _write_record(job: Job, out: str, record: dict[str, Any], started: float, progress: Progress) -> None:
     record["finished"] = record["finished"] or records.now()
     record["seconds"]["total"] = round(time.monotonic() - started, 3)
+    _push_metrics(job, out, record, progress)
     run_records.append_record(out, record)
+
+
+def _push_metrics(job: Job, out: str, record: dict[str, Any], progress: Progress) -> None:
+    """Send metrics up to those of this record, which keeps a warning where that is not possible."""
+    if job.run.push_metrics is None:
+        return
+    earlier = [each for each in run_records.read_records(out)[0] if each["run"] != record["run"]]
+    if reason := records.push_metrics(job.run.push_metrics, out, [*earlier, record]):
+        warn(record, progress, f"metrics could not be sent to the address of run.push_metrics: {reason}")
 
 
 def _write_metrics(job: Job, out: str) -> None:

@@ -49,7 +49,7 @@ timeout = "soon"
         'nightly.toml, line 9: output.path = "${OUT}/features.zarr": the environment variable OUT is not set\n'
         "nightly.toml, line 10: output.block_rows = 0: give a whole number of at least 1\n"
         "nightly.toml, line 12: run.drift_treshold = 0.2: unknown key of [run]: did you mean drift_threshold? known "
-        "are scheduler, workers, memory, timeout, on_drift, drift_threshold, metrics, log\n"
+        "are scheduler, workers, memory, timeout, on_drift, drift_threshold, metrics, push_metrics, on_upgrade, log\n"
         'nightly.toml, line 13: run.on_drift = "wran": did you mean "warn"? give "warn", "fail" or "refit"\n'
         "nightly.toml, line 14: run.drift_threshold = 1.5: give a number above 0 and at most 1\n"
         'nightly.toml, line 15: run.workers = "4": give a whole number of at least 1, without quotes\n'
@@ -98,6 +98,16 @@ timeout = "soon"
         (RUN + 'scheduler = "nowhere"', 'line 8: run.scheduler = "nowhere": give the address of a Dask scheduler'),
         (RUN + 'metrics = "s3://a/m.prom"', 'line 8: run.metrics = "s3://a/m.prom": metrics are a file for the node'),
         (
+            RUN + 'push_metrics = "gateway:9091"',
+            'line 8: run.push_metrics = "gateway:9091": give the address of a Push',
+        ),
+        (RUN + 'push_metrics = "http://"', 'line 8: run.push_metrics = "http://": give the address of a Pushgateway'),
+        (RUN + 'push_metrics = "http://[a"', 'line 8: run.push_metrics = "http://[a": give the address of a Pushg'),
+        (RUN + 'on_upgrade = "refit"', 'line 8: run.on_upgrade = "refit": give "warn", "fail" or "full"'),
+        (LEAST + "keep = 0", 'line 7: output.keep = 0: give a whole number of at least 1 or text such as "90 days"'),
+        (LEAST + 'keep = "9 moons"', 'line 7: output.keep = "9 moons": give a number of versions such as 5, or a time'),
+        (LEAST + 'keep = "0"', 'line 7: output.keep = "0": give a number of versions such as 5, or a time such as "90'),
+        (
             RUN + 'workers = 2\nscheduler = "tcp://a:1"',
             'lines 8 and 9: run.scheduler = "tcp://a:1" and run.workers = 2: give the address of a scheduler or a '
             "number of local processes, not both",
@@ -115,7 +125,7 @@ def test_each_variable_that_is_not_set_is_told_once(tmp_path: Path) -> None:
         'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable B is not set',
         'line 9: run.lgo = "${D}": the environment variable D is not set',
         'line 9: run.lgo = "${D}": unknown key of [run]: did you mean log? known are scheduler, workers, memory, '
-        "timeout, on_drift, drift_threshold, metrics, log",
+        "timeout, on_drift, drift_threshold, metrics, push_metrics, on_upgrade, log",
     ]
 
 

@@ -128,7 +128,7 @@ ANY_VALUE = st.one_of(
     st.just({}),
     st.just({"x": 1}),
 )
-CHECKED_BY_CODE = {"memory", "timeout", "scheduler", "landmarks", "preimage", "path", "metrics"}
+CHECKED_BY_CODE = {"memory", "timeout", "scheduler", "landmarks", "preimage", "path", "metrics", "push_metrics", "keep"}
 BESIDE = {"n_directions", "degree", "coef0", "solver", "residual_tol"}
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
 from bigkpca.errors import DataError, SpecError
-from bigkpca.storage import job_output
+from bigkpca.storage import job_output, run_records
 from bigkpca.workflows.scheduled import records
 from tests.helpers.commands import run, run_apart
 from tests.helpers.nights import JOB, Night, some_rows
@@ -30,6 +35,85 @@ def metrics(night: Night) -> dict[str, float]:
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     assert {sample.labels["output"] for sample in samples} == {night.out}
     return {sample.name: sample.value for sample in samples}
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    """A server that answers as a Pushgateway does."""
+    with Gateway(("127.0.0.1", 0), Pushed) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+class Gateway(HTTPServer):
+    """Keeps what was pushed, and may refuse it."""
+
+    status = 200
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.pushed: list[tuple[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Pushed(BaseHTTPRequestHandler):
+    server: Gateway
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.pushed.append((self.path, body.decode()))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_metrics_are_sent_to_a_gateway_also_of_a_run_that_fails(night: Night, gateway: Gateway) -> None:
+    night.set(push_metrics=gateway.url)
+    (record,) = night.run()
+    assert record["message"] is None
+    output = base64.urlsafe_b64encode(night.out.encode()).decode()
+    ((path, text),) = gateway.pushed
+    assert path == f"/metrics/job/bigkpca/output@base64/{output}"  # a group for each output
+    assert f'bigkpca_rows{{output="{night.out}"}} 70.0' in text
+    assert f'bigkpca_last_run_exit_code{{output="{night.out}"}} 0.0' in text
+    night.set(JOB.replace("components = 3", "components = 2"), push_metrics=gateway.url)
+    with pytest.raises(SpecError):
+        night.run()
+    assert f'bigkpca_last_run_exit_code{{output="{night.out}"}} 2.0' in gateway.pushed[-1][1]
+    assert len(gateway.pushed) == 2
+
+
+def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night: Night, gateway: Gateway) -> None:
+    night.set(push_metrics=gateway.url)
+    gateway.status = 400
+    told, sent = Recorder(), "metrics could not be sent to the address of run.push_metrics: "
+    assert night.run(told)[0]["message"] == f"{sent}HTTP status 400"
+    assert f"warning: {sent}HTTP status 400" in told.notes
+    gateway.server_close()
+    (record,) = night.run()
+    assert (record["status"], record["exit_code"]) == ("nothing new", 0)
+    assert record["message"].startswith(f"{sent}[Errno ")
+    assert [each["message"][: len(sent)] for each in bigkpca.history(night.out)] == [sent, sent]
+
+
+def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_next(
+    night: Night, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.set(push_metrics=gateway.url)
+    with monkeypatch.context() as patched:
+        patched.setattr(run_records, "append_record", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            night.run(full=True)
+    gateway.pushed.clear()
+    night.run(full=True)
+    assert f'bigkpca_rows{{output="{night.out}"}} 70.0' in gateway.pushed[0][1]
 
 
 def test_a_record_says_what_a_run_did(night: Night) -> None:

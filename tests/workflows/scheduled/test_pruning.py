@@ -1,0 +1,427 @@
+"""Old versions of features are removed: which, in which order, and what stays whole when that is cut off."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigkpca
+from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import leases, store_of
+from bigkpca.data.stores.local import LocalDisk
+from bigkpca.data.stores.objects import ObjectStore
+from bigkpca.data.versions import check_not_pruned, read_versions
+from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.storage import destination, growing, job_output, run_records
+from bigkpca.workflows.scheduled import pruning, records
+from tests.helpers.commands import run
+from tests.helpers.disks import Restored, tree_bytes
+from tests.helpers.nights import JOB, Night, some_rows
+from tests.helpers.progress import Recorder
+from tests.helpers.s3 import objects
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+    """A job with four versions of 90 rows."""
+    night = Night.made(tmp_path_factory.mktemp("made") / "job")
+    night.append(some_rows(90))
+    for number in range(4):
+        night.run(full=number > 0)
+    return Restored.made(Path(night.folder))
+
+
+@pytest.fixture(scope="module")
+def refitted(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+    """A job with three versions, each of a model of its own."""
+    night = Night.made(tmp_path_factory.mktemp("refitted") / "job", on_drift="refit")
+    for scale in (1, 50, 9000):
+        night.append(some_rows(300, scale) * scale)
+        night.run()
+    return Restored.made(Path(night.folder))
+
+
+@pytest.fixture
+def of_refits(refitted: Restored) -> Night:
+    folder = str(refitted.again())
+    return Night(folder, folder)
+
+
+def numbers(night: Night) -> tuple[int, list[int]]:
+    """The current version and all that the manifest names, whose folders are those that are there."""
+    versions = read_versions(night.out)
+    assert versions is not None
+    named = [each["number"] for each in versions["versions"]]
+    there = {name.partition("/")[0] for name in store_of(night.out).files(night.out)}
+    assert {name for name in there if name[0].isdigit()} == {str(number) for number in named}
+    return versions["current"], named
+
+
+@pytest.mark.parametrize(
+    ("keep", "current", "left"),
+    [(1, 4, [4]), ("2", 4, [3, 4]), (9, 4, [1, 2, 3, 4]), (1, 2, [2]), (2, 2, [2, 4]), (3, 1, [1, 3, 4])],
+)
+def test_the_current_version_and_the_newest_others_are_kept(
+    night: Night, keep: int | str, current: int, left: list[int]
+) -> None:
+    if current != 4:
+        bigkpca.rollback(night.out, to=current)
+    scores, gone = night.scores(), [number for number in (1, 2, 3, 4) if number not in left]
+    found = bigkpca.prune(night.out, keep)
+    assert (found["versions"], found["models"], found["scratch"]) == (gone, [], [])
+    assert (found["bytes"] > 1000) == bool(gone)
+    assert numbers(night) == (current, left)
+    np.testing.assert_array_equal(night.scores(), scores)
+    assert bigkpca.verify(night.out).files == 3 * len(left)
+    assert bigkpca.prune(night.out, keep)["versions"] == []
+
+
+def test_history_tells_what_was_pruned_and_keeps_the_records_of_runs(night: Night) -> None:
+    before = bigkpca.history(night.out)
+    bigkpca.prune(night.out, 2)
+    *runs, told = bigkpca.history(night.out)
+    assert runs == before
+    assert (told["run"], told["status"], told["version"]) == (5, "pruned", 4)
+    assert told["message"].startswith("removed versions 1, 2, 0.0 MB")
+    assert told["pruned"]["versions"] == [1, 2]
+    night.append(some_rows(9))
+    assert night.run()[0]["run"] == 6
+    metrics = records.metrics_text(night.out, bigkpca.history(night.out)[:5]).decode()
+    assert f'last_run_new_rows{{output="{night.out}"}} 90.0' in metrics  # of the last run
+
+
+def test_numbers_of_pruned_versions_are_not_given_again(night: Night) -> None:
+    bigkpca.rollback(night.out, to=1)
+    bigkpca.prune(night.out, 1)
+    assert numbers(night) == (1, [1])
+    assert night.run(full=True)[0]["version"] == 5
+    assert numbers(night) == (5, [1, 5])
+
+
+@pytest.mark.parametrize("to", [2, 3])
+def test_a_rollback_to_a_pruned_version_is_refused(night: Night, to: int) -> None:
+    bigkpca.rollback(night.out, to=1)
+    bigkpca.rollback(night.out, to=4)
+    bigkpca.prune(night.out, 1)
+    with pytest.raises(SpecError, match=f"version {to} was pruned, as bigkpca history .* tells; there are 4"):
+        bigkpca.rollback(night.out, to=to)
+    with pytest.raises(SpecError, match="has no version 9; there are 4"):
+        bigkpca.rollback(night.out, to=9)
+    with pytest.raises(SpecError, match="has no version before the current one that was not pruned"):
+        bigkpca.rollback(night.out)
+
+
+def test_a_rollback_passes_over_pruned_versions(night: Night) -> None:
+    bigkpca.rollback(night.out, to=2)
+    bigkpca.prune(night.out, 2)  # 2 and 4 stay
+    bigkpca.rollback(night.out, to=4)
+    assert bigkpca.rollback(night.out)["version"] == 2
+
+
+def aged(night: Night, *days: int) -> None:
+    """As if the runs had ended so many days ago."""
+    found, _ = run_records.read_records(night.out)
+    for record, since in zip(found, days, strict=False):
+        record["finished"] = (datetime.now(UTC) - timedelta(days=since, minutes=1)).isoformat(timespec="seconds")
+    Path(night.out, "runs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
+
+
+def test_versions_are_kept_for_a_time_after_they_were_current(night: Night) -> None:
+    aged(night, 400, 90, 30, 10)
+    assert bigkpca.prune(night.out, "90 days", dry_run=True)["versions"] == [1, 2]
+    assert bigkpca.prune(night.out, "91 days", dry_run=True)["versions"] == [1]
+    assert bigkpca.prune(night.out, "1 s", dry_run=True)["versions"] == [1, 2, 3]  # never the current one
+    bigkpca.rollback(night.out, to=1)  # today
+    assert bigkpca.prune(night.out, "20 days", dry_run=True)["versions"] == [2, 3]
+    assert bigkpca.prune(night.out, "5 days")["versions"] == [2, 3, 4]
+
+
+def test_a_version_without_a_record_is_as_old_as_its_manifest_says_and_stays_where_that_is_damaged(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(night.out, "runs.jsonl").unlink()
+    Path(night.out, "2", "scores", "manifest.json").write_text("{")
+    late = (datetime.now(UTC) + timedelta(days=100)).isoformat(timespec="seconds")
+    monkeypatch.setattr(records, "now", lambda: late)
+    assert bigkpca.prune(night.out, "101 days", dry_run=True)["versions"] == []
+    assert bigkpca.prune(night.out, "99 days", dry_run=True)["versions"] == [1, 3]
+
+
+@pytest.mark.parametrize("keep", [0, -1, "0", "5 versions", "", "days", "-3 days", True, 2.5, "1e999 days", 10**30])
+def test_what_is_no_number_of_versions_and_no_time_is_refused(night: Night, keep: Any) -> None:
+    with pytest.raises(SpecError, match="give a number of versions such as 5, or a time such as '90 days'"):
+        bigkpca.prune(night.out, keep)
+    assert numbers(night) == (4, [1, 2, 3, 4])
+
+
+def test_without_a_number_all_versions_stay(night: Night) -> None:
+    before = tree_bytes(night.root)
+    assert bigkpca.prune(night.out) == {"versions": [], "models": [], "scratch": [], "bytes": 0}
+    assert tree_bytes(night.root) == before
+
+
+def test_a_dry_run_changes_nothing(night: Night) -> None:
+    before = tree_bytes(night.root)
+    found = bigkpca.prune(night.out, 2, dry_run=True)
+    assert tree_bytes(night.root) == before
+    assert bigkpca.prune(night.out, 2) == found
+
+
+def test_what_is_no_output_of_a_job_is_refused(night: Night) -> None:
+    with pytest.raises(SpecError, match="is a bigkpca model, not an output of scheduled runs"):
+        bigkpca.prune(night.model, 1)
+
+
+def test_before_the_first_version_there_is_nothing_to_prune(tmp_path: Path) -> None:
+    job_output.prepare(str(tmp_path / "out.zarr"))
+    assert bigkpca.prune(tmp_path / "out.zarr", 1)["versions"] == []
+
+
+def test_no_version_is_pruned_while_a_run_is_at_work(night: Night) -> None:
+    refused = []
+
+    class Pruning(Recorder):
+        def start(self, title: str, rows: int) -> None:
+            super().start(title, rows)
+            with pytest.raises(LockedError, match="another run is writing"):
+                bigkpca.prune(night.out, 1)
+            refused.append(title)
+
+    night.append(some_rows(40, 1))
+    night.run(Pruning())
+    assert refused
+    assert numbers(night) == (4, [1, 2, 3, 4])
+
+
+def test_who_reads_a_version_that_is_pruned_meanwhile_is_told_so(night: Night) -> None:
+    rows = open_rows(f"{night.out}/2")
+    bigkpca.prune(night.out, 1)
+    with pytest.raises(IncompleteError, match=r"features\.zarr/2 was pruned while it was read: run the same command"):
+        rows.block(0, 90)
+    assert open_rows(night.out).shape == (90, 3)
+
+
+def test_missing_scores_of_a_version_that_was_not_pruned_are_something_else(night: Night, tmp_path: Path) -> None:
+    for path in (f"{night.out}/1", f"{night.out}/9", f"{tmp_path}/7", f"{night.out}/x"):
+        check_not_pruned(path)
+    (Path(night.out) / "manifest.json").write_text("{")
+    check_not_pruned(f"{night.out}/1")
+
+
+def test_models_of_refits_go_with_the_last_version_that_they_made(of_refits: Night) -> None:
+    night = of_refits
+    paths = [Path(night.root, name) for name in ("model.zarr", "model-2.zarr", "model-3.zarr")]
+    night.set(on_drift="warn")
+    night.run(full=True)  # a second version by the third model
+    assert numbers(night) == (4, [1, 2, 3, 4])
+    assert bigkpca.prune(night.out, 1, dry_run=True)["models"] == [str(paths[1])]
+    bigkpca.rollback(night.out, to=2)
+    assert bigkpca.prune(night.out, 2)["models"] == []  # 4 is kept, and of the third model
+    assert all(path.exists() for path in paths)
+    found = bigkpca.prune(night.out, 1)
+    assert found["models"] == [str(paths[2])]
+    assert [path.exists() for path in paths] == [True, True, False]  # the first is the job's
+    assert f"and the model {paths[2]}" in bigkpca.history(night.out)[-1]["message"]
+    assert night.run()[0]["total_rows"] == 900
+
+
+def test_what_is_another_model_now_stays(of_refits: Night) -> None:
+    night = of_refits
+    bigkpca.fit(some_rows(60, 8), f"{night.root}/model-2.zarr", components=2, size=9, overwrite=True)
+    assert bigkpca.prune(night.out, 1)["models"] == []
+    assert Path(night.root, "model-2.zarr").exists()
+
+
+def test_a_model_that_is_being_replaced_stays(of_refits: Night) -> None:
+    path = f"{of_refits.root}/model-2.zarr"
+    with store_of(path).writer(path):
+        bigkpca.prune(of_refits.out, 1)
+    assert Path(path).exists()
+
+
+def test_a_model_that_was_replaced_since_a_prune_was_cut_off_stays(
+    of_refits: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{of_refits.root}/model-2.zarr"
+    with monkeypatch.context() as patched:
+        patched.setattr(pruning, "_remove_model", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            bigkpca.prune(of_refits.out, 1)
+    bigkpca.fit(some_rows(60, 8), path, components=2, size=9, overwrite=True)
+    bigkpca.prune(of_refits.out, 1)
+    assert bigkpca.load(path).components == 2
+
+
+def test_a_run_prunes_by_its_job_and_spares_the_version_that_was_current_when_it_began(night: Night) -> None:
+    night.set(JOB.replace("[run]", "keep = 1\n[run]"))
+    night.run(full=True)
+    assert numbers(night) == (5, [4, 5])
+    assert bigkpca.history(night.out)[-1]["message"].endswith("MB (keep = 1)")
+    assert night.run()[0]["status"] == "nothing new"  # nobody reads the one before any more
+    assert numbers(night) == (5, [5])
+    night.set(JOB.replace("[run]", 'keep = "90 days"\n[run]'))
+    night.run(full=True)
+    assert numbers(night) == (6, [5, 6])
+
+
+def cut_off(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def finish_by_prune(night: Night) -> None:
+    told = Recorder()
+    bigkpca.prune(night.out, progress=told)
+    assert told.notes[0].startswith("an earlier prune was cut off, and is finished now: it removed versions 1, 2")
+
+
+def finish_by_run(night: Night) -> None:
+    night.run()
+
+
+def finish_by_rollback(night: Night) -> None:
+    bigkpca.rollback(night.out, to=3)
+
+
+@pytest.mark.parametrize(
+    ("moment", "finish"),
+    [
+        ("move", finish_by_prune),
+        ("remove_folder", finish_by_run),
+        ("append_record", finish_by_rollback),
+        ("write_versions", finish_by_prune),
+    ],
+)
+def test_a_prune_that_was_cut_off_is_finished_by_whatever_comes_next(
+    night: Night, moment: str, finish: Callable[[Night], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def second(out: str, manifest: Any) -> None:
+        written.append(manifest)
+        if len(written) == 2:
+            cut_off()
+        write(out, manifest)
+
+    write = job_output.write_versions
+    with monkeypatch.context() as patched:
+        if moment == "write_versions":
+            patched.setattr(job_output, moment, second)
+        elif moment == "append_record":
+            patched.setattr(run_records, moment, cut_off)
+        else:
+            patched.setattr(LocalDisk, moment, cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            bigkpca.prune(night.out, 2)
+    versions = read_versions(night.out)
+    assert versions is not None
+    assert [each["number"] for each in versions["versions"]] == [3, 4]
+    assert night.scores().shape == (90, 3)
+    finish(night)
+    assert numbers(night)[1] == [3, 4]
+    assert [record["status"] for record in bigkpca.history(night.out)].count("pruned") == 1
+    assert "pruning" not in (read_versions(night.out) or {})
+    assert not list(Path(night.out).glob("*.bigkpca-*"))
+
+
+@pytest.mark.parametrize("pruned", ["[]", '{"versions": ["x"]}', '{"versions": [1], "models": [{"path": 1}]}', "1"])
+def test_a_manifest_that_does_not_say_what_is_being_pruned_is_damaged(night: Night, pruned: str) -> None:
+    versions = read_versions(night.out)
+    assert versions is not None
+    job_output.write_versions(night.out, {**versions, "pruning": json.loads(pruned)})
+    with pytest.raises(CorruptionError, match=r"manifest\.json does not say what is being pruned; restore it"):
+        bigkpca.prune(night.out, 1)
+    whole = {"versions": [4], "models": [], "record": {"run": 9}}
+    job_output.write_versions(night.out, {**versions, "pruning": whole})
+    bigkpca.prune(night.out)
+    assert night.scores().shape == (90, 3)  # what the manifest still names stays
+
+
+def test_what_killed_runs_left_goes_unless_the_same_command_goes_on_with_it(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(destination.Destination, "put_in_place", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            night.run(rows="0:32")
+    (left,) = Path(night.out).glob("5.bigkpca-run-*")
+    assert bigkpca.prune(night.out)["scratch"] == []
+    job_output.remove_pinned(night.out)
+    shutil.copytree(f"{night.out}/4", f"{night.out}/6")  # put in place, and never published
+    Path(night.out, "manifest.json.partial").write_text("{")
+    for name in ("7", "notes.txt", "8"):
+        Path(night.out, name).mkdir()
+    found = bigkpca.prune(night.out)
+    assert [Path(path).name for path in found["scratch"]] == [left.name, "6", "manifest.json.partial"]
+    assert bigkpca.history(night.out)[-1]["message"].startswith("removed 3 unfinished items, ")
+    assert sorted(path.name for path in Path(night.out).iterdir() if path.name[0].isdigit()) == list("123478")
+    assert Path(night.out, "notes.txt").exists()
+
+
+def test_the_folder_from_which_a_run_publishes_stays(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.append(some_rows(40, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(growing, "_take_over", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            night.run()
+    job_output.remove_pinned(night.out)
+    assert bigkpca.prune(night.out, 1)["scratch"] == []
+    assert night.run()[0]["status"] == "nothing new"
+    assert night.scores().shape == (130, 3)
+
+
+@pytest.mark.usefixtures("quiet_signals")
+def test_the_command_prints_what_goes(night: Night) -> None:
+    shown = run("prune", night.out, "--keep", "3", "--dry-run").stdout.splitlines()
+    assert [line.split() for line in shown][:3] == [["versions", "1"], ["models", "none"], ["scratch", "none"]]
+    assert json.loads(run("prune", night.out, "--keep", "2", "--json").stdout)["versions"] == [1, 2]
+    assert "5  " in run("history", night.out).stdout.splitlines()[-1]
+    assert run("prune", night.out, "--keep", "none").exit_code == 2
+
+
+def test_versions_and_models_in_a_bucket_are_pruned_also_after_a_stop(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night = Night.made(tmp_path / "job", bucket, on_drift="refit")
+    for scale in (1, 50):
+        night.append(some_rows(300, scale) * scale)
+        night.run()
+    night.append(some_rows(300, 3) * 9000)
+    night.run()
+    scores, before = night.scores(), objects(night.root)
+    removed: list[str] = []
+    real = ObjectStore.remove_files
+    for stop in range(1, 40, 3):
+
+        def remove(self: ObjectStore, paths: list[str], stop: int = stop) -> None:
+            real(self, paths)
+            removed.extend(paths)
+            if len(removed) >= stop:
+                raise KeyboardInterrupt
+
+        removed.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(ObjectStore, "remove_files", remove)
+            try:
+                bigkpca.prune(night.out, 1)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        assert bigkpca.prune(night.out, 1)["versions"] == []
+        left = objects(night.root)
+        assert {name.split("/")[0] for name in left} == {"features.zarr", "model.zarr", "model-3.zarr", "rows.zarr"}
+        assert numbers(night) == (3, [3])
+        np.testing.assert_array_equal(night.scores(), scores)
+        store = store_of(night.root)
+        for name, content in before.items():  # as it was
+            if left.get(name) != content:
+                store.write(f"{night.root}/{name}", content)
+    assert removed
+    assert not leases._HELD
