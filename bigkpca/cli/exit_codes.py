@@ -68,6 +68,12 @@ class Commands(WithExamples, click.Group):
             raise
         except BigKPCAError as error:
             _leave(ctx, error)
+        except OSError as error:
+            from bigkpca.data.retrying import error_of
+
+            if (known := error_of(error, "the output")) is None and not ctx.meta.get(JSON_LINES):
+                raise
+            _leave(ctx, known or error)
         except Exception as error:
             if not ctx.meta.get(JSON_LINES):
                 raise

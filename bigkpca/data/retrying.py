@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
 T = TypeVar("T")
 SECONDS = 30.0  # for which is tried where nobody says otherwise
@@ -54,6 +54,20 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno in _MAY_PASS
     return isinstance(error, UnreachableError)
+
+
+def error_of(error: OSError, path: str) -> BigKPCAError | None:
+    """What an error of the system means to somebody who makes the output at `path`; None where that is not known."""
+    place = error.filename or path
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return IncompleteError(f"the disk is full while writing {path}: make room and run the same command again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return SpecError(
+            f"{place}: {error.strerror}: this user must be able to write {path}, and to read what it is made from"
+        )
+    if may_pass(error):
+        return IncompleteError(f"{place}: {error.strerror}: run the same command again when it can be reached")
+    return None
 
 
 def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | None = IncompleteError) -> T:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bigkpca.data import json_files, retrying
-from bigkpca.data.retrying import UnreachableError, retried, retrying_for
-from bigkpca.errors import CorruptionError, IncompleteError
+from bigkpca.data.retrying import UnreachableError, error_of, retried, retrying_for
+from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 
 MISSING = FileNotFoundError(errno.ENOENT, "No such file or directory", "a/chunk")
 PASSING = [
@@ -112,3 +112,19 @@ def test_a_small_file_that_its_folder_lists_is_there(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(json_files, "read_small", once_invisible)
     assert json_files.read_if_there(f"{tmp_path}/manifest.json") == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (errno.ENOSPC, IncompleteError, "the disk is full while writing out"),
+        (errno.EROFS, SpecError, "a/chunk: no: this user must be able to write out"),
+        (errno.ESTALE, IncompleteError, "a/chunk: no: run the same command again when it can be reached"),
+        (errno.ENOENT, IncompleteError, "a/chunk: no: run the same command again when it can be reached"),
+    ],
+)
+def test_what_errors_of_the_system_mean(number: int, kind: type[Exception], message: str) -> None:
+    found = error_of(OSError(number, "no", "a/chunk"), "out")
+    assert isinstance(found, kind)
+    assert message in str(found)
+    assert error_of(OSError(errno.EXDEV, "no"), "out") is None

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from bigkpca.data.retrying import retried
+from bigkpca.data.retrying import error_of, retried
 from bigkpca.data.stores.base import StoredFile, parent
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.data.stores.local_paths import check_output
 from bigkpca.data.stores.local_zarr import local_place
 from bigkpca.data.stores.urls import is_url
-from bigkpca.errors import IncompleteError, SpecError
 
 _EXCHANGE = 2  # the flag of renameat2 on Linux, and of renamex_np on macOS
 
@@ -175,15 +174,8 @@ class LocalDisk:
             with lock(path):
                 yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise IncompleteError(
-                    f"the disk is full while writing {path}: make room and run the same command again"
-                ) from error
-            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise SpecError(
-                    f"{error.filename or path}: {error.strerror}: this user must be able to write {path}, and to read "
-                    "what it is made from"
-                ) from error
+            if (known := error_of(error, path)) is not None:
+                raise known from error
             raise
 
     def holder(self, path: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from typing import Any
 
+from bigkpca.data.retrying import error_of
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.versions import read_versions, version_path
 from bigkpca.errors import (
@@ -234,10 +234,9 @@ def _exit_code(error: BaseException) -> int:
     """The exit code of a command that ends with this error."""
     if isinstance(error, BigKPCAError):
         return error.exit_code
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return SpecError.exit_code
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return IncompleteError.exit_code if full or isinstance(error, KeyboardInterrupt) else BigKPCAError.exit_code
+    if isinstance(error, OSError) and (known := error_of(error, "")) is not None:
+        return known.exit_code
+    return (IncompleteError if isinstance(error, KeyboardInterrupt) else BigKPCAError).exit_code
 
 
 def _write_record(job: Job, out: str, record: dict[str, Any], started: float, progress: Progress) -> None:

@@ -128,14 +128,16 @@ def test_put_makes_folders_and_leaves_nothing_of_what_fails(tmp_path: Path, monk
     assert path.read_bytes() == b"two"
 
 
-def test_one_writer_at_a_time_and_only_a_full_disk_is_incomplete(tmp_path: Path) -> None:
+def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path: Path) -> None:
     out = str(tmp_path / "deep" / "out.zarr")
     with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):
         pass
     with pytest.raises(IncompleteError, match="the disk is full"), DISK.writer(out):
         raise OSError(errno.ENOSPC, "full")
-    with pytest.raises(OSError, match="broken"), DISK.writer(out):
+    with pytest.raises(IncompleteError, match="broken: run the same command again"), DISK.writer(out):
         raise OSError(errno.EIO, "broken")
+    with pytest.raises(OSError, match="strange"), DISK.writer(out):
+        raise OSError(errno.EXDEV, "strange")
     assert DISK.names(str(tmp_path / "deep")) == []
 
 
