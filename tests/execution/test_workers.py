@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +18,13 @@ from distributed import get_worker
 
 from bigkpca.data.stores import store_of
 from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
+from bigkpca.execution import workers
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import WARNING, Silent
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.execution.workers import Crew
+from bigkpca.execution.workers import Crew, sight_of
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding
 from tests.helpers.s3 import Server, settings
 
@@ -251,3 +253,37 @@ def test_after_the_last_fit_worker_the_run_waits_for_another(
             impatient.each("x", tasks_at(notes), Silent())
         newest = join(cluster, engine)
         assert set(engine.each("x", tasks_at(notes), Silent())) == {newest}
+
+
+def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(
+    cluster: DaskProcesses, notes: Notes, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
+    cluster.start_worker(PYTHONPATH=str(tmp_path / "site"))
+    cluster.wait_for_workers()
+    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
+        (late,) = engine.crew.unfit
+        only_fit_ones_work(engine, late, notes, r"has bigkpca 0\.0\.7, this process has", tasks_at(notes))
+        assert engine.all_threads == 1
+
+
+def test_what_is_seen_at_a_path_is_compared_by_content(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_LOOK_AGAIN_SECONDS", 0)
+    here = sight_of(dataset)
+    shutil.copytree(dataset, tmp_path / "copy.zarr")
+    assert here == sight_of(dataset)
+    assert sight_of(str(tmp_path / "copy.zarr")).digest != ""
+    assert workers._other_sight("tcp://a", here) is None
+    (Path(dataset) / "zarr.json").write_text("{}")
+    assert f"worker tcp://a sees something else at {dataset} than this process" in str(
+        workers._other_sight("tcp://a", here)
+    )
+    assert "does not see" in str(workers._other_sight("tcp://a", sight_of(str(tmp_path / "none"))))
+
+
+def test_memory_of_more_threads_than_are_planned() -> None:
+    peaks = workers.peaks_of(lambda threads: 100 + 10 * threads)
+    assert [workers._peak(peaks, threads) for threads in (1, 2, 64, 65, 100)] == [110, 120, 740, 750, 1100]
