@@ -15,9 +15,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bigkpca.cli.freed_memory import return_freed_memory
 from bigkpca.cli.help_pages import WithExamples
 from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.execution.freed_memory import return_freed_memory
 
 _VERBOSE = "bigkpca.verbose"
 JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object

@@ -16,7 +16,7 @@ from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
+from bigkpca.execution.planning import check_peak, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.tasks import Task, shared
 from bigkpca.fitting.fit import fit_rows
@@ -205,7 +205,7 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     fit = plan_fit(train, spec, 1)
     tile = iteration_bytes(fit.size, d, tile_rows(d, fit.size, 8))
     copies = 2 * m * d * rows.dtype.itemsize
-    one = fit.peak_bytes - INTERPRETER_BYTES + tile + copies + fit.result_bytes
+    one = fit.peak_bytes - process_bytes() + tile + copies + fit.result_bytes
     return sample_bytes(rows, resolve(spec, rows), threads) + threads * one
 
 

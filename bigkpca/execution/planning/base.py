@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
-from bigkpca.data.blocks import READ_BYTES, tile_rows
+from bigkpca.data.blocks import READ_BYTES, power_of_two, tile_rows
 from bigkpca.data.dask import DaskRows
 from bigkpca.data.matrix_tiles import PART_BYTES, read_bytes
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
+from bigkpca.execution.freed_memory import returns_freed_memory
+from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.spec import FitSpec
 
-# Resident bytes of a process that has imported everything and computed nothing: 232 MB on Linux where pandas and
-# pyarrow are installed, which scikit-learn then imports (158 MB where not), and what thread pools and their heaps add.
-INTERPRETER_BYTES = 245_000_000
+# Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: of a command that has opened its rows, what
+# modules add that other code has imported, and what solving an eigenproblem imports.
+_STARTED = 100_000_000
+_OF_MODULES = {"pandas": 68_000_000, "sklearn": 50_000_000, "dask.array": 20_000_000, "distributed": 15_000_000}
+SOLVER_BYTES = 25_000_000
 _DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
-_KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
+_RETURNED, _KEPT = 1.05, 1.4  # at most what was resident for each byte in use: freed memory is returned at once, or not
 
 
 @dataclass(frozen=True)
@@ -86,16 +92,52 @@ def tile_bytes(rows: Rows) -> int:
     return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
+def process_bytes() -> int:
+    """Resident bytes of a process that has computed nothing, by what it has imported."""
+    return _STARTED + sum(size for name, size in _OF_MODULES.items() if name in sys.modules)
+
+
 def resident(working: int) -> int:
-    return INTERPRETER_BYTES + round(working * _KEPT_BY_ALLOCATOR)
+    """Resident bytes of a process whose arrays take `working` bytes: what the allocator keeps besides is counted."""
+    return process_bytes() + round(working * (_RETURNED if returns_freed_memory() else _KEPT))
 
 
-def streaming_bytes(rows: Rows, D: int, held: int, itemsize: int) -> int:
-    """Work space of one thread that turns rows into features: a read, its decoded chunks, and the tiles."""
+@dataclass(frozen=True)
+class Work:
+    """The feature map that turns rows (b, d) into features (b, D), as far as memory depends on it.
+
+    size is D, of_map the bytes of its landmarks or frequencies, itemsize that of block work. scaled: columns are
+    standardised. Without a kernel, features are the columns themselves.
+    """
+
+    size: int
+    of_map: int
+    itemsize: int
+    kernel: Kernel | None = None
+    scaled: bool = False
+
+    @property
+    def tiles_held(self) -> int:
+        """Tiles (b, D) that evaluating features holds: the values and, of kernels not computed in place, others."""
+        in_place = self.kernel is None or self.kernel.radial or self.kernel.towards is not None
+        return 1 if in_place and isinstance(self.kernel, Leaf | None) else 3
+
+
+def reading_bytes(rows: Rows, tile: int) -> int:
+    """What one thread holds that reads tiles of `tile` rows: the tile before and its rest, or what is put together of
+    them and the next read, and that read with its decoded chunks."""
+    row = rows.shape[1] * rows.dtype.itemsize
+    read = row * max(1, power_of_two(READ_BYTES // row) // rows.grain) * rows.grain
+    return 2 * max(tile * row, read) + 2 * read
+
+
+def streaming_bytes(rows: Rows, work: Work) -> int:
+    """Work space of one thread that turns rows into features: what it reads; a tile (b, d) of rows, shifted and scaled,
+    twice, and its features (b, D); and the landmarks transposed, which before the first tile are in float64, twice."""
     d = rows.shape[1]
-    piece = max(READ_BYTES, rows.grain * d * rows.dtype.itemsize)
-    tile = tile_rows(d, D, itemsize)
-    return 3 * piece + tile * itemsize * (2 * (d + 2) + 2 * D) + 2 * held
+    tile = tile_rows(d, work.size, work.itemsize)
+    tiles = tile * work.itemsize * ((2 + work.scaled) * (d + 2) + work.tiles_held * work.size)
+    return reading_bytes(rows, tile) + work.of_map + max(tiles, 2 * 8 * (work.of_map // work.itemsize))
 
 
 def graph_bytes(rows: Rows, block: int) -> int:
