@@ -11,7 +11,7 @@ from bigkpca.data.matrix_tiles import PART_BYTES, read_bytes
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.freed_memory import returns_freed_memory
-from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels import Kernel, Polynomial
 from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.spec import FitSpec
 
@@ -106,21 +106,29 @@ def resident(working: int) -> int:
 class Work:
     """The feature map that turns rows (b, d) into features (b, D), as far as memory depends on it.
 
-    size is D, of_map the bytes of its landmarks or frequencies, itemsize that of block work. scaled: columns are
-    standardised. Without a kernel, features are the columns themselves.
+    size is D, of_map the bytes of its landmarks or frequencies, itemsize that of block work. landmarks: whether
+    features are kernels with landmarks; without a kernel they are the columns themselves. scaled: columns are
+    standardised.
     """
 
     size: int
     of_map: int
     itemsize: int
     kernel: Kernel | None = None
+    landmarks: bool = False
     scaled: bool = False
 
-    @property
-    def tiles_held(self) -> int:
-        """Tiles (b, D) that evaluating features holds: the values and, of kernels not computed in place, others."""
-        in_place = self.kernel is None or self.kernel.radial or self.kernel.towards is not None
-        return 1 if in_place and isinstance(self.kernel, Leaf | None) else 3
+    def row_bytes(self, d: int) -> int:
+        """Bytes of each row of a tile: the row shifted and scaled, its features, and what these are computed from."""
+        D = self.size
+        if self.kernel is None:
+            numbers = 2 * d
+        elif self.landmarks:  # a copy of the row with two more columns; not all kernels are computed in place
+            in_place = isinstance(self.kernel, Leaf) and (self.kernel.radial or self.kernel.towards is not None)
+            numbers = 2 * (d + 2) + (D if in_place else 3 * D)
+        else:  # angles of pairs of sines and cosines, or the spectra of a sketch
+            numbers = 2 * d + 5 * D if isinstance(self.kernel, Polynomial) else d + 3 * D // 2
+        return self.itemsize * (numbers + d * self.scaled)
 
 
 def reading_bytes(rows: Rows, tile: int) -> int:
@@ -132,12 +140,12 @@ def reading_bytes(rows: Rows, tile: int) -> int:
 
 
 def streaming_bytes(rows: Rows, work: Work) -> int:
-    """Work space of one thread that turns rows into features: what it reads; a tile (b, d) of rows, shifted and scaled,
-    twice, and its features (b, D); and the landmarks transposed, which before the first tile are in float64, twice."""
+    """Work space of one thread that turns rows into features: what it reads, a tile, and the landmarks transposed,
+    which before the first tile are in float64, twice."""
     d = rows.shape[1]
     tile = tile_rows(d, work.size, work.itemsize)
-    tiles = tile * work.itemsize * ((2 + work.scaled) * (d + 2) + work.tiles_held * work.size)
-    return reading_bytes(rows, tile) + work.of_map + max(tiles, 2 * 8 * (work.of_map // work.itemsize))
+    first = 2 * 8 * (work.of_map // work.itemsize)
+    return reading_bytes(rows, tile) + work.of_map + max(tile * work.row_bytes(d), first)
 
 
 def graph_bytes(rows: Rows, block: int) -> int:

@@ -102,9 +102,9 @@ def _stages(rows: Rows, fit: ResolvedFit, threads: int, partial_sums: int) -> tu
 
 
 def _work(fit: ResolvedFit) -> Work:
-    of_map = fit.spec.method_value.map_bytes(fit.d, fit.size, fit.dtype.itemsize)
-    kernel = fit.kernel(1.0)
-    return Work(fit.size, of_map, fit.dtype.itemsize, kernel, fit.spec.standardize)
+    method, itemsize = fit.spec.method_value, fit.dtype.itemsize
+    of_map = method.map_bytes(fit.d, fit.size, itemsize)
+    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.standardize)
 
 
 def _partial_sums(blocks: int, threads: int) -> int:

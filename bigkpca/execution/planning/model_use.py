@@ -109,8 +109,9 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
 
 
 def _work(model: Model) -> Work:
-    features = model.features
-    return Work(features.size, _map_bytes(model), features.dtype.itemsize, features.kernel, features.scale is not None)
+    features, of_map = model.features, _map_bytes(model)
+    landmarks, scaled = has_landmarks(features), features.scale is not None
+    return Work(features.size, of_map, features.dtype.itemsize, features.kernel, landmarks, scaled)
 
 
 def _map_bytes(model: Model) -> int:
