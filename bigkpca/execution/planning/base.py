@@ -131,21 +131,21 @@ class Work:
         return self.itemsize * (numbers + d * self.scaled)
 
 
-def reading_bytes(rows: Rows, tile: int) -> int:
-    """What one thread holds that reads tiles of `tile` rows: the tile before and its rest, or what is put together of
-    them and the next read, and that read with its decoded chunks."""
+def reading_bytes(rows: Rows, tile: int, block: int) -> int:
+    """What one thread holds that reads a block in tiles of `tile` rows: the tile before and its rest, or what is put
+    together of them and the next read, and that read with its decoded chunks."""
     row = rows.shape[1] * rows.dtype.itemsize
-    read = row * max(1, power_of_two(READ_BYTES // row) // rows.grain) * rows.grain
-    return 2 * max(tile * row, read) + 2 * read
+    read = min(block, max(1, power_of_two(READ_BYTES // row) // rows.grain) * rows.grain)
+    return row * (2 * max(min(tile, block), read) + 2 * read)
 
 
-def streaming_bytes(rows: Rows, work: Work) -> int:
-    """Work space of one thread that turns rows into features: what it reads, a tile, and the landmarks transposed,
-    which before the first tile are in float64, twice."""
+def streaming_bytes(rows: Rows, work: Work, block: int) -> int:
+    """Work space of one thread that turns a block of rows into features: what it reads, a tile, and the landmarks
+    transposed, which before the first tile are in float64, twice."""
     d = rows.shape[1]
-    tile = tile_rows(d, work.size, work.itemsize)
+    tile = min(block, tile_rows(d, work.size, work.itemsize))
     first = 2 * 8 * (work.of_map // work.itemsize)
-    return reading_bytes(rows, tile) + work.of_map + max(tile * work.row_bytes(d), first)
+    return reading_bytes(rows, tile, block) + work.of_map + max(tile * work.row_bytes(d), first)
 
 
 def graph_bytes(rows: Rows, block: int) -> int:

@@ -55,7 +55,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
     partial_sums = _partial_sums(blocks, threads)
-    passes, stages = _stages(rows, fit, threads, partial_sums)
+    passes, stages = _stages(rows, fit, block, threads, partial_sums)
     return Plan(
         rows=n,
         columns=d,
@@ -76,26 +76,29 @@ def _result_bytes(fit: ResolvedFit) -> int:
     return of_map + 8 * D * components(fit.spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2))
 
 
-def _stages(rows: Rows, fit: ResolvedFit, threads: int, partial_sums: int) -> tuple[int, list[int]]:
+def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
     """Number of passes, and the bytes that arrays take in each stage of a fit, one after the other."""
     d, D, spec = fit.d, fit.size, fit.spec
-    held, passes, stages = _held_bytes(rows, fit), int(spec.standardize), [_sampling_bytes(rows, fit, threads)]
+    at_work = min(threads, ceil(fit.n / block))  # in a pass
+    held, passes, stages = _held_bytes(rows, fit), int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
     if spec.method_value.principal:
         columns = Work(d, 0, fit.dtype.itemsize, scaled=spec.standardize)
-        more, working = _pass(rows, columns, threads, partial_sums, _axes_width(d))
+        more, working = _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(d))
         passes += more
         stages.append(_drawn_bytes(rows, fit) + max(working))
     if spec.exact:
         stages.append(held + SOLVER_BYTES + 4 * 8 * D * D)  # the Gram matrix, its eigenvectors, and work space
     else:
-        more, working = _pass(rows, _work(fit), threads, partial_sums, _sketch_width(fit))
+        more, working = _pass(
+            streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
+        )
         passes += more
         stages += [held + stage for stage in working]
         if _sketch_width(fit) is None:
             stages.append(held + SOLVER_BYTES + _solving_bytes(fit, threads))
     if spec.preimage_value.trained:
         passes += 1
-        stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, threads, partial_sums))
+        stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, block, at_work, partial_sums))
     elif spec.keeps_sample:
         stages.append(held + SOLVER_BYTES + _decoder_bytes(fit, threads))
     return passes, stages
@@ -131,12 +134,12 @@ def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
     return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0)
 
 
-def _sampling_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
     """Drawing the sample, whose rows are held twice while they are put together, and what chooses landmarks or
     frequencies from it, or tries sizes."""
     d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
-    reading = 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0)
+    reading = 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
     # Of random features, errors are estimated from the features of some rows, in float64.
     judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (3 * 8 + itemsize) * D
     choosing = drawn + max(_choosing_bytes(fit) + threads * itemsize * 1024 * D, judging)
@@ -186,13 +189,15 @@ def _decoder_bytes(fit: ResolvedFit, threads: int) -> int:
     return m * (d * itemsize + 8 * components(fit.spec, D)) + threads * tile + (0 if _sketch_width(fit) else 8 * D * D)
 
 
-def _training_bytes(rows: Rows, fit: ResolvedFit, threads: int, partial_sums: int) -> int:
+def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> int:
     """The pass that trains the pre-images: the moments, sums, and their linear system; for each thread a block's."""
     trained: Any = fit.spec.preimage_value
     d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
     one, tile = trained.training_bytes(tile_rows(d, D, itemsize), d)
     moments = 0 if fit.spec.exact else 8 * packed.entries(D)
-    return moments + threads * (streaming_bytes(rows, _work(fit)) + tile + 2 * one) + (partial_sums + 3) * one
+    return (
+        moments + threads * (streaming_bytes(rows, _work(fit), block) + tile + 3 * one // 2) + (partial_sums + 3) * one
+    )
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -259,13 +264,13 @@ def _sketch_width(fit: ResolvedFit) -> int | None:
     return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
-def _pass(rows: Rows, work: Work, threads: int, partial_sums: int, width: int | None) -> tuple[int, list[int]]:
+def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: int | None) -> tuple[int, list[int]]:
     """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums.
 
     For each thread the sum of its block, packed (D, D) or (D, width), and the product of a tile (b, D). `width` is that
     of a sketch, None where D x D is held.
     """
-    streaming, D = streaming_bytes(rows, work), work.size
+    D = work.size
     if width is None:
         sums = 8 * packed.entries(D)
         product = work.itemsize * packed.most_of_strip(D)
@@ -279,7 +284,8 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     """The peak of a process that reads the sample of a fit, and takes distances of its pairs."""
     row = fit.d * rows.dtype.itemsize
     drawn = _drawn_bytes(rows, fit) + threads * 2**22
-    return resident(max(drawn, 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0)))
+    reading = threads * reading_bytes(rows, 0, fit_block_rows(fit.n, rows.grain))
+    return resident(max(drawn, 2 * (fit.sample + fit.unseen) * row + reading))
 
 
 def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:

@@ -29,7 +29,7 @@ def plan_transform(
     if model.features.precomputed:  # rows are read in tiles, and multiplied by components
         reading = tile_bytes(rows) + D * model.components * widest
     else:
-        reading = streaming_bytes(rows, _work(model))
+        reading = streaming_bytes(rows, _work(model), block)
         if widest > itemsize:  # the features of a tile in the wider precision, and the components
             reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
     one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
@@ -67,7 +67,7 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     assert model.decoder is not None
     decoder = sum(array.nbytes for array in model.decoder.arrays().values())
     tile = model.decoder.working_bytes(model.features, tile_rows(d, D, 8))
-    one = streaming_bytes(rows, _work(model)) + tile + 4 * block * row_bytes
+    one = streaming_bytes(rows, _work(model), block) + tile + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=given,
@@ -90,11 +90,11 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     factor = 8 * D * D if has_landmarks(model.features) else 0
     probes = 8 * sample * (2 * D + d + r)
     height = tile_rows(d, D, itemsize)
+    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
     # For each thread: landmarks, probes and their coordinates in the dtype of block work; kernels and errors of a tile.
-    one = streaming_bytes(rows, _work(model)) + itemsize * sample * (D + 2 * d + 3 * height)
+    one = streaming_bytes(rows, _work(model), block) + itemsize * sample * (D + 2 * d + 3 * height)
     one += 3 * 8 * r * (sample + D + r)
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
-    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
     return Plan(
         rows=n,
         columns=d,
