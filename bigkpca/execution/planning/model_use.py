@@ -9,7 +9,15 @@ import numpy as np
 
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.execution.planning.base import Plan, Work, graph_bytes, resident, streaming_bytes, tile_bytes
+from bigkpca.execution.planning.base import (
+    Plan,
+    Work,
+    graph_bytes,
+    reading_bytes,
+    resident,
+    streaming_bytes,
+    tile_bytes,
+)
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
 
@@ -39,8 +47,8 @@ def plan_transform(
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         solved = model.sums is not None and has_landmarks(model.features) and not known
         preparing = _EXPANSION_SQUARES * 8 * D * D if solved else 0
-        # The features of a tile in float64, twice, and for its rows what is computed of these.
-        tile = tile_rows(d, D, itemsize) * (2 * D * 8 + 8 * (d + 3 * model.components))
+        # The features of a tile in float64, twice, and what is computed of these.
+        tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
     return Plan(
         rows=n,
@@ -55,8 +63,10 @@ def plan_transform(
     )
 
 
-def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
-    """The cost of writing pre-images of all rows, or of all scores: one pass, one shard for each block.
+def plan_reconstruct(
+    rows: Rows, model: Model, block_rows: int | None, threads: int, *, denoising: bool = False
+) -> Plan:
+    """The cost of writing pre-images of all scores or, `denoising`, of all rows: one pass, one shard for each block.
 
     Iterations depend on the data and are not counted.
     """
@@ -66,8 +76,9 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     assert model.decoder is not None
     decoder = sum(array.nbytes for array in model.decoder.arrays().values())
-    tile = model.decoder.working_bytes(model.features, tile_rows(d, D, 8))
-    one = streaming_bytes(rows, _work(model), block) + tile + 4 * block * row_bytes
+    height = min(block, tile_rows(d, D, 8))
+    reading = streaming_bytes(rows, _work(model), block) if denoising else reading_bytes(rows, height, block)
+    one = reading + model.decoder.working_bytes(model.features, height) + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=given,
