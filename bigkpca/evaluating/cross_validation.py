@@ -203,10 +203,11 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
-    tile = iteration_bytes(fit.size, d, tile_rows(d, fit.size, 8))
+    tile = iteration_bytes(fit.size, d, min(MAX_SCORED_ROWS, tile_rows(d, fit.size, 8)))
     copies = 2 * m * d * rows.dtype.itemsize
     one = fit.peak_bytes - process_bytes() + tile + copies + fit.result_bytes
-    return sample_bytes(rows, resolve(spec, rows), threads) + threads * one
+    shared_rows = process_bytes() + copies + threads * one
+    return max(sample_bytes(rows, resolve(spec, rows), threads), shared_rows)
 
 
 def _fold_errors(

@@ -157,7 +157,7 @@ def test_a_sketch_never_holds_the_square_of_the_features():
     dense, sketch = (fit_bytes(**options, solver=solver) for solver in ("dense", "randomized"))
     assert sketch < dense / 3
     assert dense > process_bytes() + 6 * 8 * 8000**2
-    assert fit_bytes(method="rff", size=100_000) < process_bytes() + 3 * 10**9
+    assert fit_bytes(method="rff", size=100_000) < process_bytes() + 4 * 10**9  # of 80 GB: the features of 1024 rows
     result = plan_fit(rows(10**6), FitSpec.checked(**options, solver="randomized"), 2).result_bytes
     assert result < 8 * 8000 * (50 + 50 + OVERSAMPLING)
 
@@ -176,10 +176,10 @@ def test_the_choice_of_landmarks_is_planned_for(rule):
 
 
 def test_standardising_holds_a_scaled_copy_of_the_sample():
-    options = {"method": "rff", "size": 100, "threads": 1}
-    sample = 20_000 * 800 * 4
-    added = fit_bytes(d=800, **options, standardize=True) - fit_bytes(d=800, **options)
-    assert sample <= added <= 1.5 * sample
+    options = {"d": 800, "dtype": np.uint8, "method": "rff", "size": 100, "threads": 1}
+    scaled = 20_000 * 800 * 4
+    added = fit_bytes(**options, standardize=True) - fit_bytes(**options)
+    assert 0.5 * scaled <= added <= 1.5 * scaled
 
 
 def test_the_factor_of_rpcholesky_is_planned_for():

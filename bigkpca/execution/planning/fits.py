@@ -32,6 +32,7 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
 
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
+_SAVING = 4  # times an array that is saved: its copies, encoded and not
 _LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
 
@@ -87,7 +88,9 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         passes += more
         stages.append(_drawn_bytes(rows, fit) + max(working))
     if spec.exact:
-        stages.append(held + SOLVER_BYTES + 4 * 8 * D * D)  # the Gram matrix, its eigenvectors, and work space
+        few = isinstance(spec.components, int) and lanczos.are_few(spec.components, D)
+        # The Gram matrix, a centred copy and, where not a few components are solved for, eigenvectors and work space.
+        stages.append(held + SOLVER_BYTES + (5 if few else 8) * 8 * D * D // 2)
     else:
         more, working = _pass(
             streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
@@ -101,6 +104,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, block, at_work, partial_sums))
     elif spec.keeps_sample:
         stages.append(held + SOLVER_BYTES + _decoder_bytes(fit, threads))
+    stages.append(held + SOLVER_BYTES + _SAVING * _work(fit).of_map)
     return passes, stages
 
 
@@ -140,8 +144,8 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
     d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
     drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
     reading = 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
-    # Of random features, errors are estimated from the features of some rows, in float64.
-    judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (3 * 8 + itemsize) * D
+    # The error of random features is estimated from those of some rows, which are held in float64 twice.
+    judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (2 * 8 + 3 * itemsize // 2) * D
     choosing = drawn + max(_choosing_bytes(fit) + threads * itemsize * 1024 * D, judging)
     trying = 0 if fit.spec.tol is None else drawn + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
     return max(reading, choosing, trying)
@@ -207,7 +211,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = max(2 * held, held + multiplying)
+    working = SOLVER_BYTES + held + max(_SAVING * held, multiplying)
     return replace(
         start,
         size=n,

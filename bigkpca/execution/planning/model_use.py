@@ -102,8 +102,9 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     probes = 8 * sample * (2 * D + d + r)
     height = tile_rows(d, D, itemsize)
     block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
-    # For each thread: landmarks, probes and their coordinates in the dtype of block work; kernels and errors of a tile.
-    one = streaming_bytes(rows, _work(model), block) + itemsize * sample * (D + 2 * d + 3 * height)
+    # For each thread: landmarks, probes and their coordinates in the dtype of block work; features of a tile once more
+    # for its scores, and its kernels and errors.
+    one = streaming_bytes(rows, _work(model), block) + itemsize * (sample * (D + 2 * d) + height * (D + 3 * sample))
     one += 3 * 8 * r * (sample + D + r)
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
     return Plan(
