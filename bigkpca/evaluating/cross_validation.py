@@ -204,9 +204,9 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
     tile = iteration_bytes(fit.size, d, min(MAX_SCORED_ROWS, tile_rows(d, fit.size, 8)))
-    copies = 2 * m * d * rows.dtype.itemsize
-    one = fit.peak_bytes - process_bytes() + tile + copies + fit.result_bytes
-    shared_rows = process_bytes() + copies + threads * one
+    drawn = m * d * rows.dtype.itemsize
+    one = fit.peak_bytes - process_bytes() + tile + drawn + fit.result_bytes
+    shared_rows = process_bytes() + 2 * drawn + threads * one
     return max(sample_bytes(rows, resolve(spec, rows), threads), shared_rows)
 
 

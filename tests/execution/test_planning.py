@@ -176,7 +176,7 @@ def test_the_choice_of_landmarks_is_planned_for(rule):
 
 
 def test_standardising_holds_a_scaled_copy_of_the_sample():
-    options = {"d": 800, "dtype": np.uint8, "method": "rff", "size": 100, "threads": 1}
+    options = {"d": 800, "dtype": np.uint8, "landmarks": "uniform", "size": 100, "threads": 1}
     scaled = 20_000 * 800 * 4
     added = fit_bytes(**options, standardize=True) - fit_bytes(**options)
     assert 0.5 * scaled <= added <= 1.5 * scaled

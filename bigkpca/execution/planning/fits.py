@@ -32,7 +32,7 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
 
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
-_SAVING = 4  # times an array that is saved: its copies, encoded and not
+_SAVING = 4.25  # times an array that is saved: its copies, encoded and not
 _LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
 
@@ -88,9 +88,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         passes += more
         stages.append(_drawn_bytes(rows, fit) + max(working))
     if spec.exact:
-        few = isinstance(spec.components, int) and lanczos.are_few(spec.components, D)
-        # The Gram matrix, a centred copy and, where not a few components are solved for, eigenvectors and work space.
-        stages.append(held + SOLVER_BYTES + (5 if few else 8) * 8 * D * D // 2)
+        stages.append(held + SOLVER_BYTES + _solving_matrix_bytes(fit, D))
     else:
         more, working = _pass(
             streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
@@ -104,7 +102,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
         stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, block, at_work, partial_sums))
     elif spec.keeps_sample:
         stages.append(held + SOLVER_BYTES + _decoder_bytes(fit, threads))
-    stages.append(held + SOLVER_BYTES + _SAVING * _work(fit).of_map)
+    stages.append(held + SOLVER_BYTES + round(_SAVING * _work(fit).of_map))
     return passes, stages
 
 
@@ -186,6 +184,13 @@ def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
     return max(rounding, basis, spectral)
 
 
+def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
+    """Eigenpairs of a matrix (n, n): itself, a centred copy and, where not a few are solved for, eigenvectors and work
+    space."""
+    few = isinstance(fit.spec.components, int) and lanczos.are_few(fit.spec.components, n)
+    return (5 if few else 8) * 8 * n * n // 2
+
+
 def _decoder_bytes(fit: ResolvedFit, threads: int) -> int:
     """A decoder made from the sample: its rows, shifted, their scores, and for each thread a tile of 1024 rows."""
     d, D, m, itemsize = fit.d, fit.size, fit.sample, fit.dtype.itemsize
@@ -211,7 +216,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = SOLVER_BYTES + held + max(_SAVING * held, multiplying)
+    working = SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
     return replace(
         start,
         size=n,
@@ -233,7 +238,7 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
     r = components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
-    working = 4 * 8 * n * n + itemsize * n * n + reading
+    working = max(8 * n * n + itemsize * n * n + reading, SOLVER_BYTES + _solving_matrix_bytes(fit, n))
     if fit.matrix_free:
         passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
         tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
