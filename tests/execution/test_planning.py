@@ -1,5 +1,6 @@
 """Plans: what a run will cost, refused with both numbers where it does not fit."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,15 @@ from hypothesis import strategies as st
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.execution.planning import largest_size_that_fits, plan_fit, plan_transform, process_bytes
+from bigkpca.execution import freed_memory
+from bigkpca.execution.planning import (
+    base,
+    largest_size_that_fits,
+    plan_fit,
+    plan_transform,
+    process_bytes,
+    worker_bytes,
+)
 from bigkpca.numerics import eigenpairs, landmarks, methods
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
@@ -176,7 +185,7 @@ def test_the_choice_of_landmarks_is_planned_for(rule):
 
 
 def test_standardising_holds_a_scaled_copy_of_the_sample():
-    options = {"d": 800, "dtype": np.uint8, "landmarks": "uniform", "size": 100, "threads": 1}
+    options = {"d": 800, "dtype": np.uint8, "landmarks": "kmeans", "size": 100, "threads": 1}
     scaled = 20_000 * 800 * 4
     added = fit_bytes(**options, standardize=True) - fit_bytes(**options)
     assert 0.5 * scaled <= added <= 1.5 * scaled
@@ -209,3 +218,33 @@ def test_the_suggested_size_of_every_method_fits(method):
 def test_a_sketch_without_a_number_of_components_is_refused_before_anything_is_read():
     with pytest.raises(SpecError, match=r"randomized solver.* needs a number of components, not None"):
         plan_fit(rows(10**6), FitSpec.checked(method="rff", size=8194, components=None), 1)
+
+
+def test_a_worker_needs_what_its_passes_need_and_no_solver():
+    many = rows(10**6)
+    for options in ({"size": 3000}, {"method": "rff-pca", "size": 2000}, {"preimage": "ridge", "size": 2000}):
+        fit = resolve(FitSpec.checked(**options), many)
+        few, more = (worker_bytes(many, fit, threads) for threads in (1, 4))
+        assert process_bytes() + 8 * fit.size**2 // 2 < few < more
+        assert few < plan_fit(many, fit.spec, 1).peak_bytes
+    square = rows(3000, 3000)
+    fit = resolve(FitSpec.checked(method="exact", kernel="precomputed"), square)
+    assert worker_bytes(square, fit, 2) == plan_fit(square, fit.spec, 2).peak_bytes
+
+
+@pytest.mark.parametrize(("kept", "least", "most"), [(True, 1.2, 1.4), (False, 1.0, 1.1)])
+def test_what_the_allocator_keeps_is_planned_where_freed_memory_is_not_returned(kept, least, most, monkeypatch):
+    monkeypatch.setattr(freed_memory, "_set", [not kept])
+    used = plan_fit(rows(10**6), FitSpec.checked(size=4000), 2).peak_bytes - process_bytes()
+    monkeypatch.setattr(base, "_KEPT", 1.0)
+    monkeypatch.setattr(base, "_RETURNED", 1.0)
+    arrays = plan_fit(rows(10**6), FitSpec.checked(size=4000), 2).peak_bytes - process_bytes()
+    assert least < used / arrays <= most + 1e-6
+
+
+def test_a_process_is_planned_with_what_it_has_imported(monkeypatch):
+    for name in base._OF_MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    alone = process_bytes()
+    monkeypatch.setitem(sys.modules, "pandas", object())
+    assert process_bytes() == alone + base._OF_MODULES["pandas"]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from bigkpca.execution.planning.base import Plan, check_peak, process_bytes
 from bigkpca.execution.planning.duration import Threads, not_timed, timed
-from bigkpca.execution.planning.fits import largest_size_that_fits, plan_fit, plan_resolved, sample_bytes, smallest
+from bigkpca.execution.planning.fits import (
+    largest_size_that_fits,
+    plan_fit,
+    plan_resolved,
+    sample_bytes,
+    smallest,
+    worker_bytes,
+)
 from bigkpca.execution.planning.model_use import plan_evaluate, plan_reconstruct, plan_transform
 from bigkpca.execution.planning.speed import measured_speed
 
@@ -24,4 +31,5 @@ __all__ = [
     "sample_bytes",
     "smallest",
     "timed",
+    "worker_bytes",
 ]

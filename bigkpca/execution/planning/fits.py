@@ -71,6 +71,29 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     )
 
 
+def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """The peak of a worker with so many threads: the rows of the sample that it reads, and its share of the passes, with
+    as many sums on their way as the process has that adds them up. Nothing is chosen, solved or saved there."""
+    if fit.spec.precomputed or fit.matrix_free:
+        return plan_resolved(rows, fit, threads).peak_bytes
+    block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
+    blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
+    at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
+    stages = [(fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)]
+    if not fit.spec.exact:
+        work = _work(fit)
+        passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
+        stages.append(work.of_map + passes[0])
+    if fit.spec.method_value.principal:
+        columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
+        stages.append(
+            _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(fit.d))[1][0]
+        )
+    if fit.spec.preimage_value.trained:
+        stages.append(_training_bytes(rows, fit, block, at_work, partial_sums))
+    return resident(max(stages) + threads * graph_bytes(rows, block))
+
+
 def _result_bytes(fit: ResolvedFit) -> int:
     """The model: its feature map, components, and sums (D, D) where it has them."""
     D, of_map = fit.size, _work(fit).of_map
