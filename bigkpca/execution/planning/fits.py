@@ -72,7 +72,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The peak of a worker with so many threads: the rows of the sample that it reads, and its share of the passes, with
+    """The peak of a worker with so many threads: rows of the sample that it reads, and its share of the passes, with
     as many sums on their way as the process has that adds them up. Nothing is chosen, solved or saved there."""
     if fit.spec.precomputed or fit.matrix_free:
         return plan_resolved(rows, fit, threads).peak_bytes
