@@ -15,10 +15,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bigkpca.cli.freed_memory import return_freed_memory
 from bigkpca.cli.help_pages import WithExamples
 from bigkpca.cli.log_lines import JSON_LINES, noted
 from bigkpca.errors import BigKPCAError, IncompleteError
+from bigkpca.execution.freed_memory import return_freed_memory
 
 _VERBOSE = "bigkpca.verbose"
 

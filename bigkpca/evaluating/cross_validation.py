@@ -16,7 +16,7 @@ from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
 from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import INTERPRETER_BYTES, check_peak, plan_fit, sample_bytes
+from bigkpca.execution.planning import check_peak, plan_fit, process_bytes, sample_bytes
 from bigkpca.execution.progress import Progress, Silent
 from bigkpca.execution.tasks import Task, shared
 from bigkpca.fitting.fit import fit_rows
@@ -203,10 +203,11 @@ def _peak_bytes(rows: Rows, spec: FitSpec, folds: int, threads: int) -> int:
     m = min(MAX_ROWS, sample_rows(*rows.shape, 0))
     train = ArrayRows(np.broadcast_to(np.zeros(1, rows.dtype), (m - m // folds, d)))
     fit = plan_fit(train, spec, 1)
-    tile = iteration_bytes(fit.size, d, tile_rows(d, fit.size, 8))
-    copies = 2 * m * d * rows.dtype.itemsize
-    one = fit.peak_bytes - INTERPRETER_BYTES + tile + copies + fit.result_bytes
-    return sample_bytes(rows, resolve(spec, rows), threads) + threads * one
+    tile = iteration_bytes(fit.size, d, min(MAX_SCORED_ROWS, tile_rows(d, fit.size, 8)))
+    drawn = m * d * rows.dtype.itemsize
+    one = fit.peak_bytes - process_bytes() + tile + drawn + fit.result_bytes
+    shared_rows = process_bytes() + 2 * drawn + threads * one
+    return max(sample_bytes(rows, resolve(spec, rows), threads), shared_rows)
 
 
 def _fold_errors(

@@ -7,7 +7,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.kept_features import KeptFeatures
-from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest
+from bigkpca.execution.planning import largest_size_that_fits, plan_resolved, smallest, worker_bytes
 from bigkpca.fitting.size_search import SizeLimits
 from bigkpca.spec import ResolvedFit
 
@@ -29,7 +29,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
         plan.check(limit, "store the matrix in smaller chunks, ask for fewer components, or allow more")
     elif limit is not None and plan.peak_bytes > limit:
         plan.check(limit, _smaller(rows, fit, engine.threads, limit))
-    engine.check_memory(lambda threads: plan_resolved(rows, fit, threads).peak_bytes)
+    engine.check_memory(lambda threads: worker_bytes(rows, fit, threads))
 
 
 def _smaller(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> str:

@@ -37,9 +37,14 @@ def empty_sums(D: int) -> Array:
     return np.zeros(entries(D))
 
 
+def most_of_strip(D: int) -> int:
+    """Numbers of the largest strip of a sum of products of rows in R^D."""
+    return max(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D))
+
+
 def work_space(D: int, dtype: np.dtype) -> Array:
     """What `add_products` needs for rows in R^D of this dtype."""
-    return np.empty(max(columns.stop * (columns.stop - columns.start) for columns, _, _ in _strips(D)), dtype)
+    return np.empty(most_of_strip(D), dtype)
 
 
 def add_products(sums: Array, V: Array, work: Array) -> None:

@@ -359,7 +359,7 @@ def _write_preimages(
     }
 
     def plan(threads: int) -> Plan:
-        return plan_reconstruct(rows, model, block_rows, threads)
+        return plan_reconstruct(rows, model, block_rows, threads, denoising=given != "scores")
 
     function, title = (_preimages, "reconstructing") if given == "scores" else (_denoised, "denoising")
     made_by = models.model_digest(fitted)

@@ -1,5 +1,6 @@
 """Plans: what a run will cost, refused with both numbers where it does not fit."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,15 @@ from hypothesis import strategies as st
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError
-from bigkpca.execution.planning import INTERPRETER_BYTES, largest_size_that_fits, plan_fit, plan_transform
+from bigkpca.execution import freed_memory
+from bigkpca.execution.planning import (
+    base,
+    largest_size_that_fits,
+    plan_fit,
+    plan_transform,
+    process_bytes,
+    worker_bytes,
+)
 from bigkpca.numerics import eigenpairs, landmarks, methods
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
@@ -43,7 +52,7 @@ def test_a_plan_says_what_will_be_read_and_done():
     assert plan.block_rows == 32_768
     assert plan.bytes_read >= 600_000 * 784 * 4  # every row, and the sample
     assert plan.result_bytes >= 8 * 1000 * 1000 + 8 * 1000 * 50 + 4 * 1000 * 784
-    assert plan.peak_bytes > INTERPRETER_BYTES
+    assert plan.peak_bytes > process_bytes()
 
 
 def test_peak_memory_grows_with_all_that_takes_memory():
@@ -88,7 +97,7 @@ def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
 
 
 @settings(max_examples=30, deadline=None)
-@given(limit=st.integers(INTERPRETER_BYTES, 2 * 10**9), n=st.sampled_from([3000, 10**6]))
+@given(limit=st.integers(process_bytes(), 2 * 10**9), n=st.sampled_from([3000, 10**6]))
 def test_the_suggested_size_fits(limit, n):
     spec, data = FitSpec.checked(size=4000), rows(n)
     size = largest_size_that_fits(data, resolve(spec, data), 2, limit)
@@ -103,7 +112,7 @@ def test_the_suggested_size_fits(limit, n):
 
 def test_a_limit_below_the_interpreter_has_no_size_that_fits():
     many = rows(10**6)
-    assert largest_size_that_fits(many, resolve(FitSpec.checked(), many), 1, INTERPRETER_BYTES) is None
+    assert largest_size_that_fits(many, resolve(FitSpec.checked(), many), 1, process_bytes()) is None
 
 
 def test_more_rows_than_the_exact_method_holds_are_not_planned_with_their_gram_matrix():
@@ -116,7 +125,7 @@ def test_more_rows_than_the_exact_method_holds_are_not_planned_with_their_gram_m
 
 
 def test_the_exact_method_plans_for_its_gram_matrix():
-    assert fit_bytes(n=8192, method="exact") > INTERPRETER_BYTES + 2 * 8 * 8192**2
+    assert fit_bytes(n=8192, method="exact") > process_bytes() + 2 * 8 * 8192**2
 
 
 def test_the_exact_method_reads_every_row_once():
@@ -156,8 +165,8 @@ def test_a_sketch_never_holds_the_square_of_the_features():
     options = {"method": "rff", "size": 8000}
     dense, sketch = (fit_bytes(**options, solver=solver) for solver in ("dense", "randomized"))
     assert sketch < dense / 3
-    assert dense > INTERPRETER_BYTES + 6 * 8 * 8000**2
-    assert fit_bytes(method="rff", size=100_000) < INTERPRETER_BYTES + 3 * 10**9
+    assert dense > process_bytes() + 6 * 8 * 8000**2
+    assert fit_bytes(method="rff", size=100_000) < process_bytes() + 4 * 10**9  # of 80 GB: the features of 1024 rows
     result = plan_fit(rows(10**6), FitSpec.checked(**options, solver="randomized"), 2).result_bytes
     assert result < 8 * 8000 * (50 + 50 + OVERSAMPLING)
 
@@ -176,14 +185,14 @@ def test_the_choice_of_landmarks_is_planned_for(rule):
 
 
 def test_standardising_holds_a_scaled_copy_of_the_sample():
-    options = {"method": "rff", "size": 100, "threads": 1}
-    sample = 20_000 * 800 * 4
-    added = fit_bytes(d=800, **options, standardize=True) - fit_bytes(d=800, **options)
-    assert sample <= added <= 1.5 * sample
+    options = {"d": 800, "dtype": np.uint8, "landmarks": "kmeans", "size": 100, "threads": 1}
+    scaled = 20_000 * 800 * 4
+    added = fit_bytes(**options, standardize=True) - fit_bytes(**options)
+    assert 0.5 * scaled <= added <= 1.5 * scaled
 
 
 def test_the_factor_of_rpcholesky_is_planned_for():
-    assert fit_bytes(landmarks="rpcholesky", size=1000, threads=1) > INTERPRETER_BYTES + 1.4 * 8 * 1000 * 20_000
+    assert fit_bytes(landmarks="rpcholesky", size=1000, threads=1) > process_bytes() + 1.4 * 8 * 1000 * 20_000
 
 
 def test_landmarks_and_features_are_counted_as_they_are():
@@ -209,3 +218,33 @@ def test_the_suggested_size_of_every_method_fits(method):
 def test_a_sketch_without_a_number_of_components_is_refused_before_anything_is_read():
     with pytest.raises(SpecError, match=r"randomized solver.* needs a number of components, not None"):
         plan_fit(rows(10**6), FitSpec.checked(method="rff", size=8194, components=None), 1)
+
+
+def test_a_worker_needs_what_its_passes_need_and_no_solver():
+    many = rows(10**6)
+    for options in ({"size": 3000}, {"method": "rff-pca", "size": 2000}, {"preimage": "ridge", "size": 2000}):
+        fit = resolve(FitSpec.checked(**options), many)
+        few, more = (worker_bytes(many, fit, threads) for threads in (1, 4))
+        assert process_bytes() + 8 * fit.size**2 // 2 < few < more
+        assert few < plan_fit(many, fit.spec, 1).peak_bytes
+    square = rows(3000, 3000)
+    fit = resolve(FitSpec.checked(method="exact", kernel="precomputed"), square)
+    assert worker_bytes(square, fit, 2) == plan_fit(square, fit.spec, 2).peak_bytes
+
+
+@pytest.mark.parametrize(("kept", "least", "most"), [(True, 1.2, 1.4), (False, 1.0, 1.1)])
+def test_what_the_allocator_keeps_is_planned_where_freed_memory_is_not_returned(kept, least, most, monkeypatch):
+    monkeypatch.setattr(freed_memory, "_set", [not kept])
+    used = plan_fit(rows(10**6), FitSpec.checked(size=4000), 2).peak_bytes - process_bytes()
+    monkeypatch.setattr(base, "_KEPT", 1.0)
+    monkeypatch.setattr(base, "_RETURNED", 1.0)
+    arrays = plan_fit(rows(10**6), FitSpec.checked(size=4000), 2).peak_bytes - process_bytes()
+    assert least < used / arrays <= most + 1e-6
+
+
+def test_a_process_is_planned_with_what_it_has_imported(monkeypatch):
+    for name in base._OF_MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    alone = process_bytes()
+    monkeypatch.setitem(sys.modules, "pandas", object())
+    assert process_bytes() == alone + base._OF_MODULES["pandas"]

@@ -117,7 +117,7 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
 
 def test_the_memory_limit_stops_it(digits: Any) -> None:
     rows, engine = open_rows(digits), Engine(threads=1)
-    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 300_000
+    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 50_000
     spec = FitSpec.checked(**OPTIONS, tol=0.05)
     with pytest.warns(ToleranceWarning, match=r"tol=0\.05 was not met: the memory limit of \d+ MB ended the growth at"):
         model = fit_within(rows, spec, engine, small, Silent())
@@ -136,7 +136,7 @@ def test_a_memory_limit_that_leaves_no_room_is_refused(digits: Any) -> None:
 
 def test_the_memory_of_workers_stops_it(digits: Any) -> None:
     rows = open_rows(digits)
-    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 300_000
+    small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 50_000
 
     class Small(Engine):
         def worker_limits(self) -> list[tuple[str, int, int]]:

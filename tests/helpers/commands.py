@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -25,7 +26,6 @@ def run_apart(*arguments: Any) -> subprocess.CompletedProcess[str]:
 
 _PEAK = """
 import sys
-import bigkpca.estimator  # with scikit-learn, pandas and Dask's arrays, as in Python: plans allow for these
 from bigkpca.cli import main
 main(sys.argv[1:], standalone_mode=False)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
@@ -61,3 +61,11 @@ def peak_bytes(*arguments: object) -> int:
     env = {key: value for key, value in os.environ.items() if not key.startswith(_SET_BY_CLUSTERS)}
     printed = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True, env=env).stdout
     return int(printed.rstrip().rpartition("\n")[2]) * 1024
+
+
+def planned_bytes(*arguments: object) -> int:
+    """The peak that a command plans for itself, from its refusal of 1 MB."""
+    refused = run_apart(*arguments, "--memory", "1 MB").stderr
+    found = re.search(r"this needs (\d+) MB in a process, 1 MB are allowed", refused)
+    assert found, refused
+    return int(found[1]) * 1_000_000

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from bigkpca.execution.planning.base import INTERPRETER_BYTES, Plan, check_peak
+from bigkpca.execution.planning.base import Plan, check_peak, process_bytes
 from bigkpca.execution.planning.duration import Threads, not_timed, timed
-from bigkpca.execution.planning.fits import largest_size_that_fits, plan_fit, plan_resolved, sample_bytes, smallest
+from bigkpca.execution.planning.fits import (
+    largest_size_that_fits,
+    plan_fit,
+    plan_resolved,
+    sample_bytes,
+    smallest,
+    worker_bytes,
+)
 from bigkpca.execution.planning.model_use import plan_evaluate, plan_reconstruct, plan_transform
 from bigkpca.execution.planning.speed import measured_speed
 
 __all__ = [
-    "INTERPRETER_BYTES",
     "Plan",
     "Threads",
     "check_peak",
@@ -21,7 +27,9 @@ __all__ = [
     "plan_reconstruct",
     "plan_resolved",
     "plan_transform",
+    "process_bytes",
     "sample_bytes",
     "smallest",
     "timed",
+    "worker_bytes",
 ]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
-from bigkpca.data.blocks import READ_BYTES, tile_rows
+from bigkpca.data.blocks import READ_BYTES, power_of_two, tile_rows
 from bigkpca.data.dask import DaskRows
 from bigkpca.data.matrix_tiles import PART_BYTES, read_bytes
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError
+from bigkpca.execution.freed_memory import returns_freed_memory
+from bigkpca.numerics.kernels import Kernel, Polynomial
+from bigkpca.numerics.kernels.algebra import Leaf
 from bigkpca.spec import FitSpec
 
-# Resident bytes of a process that has imported everything and computed nothing: 232 MB on Linux where pandas and
-# pyarrow are installed, which scikit-learn then imports (158 MB where not), and what thread pools and their heaps add.
-INTERPRETER_BYTES = 245_000_000
+# Resident bytes of a process, measured on Linux with Python 3.11 and 3.13: of a command that has opened its rows, what
+# modules add that other code has imported (for distributed, with a cluster at work), and what an eigenproblem imports.
+_STARTED = 100_000_000
+_OF_MODULES = {"pandas": 68_000_000, "sklearn": 50_000_000, "dask.array": 20_000_000, "distributed": 40_000_000}
+SOLVER_BYTES = 25_000_000
 _DECODING_BYTES = 32_000_000  # that Zarr's own threads were seen to keep, for each thread that reads small chunks
-_KEPT_BY_ALLOCATOR = 1.4  # at most what was resident for each byte of work space in use, on several shapes
+_RETURNED, _KEPT = 1.05, 1.4  # at most what was resident for each byte in use: freed memory is returned at once, or not
 
 
 @dataclass(frozen=True)
@@ -86,16 +92,60 @@ def tile_bytes(rows: Rows) -> int:
     return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
+def process_bytes() -> int:
+    """Resident bytes of a process that has computed nothing, by what it has imported."""
+    return _STARTED + sum(size for name, size in _OF_MODULES.items() if name in sys.modules)
+
+
 def resident(working: int) -> int:
-    return INTERPRETER_BYTES + round(working * _KEPT_BY_ALLOCATOR)
+    """Resident bytes of a process whose arrays take `working` bytes: what the allocator keeps besides is counted."""
+    return process_bytes() + round(working * (_RETURNED if returns_freed_memory() else _KEPT))
 
 
-def streaming_bytes(rows: Rows, D: int, held: int, itemsize: int) -> int:
-    """Work space of one thread that turns rows into features: a read, its decoded chunks, and the tiles."""
+@dataclass(frozen=True)
+class Work:
+    """The feature map that turns rows (b, d) into features (b, D), as far as memory depends on it.
+
+    size is D, of_map the bytes of its landmarks or frequencies, itemsize that of block work. landmarks: whether
+    features are kernels with landmarks; without a kernel they are the columns themselves. scaled: columns are
+    standardised.
+    """
+
+    size: int
+    of_map: int
+    itemsize: int
+    kernel: Kernel | None = None
+    landmarks: bool = False
+    scaled: bool = False
+
+    def row_bytes(self, d: int) -> int:
+        """Bytes of each row of a tile: the row shifted and scaled, its features, and what these are computed from."""
+        D = self.size
+        if self.kernel is None:
+            numbers = 2 * d
+        elif self.landmarks:  # a copy of the row with two more columns; not all kernels are computed in place
+            in_place = isinstance(self.kernel, Leaf) and (self.kernel.radial or self.kernel.towards is not None)
+            numbers = 2 * (d + 2) + (D if in_place else 3 * D)
+        else:  # angles of pairs of sines and cosines, or the spectra of a sketch
+            numbers = 2 * d + 5 * D if isinstance(self.kernel, Polynomial) else d + 3 * D // 2
+        return self.itemsize * (numbers + d * self.scaled)
+
+
+def reading_bytes(rows: Rows, tile: int, block: int) -> int:
+    """What one thread holds that reads a block in tiles of `tile` rows: the tile before and its rest, or what is put
+    together of them and the next read, and that read with its decoded chunks."""
+    row = rows.shape[1] * rows.dtype.itemsize
+    read = min(block, max(1, power_of_two(READ_BYTES // row) // rows.grain) * rows.grain)
+    return row * (2 * max(min(tile, block), read) + 2 * read)
+
+
+def streaming_bytes(rows: Rows, work: Work, block: int) -> int:
+    """Work space of one thread that turns a block of rows into features: what it reads, a tile, and the landmarks
+    transposed, which before the first tile are in float64, twice."""
     d = rows.shape[1]
-    piece = max(READ_BYTES, rows.grain * d * rows.dtype.itemsize)
-    tile = tile_rows(d, D, itemsize)
-    return 3 * piece + tile * itemsize * (2 * (d + 2) + 2 * D) + 2 * held
+    tile = min(block, tile_rows(d, work.size, work.itemsize))
+    first = 2 * 8 * (work.of_map // work.itemsize)
+    return reading_bytes(rows, tile, block) + work.of_map + max(tile * work.row_bytes(d), first)
 
 
 def graph_bytes(rows: Rows, block: int) -> int:

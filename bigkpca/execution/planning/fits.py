@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil, log2
+from math import ceil
 from typing import Any
 
 from bigkpca.data.blocks import fit_block_rows, tile_rows
 from bigkpca.data.matrix_tiles import check_square, parts, upper_share
 from bigkpca.data.rows import Rows
 from bigkpca.execution.gram import strip_bytes
-from bigkpca.execution.planning.base import Plan, components, graph_bytes, resident, streaming_bytes, tile_bytes
+from bigkpca.execution.planning.base import (
+    SOLVER_BYTES,
+    Plan,
+    Work,
+    components,
+    graph_bytes,
+    reading_bytes,
+    resident,
+    streaming_bytes,
+    tile_bytes,
+)
 from bigkpca.execution.tasks import group_size
-from bigkpca.numerics import packed
+from bigkpca.numerics import lanczos, packed
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.rounding import MEASURED_ROWS
@@ -22,6 +32,7 @@ from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve
 
 _PRODUCTS = 2  # that a given matrix is planned for
 _BLOCKS_HELD = 18  # of n x (r + 10) float64: basis, images, and work space of four products
+_SAVING = 4.25  # times an array that is saved: its copies, encoded and not
 _LEAST_SIZE = 10  # that is advised
 _AXES_WIDTH = 512 + OVERSAMPLING
 
@@ -45,23 +56,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     block = min(n, fit_block_rows(n, rows.grain, spec.block_rows))
     blocks = ceil(n / block)
     partial_sums = _partial_sums(blocks, threads)
-    held = _held_bytes(rows, fit)
-    passes, stages = 0, [_sampling_bytes(rows, fit)]
-    if spec.exact:
-        stages.append(4 * 8 * D * D + m * d * rows.dtype.itemsize + held)  # the sample is all rows
-    else:
-        passes, working = _features_pass(rows, fit, threads, partial_sums)
-        stages += working
-    if spec.method_value.principal:
-        more, working_bytes = _pass(rows, d, 0, fit.dtype.itemsize, threads, partial_sums, _axes_width(d))
-        passes += more
-        stages.append(m * d * rows.dtype.itemsize + working_bytes)
-    if spec.keeps_sample:
-        stages = [stage + m * d * rows.dtype.itemsize for stage in stages]
-    if spec.preimage_value.trained:
-        passes += 1
-        stages.append(_training_bytes(rows, fit, held, threads, partial_sums))
-    passes += spec.standardize
+    passes, stages = _stages(rows, fit, block, threads, partial_sums)
     return Plan(
         rows=n,
         columns=d,
@@ -71,46 +66,110 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         passes=passes,
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
-        result_bytes=held + 8 * D * components(spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2)),
+        result_bytes=_result_bytes(fit),
         checkpoint_bytes=(partial_sums + passes) * 8 * _summed(fit) if passes else 0,
     )
 
 
+def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
+    """The peak of a worker with so many threads: rows of the sample that it reads, and its share of the passes, with
+    as many sums on their way as the process has that adds them up. Nothing is chosen, solved or saved there."""
+    if fit.spec.precomputed or fit.matrix_free:
+        return plan_resolved(rows, fit, threads).peak_bytes
+    block = min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
+    blocks, row = ceil(fit.n / block), fit.d * rows.dtype.itemsize
+    at_work, partial_sums = min(threads, blocks), _partial_sums(blocks, threads)
+    stages = [(fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)]
+    if not fit.spec.exact:
+        work = _work(fit)
+        passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
+        stages.append(work.of_map + passes[0])
+    if fit.spec.method_value.principal:
+        columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
+        stages.append(
+            _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(fit.d))[1][0]
+        )
+    if fit.spec.preimage_value.trained:
+        stages.append(_training_bytes(rows, fit, block, at_work, partial_sums))
+    return resident(max(stages) + threads * graph_bytes(rows, block))
+
+
+def _result_bytes(fit: ResolvedFit) -> int:
+    """The model: its feature map, components, and sums (D, D) where it has them."""
+    D, of_map = fit.size, _work(fit).of_map
+    return of_map + 8 * D * components(fit.spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2))
+
+
+def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
+    """Number of passes, and the bytes that arrays take in each stage of a fit, one after the other."""
+    d, D, spec = fit.d, fit.size, fit.spec
+    at_work = min(threads, ceil(fit.n / block))  # in a pass
+    held, passes, stages = _held_bytes(rows, fit), int(spec.standardize), [_sampling_bytes(rows, fit, block, threads)]
+    if spec.method_value.principal:
+        columns = Work(d, 0, fit.dtype.itemsize, scaled=spec.standardize)
+        more, working = _pass(streaming_bytes(rows, columns, block), columns, at_work, partial_sums, _axes_width(d))
+        passes += more
+        stages.append(_drawn_bytes(rows, fit) + max(working))
+    if spec.exact:
+        stages.append(held + SOLVER_BYTES + _solving_matrix_bytes(fit, D))
+    else:
+        more, working = _pass(
+            streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
+        )
+        passes += more
+        stages += [held + stage for stage in working]
+        if _sketch_width(fit) is None:
+            stages.append(held + SOLVER_BYTES + _solving_bytes(fit, threads))
+    if spec.preimage_value.trained:
+        passes += 1
+        stages.append(held + SOLVER_BYTES + _training_bytes(rows, fit, block, at_work, partial_sums))
+    elif spec.keeps_sample:
+        stages.append(held + SOLVER_BYTES + _decoder_bytes(fit, threads))
+    stages.append(held + SOLVER_BYTES + round(_SAVING * _work(fit).of_map))
+    return passes, stages
+
+
+def _work(fit: ResolvedFit) -> Work:
+    method, itemsize = fit.spec.method_value, fit.dtype.itemsize
+    of_map = method.map_bytes(fit.d, fit.size, itemsize)
+    return Work(fit.size, of_map, itemsize, fit.kernel(1.0), method.landmarks, fit.spec.standardize)
+
+
 def _partial_sums(blocks: int, threads: int) -> int:
-    """Partial sums that are alive at once: of whole groups of blocks, and those that each thread adds up to one."""
-    within_groups = group_size(blocks, threads).bit_length() - 1
-    return min(blocks, ceil(log2(blocks + 1)) - within_groups + (3 + within_groups) * threads + 1)
+    """Partial sums that are alive at once, at most, besides that of the block that a thread works on: of whole groups
+    of blocks, that which is added or saved, those of the group of each thread, and what ends out of order."""
+    size = group_size(blocks, threads)
+    whole = (ceil(blocks / size) + 1).bit_length() - 1
+    return min(blocks, whole + 1 + threads * (size.bit_length() - 1) + (threads + 1) // 2)
 
 
 def _held_bytes(rows: Rows, fit: ResolvedFit) -> int:
-    """The feature map, and rows that are kept for the certificate of a pass and for the reference."""
-    held = fit.spec.method_value.map_bytes(fit.d, fit.size, fit.dtype.itemsize)
-    kept = fit.unseen + PAIRED_ROWS if fit.unseen else min(fit.sample, REFERENCE_ROWS)
-    return held if fit.spec.exact else held + kept * fit.d * rows.dtype.itemsize
+    """What a fit holds from the sample to its end: the feature map, rows that bound what landmarks miss, rows on which
+    rounding is measured and, if the pre-image needs it, the sample."""
+    row = fit.d * rows.dtype.itemsize
+    reference = 0 if fit.unseen else min(fit.sample, REFERENCE_ROWS)
+    kept = fit.unseen + reference + min(fit.sample, PAIRED_ROWS) + (fit.sample if fit.spec.keeps_sample else 0)
+    return _work(fit).of_map + kept * row
 
 
-def _scaled_bytes(fit: ResolvedFit) -> int:
-    """A copy of the sample with standardised columns, for the median."""
-    return fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0
+def _drawn_bytes(rows: Rows, fit: ResolvedFit) -> int:
+    """The sample with the rows that are read with it, and a copy in units of standardised columns for the median."""
+    judging, held_out = min(fit.sample, JUDGING_ROWS), 0 if fit.spec.tol is None else JUDGING_ROWS
+    drawn = (fit.sample + fit.unseen + judging + held_out) * fit.d * rows.dtype.itemsize
+    return drawn + (fit.sample * fit.d * fit.dtype.itemsize if fit.spec.standardize else 0)
 
 
-def _sampling_bytes(rows: Rows, fit: ResolvedFit) -> int:
-    """Work space beside the sample: what chooses landmarks or frequencies, or tries sizes."""
-    d, D = fit.d, fit.size
-    sample = fit.sample * d * rows.dtype.itemsize
-    choosing = sample + _scaled_bytes(fit) + _choosing_bytes(fit)
-    trying = 0 if fit.spec.tol is None else sample + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
-    return max(choosing, trying)
-
-
-def _features_pass(rows: Rows, fit: ResolvedFit, threads: int, partial_sums: int) -> tuple[int, list[int]]:
-    """Number of passes that add up features, and the bytes of each stage: the passes, then the certificate."""
-    width, held, itemsize = _sketch_width(fit), _held_bytes(rows, fit), fit.dtype.itemsize
-    passes, working = _pass(rows, fit.size, held, itemsize, threads, partial_sums, width)
-    stages = [held + _scaled_bytes(fit) + working]  # allocators keep what held the copy
-    if width is None:
-        stages.append(held + _certificate_bytes(fit, threads))
-    return passes, stages
+def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> int:
+    """Drawing the sample, whose rows are held twice while they are put together, and what chooses landmarks or
+    frequencies from it, or tries sizes."""
+    d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
+    drawn, row = _drawn_bytes(rows, fit), d * rows.dtype.itemsize
+    reading = 2 * (fit.sample + fit.unseen) * row + threads * reading_bytes(rows, 0, block)
+    # The error of random features is estimated from those of some rows, which are held in float64 twice.
+    judging = 0 if fit.spec.method_value.landmarks else PAIRED_ROWS * (2 * 8 + 3 * itemsize // 2) * D
+    choosing = drawn + max(_choosing_bytes(fit) + threads * itemsize * 1024 * D, judging)
+    trying = 0 if fit.spec.tol is None else drawn + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
+    return max(reading, choosing, trying)
 
 
 def _summed(fit: ResolvedFit) -> int:
@@ -124,24 +183,53 @@ def _axes_width(d: int) -> int | None:
     return _AXES_WIDTH if d > DENSE_MOST_FEATURES else None
 
 
-def _certificate_bytes(fit: ResolvedFit, threads: int) -> int:
-    """Work space of the certificate: squares of the sums, of W and of their rounding, and the upper half of the square
-    of kernels of the unseen rows, with tiles of it and their coordinates."""
-    d, D, unseen, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
-    few = isinstance(spec.components, int) and spec.method_value.name == "nystroem"  # else LAPACK solves, with copies
-    squares = (7 if few else 9) + (not spec.center)
-    rounding = 8 * 8 * D * D + 3 * MEASURED_ROWS * 8 * D
-    spectral = itemsize * (unseen * unseen // 2 + unseen * (2 * D + 7 * d + 2 * 512 * threads)) + 8 * unseen * 400
-    return max(rounding, squares * 8 * D * D + spectral)
+def _solving_bytes(fit: ResolvedFit, threads: int) -> int:
+    """Eigenproblem and certificate, from the sums of a pass: the most of these, one after the other.
+
+    rounding: the scatter (D, D), packed and not, W or none; 768 rows and their features in both precisions, for which
+    landmarks are four times in float64. basis: ten squares (D, D): scatter, W, its basis, the rounding, and what their
+    products are made of. spectral: six squares; and for u rows that were not seen the upper half of (u, u), (u, D) and
+    their coordinates, with tiles of 512 rows for each thread. Where not a few components are solved for, LAPACK takes
+    copies.
+    """
+    d, D, u, itemsize, spec = fit.d, fit.size, fit.unseen, fit.dtype.itemsize, fit.spec
+    square, landmarks = 8 * D * D, spec.method_value.landmarks
+    measured = MEASURED_ROWS + (256 if landmarks else 0)
+    rows = measured * (8 * 4 * d + (8 + itemsize) * D)
+    few = isinstance(spec.components, int) and lanczos.are_few(spec.components, D)
+    copies = (0 if few else 3) + 2 * (not spec.center)
+    if not landmarks:
+        return max(5 * square + rows, (3 + copies) * square) + 8 * 2 * d * D
+    rounding = 3 * square + rows + 8 * 5 * d * D
+    basis = (10 + 2 * (not spec.center)) * square + rows
+    tiles = threads * 512 * itemsize * (4 * d + 2 * 512)
+    spectral = (6 + copies) * square + itemsize * (u * (u // 2 + 512 + D + d) + D * D) + tiles
+    return max(rounding, basis, spectral)
 
 
-def _training_bytes(rows: Rows, fit: ResolvedFit, held: int, threads: int, partial_sums: int) -> int:
-    """Work space of the pass that trains the pre-images, and of its linear system."""
+def _solving_matrix_bytes(fit: ResolvedFit, n: int) -> int:
+    """Eigenpairs of a matrix (n, n): itself, a centred copy and, where not a few are solved for, eigenvectors and work
+    space."""
+    few = isinstance(fit.spec.components, int) and lanczos.are_few(fit.spec.components, n)
+    return (5 if few else 8) * 8 * n * n // 2
+
+
+def _decoder_bytes(fit: ResolvedFit, threads: int) -> int:
+    """A decoder made from the sample: its rows, shifted, their scores, and for each thread a tile of 1024 rows."""
+    d, D, m, itemsize = fit.d, fit.size, fit.sample, fit.dtype.itemsize
+    tile = min(1024, m) * (2 * d + 2 * D) * itemsize
+    return m * (d * itemsize + 8 * components(fit.spec, D)) + threads * tile + (0 if _sketch_width(fit) else 8 * D * D)
+
+
+def _training_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> int:
+    """The pass that trains the pre-images: the moments, sums, and their linear system; for each thread a block's."""
     trained: Any = fit.spec.preimage_value
     d, D, itemsize = fit.d, fit.size, fit.dtype.itemsize
     one, tile = trained.training_bytes(tile_rows(d, D, itemsize), d)
-    moments = 0 if fit.spec.exact else 8 * D * D
-    return moments + threads * (streaming_bytes(rows, D, held, itemsize) + tile + 2 * one) + (partial_sums + 3) * one
+    moments = 0 if fit.spec.exact else 8 * packed.entries(D)
+    return (
+        moments + threads * (streaming_bytes(rows, _work(fit), block) + tile + 3 * one // 2) + (partial_sums + 3) * one
+    )
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
@@ -151,7 +239,7 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     held = n * d * fit.dtype.itemsize
     block = 8 * n * (components(spec, n) + OVERSAMPLING + 1)
     multiplying = (_BLOCKS_HELD + threads) * block + threads * strip_bytes(d, fit.dtype.itemsize)
-    working = max(2 * held, held + multiplying)
+    working = SOLVER_BYTES + held + max(round(_SAVING * held), multiplying)
     return replace(
         start,
         size=n,
@@ -173,7 +261,7 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
     cut, reading = parts(rows, spec.block_rows, upper=False), threads * tile_bytes(rows)
     r = components(spec, n)
     passes, tasks, share = 1, len(cut), 1.0
-    working = 4 * 8 * n * n + itemsize * n * n + reading
+    working = max(8 * n * n + itemsize * n * n + reading, SOLVER_BYTES + _solving_matrix_bytes(fit, n))
     if fit.matrix_free:
         passes, share = 1 + _PRODUCTS, 1 + _PRODUCTS * upper_share(rows)
         tasks += _PRODUCTS * (2 * len(parts(rows, spec.block_rows, upper=share < passes)) - 1)
@@ -195,12 +283,12 @@ def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
 
 
 def _choosing_bytes(fit: ResolvedFit) -> int:
-    """Work space of choosing landmarks or frequencies, beside the sample."""
+    """What choosing landmarks or frequencies takes beside the sample: its candidates, shifted, and the rule's work."""
     m, d, D, rule, itemsize = fit.sample, fit.d, fit.size, fit.rule, fit.dtype.itemsize
     if rule is None:
         return fit.spec.method_value.working_bytes(m, d, D)
     candidates = m if fit.spec.own_landmarks is not None else min(m, rule.most_rows(D))
-    return rule.working_bytes(candidates, d, D, itemsize)
+    return candidates * d * itemsize + rule.working_bytes(candidates, d, D, itemsize)
 
 
 def _sketch_width(fit: ResolvedFit) -> int | None:
@@ -208,29 +296,28 @@ def _sketch_width(fit: ResolvedFit) -> int | None:
     return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
 
 
-def _pass(
-    rows: Rows, D: int, held: int, itemsize: int, threads: int, partial_sums: int, width: int | None
-) -> tuple[int, int]:
-    """(passes, bytes) of adding up features of a map of `held` bytes, and of the eigenproblem that follows.
+def _pass(streaming: int, work: Work, threads: int, partial_sums: int, width: int | None) -> tuple[int, list[int]]:
+    """(passes, bytes of each stage) of adding up features of all rows, and of an eigenproblem of the sums.
 
-    `partial_sums` of them are held at once. `width` is that of a sketch, None where D x D is held.
+    For each thread the sum of its block, packed (D, D) or (D, width), and the product of a tile (b, D). `width` is that
+    of a sketch, None where D x D is held.
     """
-    streaming = streaming_bytes(rows, D, held, itemsize)
+    D = work.size
     if width is None:
-        # Two sums and what they add up to, and the products of a tile; the eigenproblem holds six squares.
         sums = 8 * packed.entries(D)
-        return 1, max(threads * (streaming + 3 * sums + sums // 2) + partial_sums * sums, 6 * 8 * D * D)
+        product = work.itemsize * packed.most_of_strip(D)
+        return 1, [threads * (streaming + sums + product) + partial_sums * sums, 6 * 8 * D * D * (work.kernel is None)]
     thin = 8 * D * width
-    return min(PASSES, ceil(D / width)), threads * (streaming + 3 * thin) + partial_sums * thin + (
-        2 * PASSES + 4
-    ) * thin
+    blocks = 2 * PASSES + 4  # of the Krylov space, and their images
+    return min(PASSES, ceil(D / width)), [threads * (streaming + 3 * thin) + (partial_sums + blocks) * thin]
 
 
 def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     """The peak of a process that reads the sample of a fit, and takes distances of its pairs."""
-    m, d, itemsize = fit.sample, fit.d, fit.dtype.itemsize
-    drawn = 3 * m * d * rows.dtype.itemsize + (m * d * itemsize if fit.spec.standardize else 0)
-    return resident(drawn + threads * streaming_bytes(rows, d, 0, itemsize))
+    row = fit.d * rows.dtype.itemsize
+    drawn = _drawn_bytes(rows, fit) + threads * 2**22
+    reading = threads * reading_bytes(rows, 0, fit_block_rows(fit.n, rows.grain))
+    return resident(max(drawn, 2 * (fit.sample + fit.unseen) * row + reading))
 
 
 def largest_size_that_fits(rows: Rows, fit: ResolvedFit, threads: int, limit: int) -> int | None:

@@ -9,7 +9,15 @@ import numpy as np
 
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.rows import Rows
-from bigkpca.execution.planning.base import Plan, graph_bytes, resident, streaming_bytes, tile_bytes
+from bigkpca.execution.planning.base import (
+    Plan,
+    Work,
+    graph_bytes,
+    reading_bytes,
+    resident,
+    streaming_bytes,
+    tile_bytes,
+)
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.model import Model
 
@@ -25,11 +33,11 @@ def plan_transform(
     stored = np.dtype(dtype or model.features.dtype).itemsize
     row_bytes, widest = model.components * stored, max(itemsize, stored)
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
-    D, held, fixed = model.features.size, _map_bytes(model), _model_bytes(model)
+    D, fixed = model.features.size, _model_bytes(model)
     if model.features.precomputed:  # rows are read in tiles, and multiplied by components
         reading = tile_bytes(rows) + D * model.components * widest
     else:
-        reading = streaming_bytes(rows, D, held, itemsize)
+        reading = streaming_bytes(rows, _work(model), block)
         if widest > itemsize:  # the features of a tile in the wider precision, and the components
             reading += (tile_rows(d, D, itemsize) + model.components) * D * widest
     one = reading + 4 * block * model.components * widest + graph_bytes(rows, block)
@@ -39,8 +47,8 @@ def plan_transform(
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         solved = model.sums is not None and has_landmarks(model.features) and not known
         preparing = _EXPANSION_SQUARES * 8 * D * D if solved else 0
-        # The features of a tile in float64, twice, and for its rows what is computed of these.
-        tile = tile_rows(d, D, itemsize) * (2 * D * 8 + 8 * (d + 3 * model.components))
+        # The features of a tile in float64, twice, and what is computed of these.
+        tile = min(block, tile_rows(d, D, itemsize)) * 8 * (2 * D + 3 * model.components)
         peak = fixed + expansion + max(preparing, threads * (one + tile))
     return Plan(
         rows=n,
@@ -55,8 +63,10 @@ def plan_transform(
     )
 
 
-def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
-    """The cost of writing pre-images of all rows, or of all scores: one pass, one shard for each block.
+def plan_reconstruct(
+    rows: Rows, model: Model, block_rows: int | None, threads: int, *, denoising: bool = False
+) -> Plan:
+    """The cost of writing pre-images of all scores or, `denoising`, of all rows: one pass, one shard for each block.
 
     Iterations depend on the data and are not counted.
     """
@@ -66,8 +76,9 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     block = output_block_rows(n, rows.grain, row_bytes, block_rows)
     assert model.decoder is not None
     decoder = sum(array.nbytes for array in model.decoder.arrays().values())
-    tile = model.decoder.working_bytes(model.features, tile_rows(d, D, 8))
-    one = streaming_bytes(rows, D, _map_bytes(model), itemsize) + tile + 4 * block * row_bytes
+    height = min(block, tile_rows(d, D, 8))
+    reading = streaming_bytes(rows, _work(model), block) if denoising else reading_bytes(rows, height, block)
+    one = reading + model.decoder.working_bytes(model.features, height) + 4 * block * row_bytes
     return Plan(
         rows=n,
         columns=given,
@@ -85,16 +96,17 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
     """The cost of an evaluation by `sample` exact rows, chosen from `pooled` that are read: these, and one pass."""
     n, d = rows.shape
     D, r, itemsize = model.features.size, model.components, model.features.dtype.itemsize
-    held, fixed = _map_bytes(model), _model_bytes(model)
+    fixed = _model_bytes(model)
     pool = 2 * pooled * d * rows.dtype.itemsize
     factor = 8 * D * D if has_landmarks(model.features) else 0
     probes = 8 * sample * (2 * D + d + r)
     height = tile_rows(d, D, itemsize)
-    # For each thread: landmarks, probes and their coordinates in the dtype of block work; kernels and errors of a tile.
-    one = streaming_bytes(rows, D, held, itemsize) + itemsize * sample * (D + 2 * d + 3 * height)
+    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
+    # For each thread: landmarks, probes and their coordinates in the dtype of block work; features of a tile once more
+    # for its scores, and its kernels and errors.
+    one = streaming_bytes(rows, _work(model), block) + itemsize * (sample * (D + 2 * d) + height * (D + 3 * sample))
     one += 3 * 8 * r * (sample + D + r)
     choosing = pool + 5 * factor + tile_rows(d, D, 8) * 8 * (3 * D + 2 * d)
-    block = min(n, fit_block_rows(n, rows.grain, model.block_rows))
     return Plan(
         rows=n,
         columns=d,
@@ -106,6 +118,12 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, pooled: int, threads: i
         peak_bytes=resident(fixed + max(choosing, pool + factor + probes + threads * one)),
         result_bytes=8 * 5 * r,
     )
+
+
+def _work(model: Model) -> Work:
+    features, of_map = model.features, _map_bytes(model)
+    landmarks, scaled = has_landmarks(features), features.scale is not None
+    return Work(features.size, of_map, features.dtype.itemsize, features.kernel, landmarks, scaled)
 
 
 def _map_bytes(model: Model) -> int:

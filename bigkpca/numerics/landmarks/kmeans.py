@@ -74,8 +74,10 @@ class KMeans:
         return max(_MOST_ROWS, size)
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        axes = itemsize * (_AXES_ROWS * columns + _AXES * rows) if columns > _AXES else 0
-        return itemsize * (2 * rows * columns + 4 * _TILE_ROWS * size) + axes
+        on_axes = itemsize * _AXES * rows if columns > _AXES else 0
+        axes = (itemsize * _AXES_ROWS + 4 * 8 * (_AXES + OVERSAMPLING)) * columns if columns > _AXES else 0
+        means = (3 * itemsize + 2 * 8) * size * columns  # in float64 where counts divide them
+        return on_axes + max(axes, means) + 3 * 8 * rows + 2 * itemsize * _TILE_ROWS * size
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         if not kernel.on_vectors:

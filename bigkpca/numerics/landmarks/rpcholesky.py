@@ -226,7 +226,7 @@ class RPCholesky:
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
         if self.over == "all":
             return 3 * rows * columns * itemsize + 24 * size * size
-        return rows * columns * itemsize + 8 * size * rows  # the factor is held in float64
+        return 8 * size * (rows + 3 * _TILE_ROWS) + size * columns * itemsize  # the factor is held in float64
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[choose_rows(sample, kernel, size, self.tol, rng, in_order)]

@@ -34,7 +34,7 @@ class Uniform:
         return size
 
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
-        return 2 * rows * columns * itemsize
+        return size * columns * itemsize + 8 * rows
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
         return sample[np.sort(rng.choice(len(sample), size, replace=False))]

@@ -72,7 +72,8 @@ class Denoising:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: give noise=...")
 
     def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        return training_bytes(self.size, rows, columns)
+        sums, tile = training_bytes(self.size, rows, columns)
+        return sums, tile + 8 * rows * columns  # of rows with noise
 
     def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
         self.check(fitted.features.kernel, fitted.method)

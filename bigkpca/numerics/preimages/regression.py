@@ -60,7 +60,7 @@ class Regression:
 
 def training_bytes(size: int, rows: int, columns: int) -> tuple[int, int]:
     """Bytes of the sums of `size` features with `columns` columns, and of a tile of `rows` pairs."""
-    return 8 * size * (size + columns), 8 * rows * (2 * size + 2 * columns)
+    return 8 * size * (size + columns), 8 * rows * (size + columns)
 
 
 def block_regression(pairs: Iterable[tuple[Array, Array]], shift: Array, row_shift: Array) -> Regression:

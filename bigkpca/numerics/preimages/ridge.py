@@ -54,6 +54,10 @@ class KernelDecoder(Decoder):
 
         return decode
 
+    def working_bytes(self, features: FeatureMap, rows: int) -> int:
+        p, r = self.landmarks.shape
+        return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
+
 
 @dataclass(frozen=True)
 class Ridge:

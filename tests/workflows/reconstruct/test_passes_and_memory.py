@@ -15,13 +15,13 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.planning import INTERPRETER_BYTES, plan_fit, plan_reconstruct, plan_transform
+from bigkpca.execution.planning import plan_fit, plan_reconstruct, process_bytes
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import residual_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import load_model
-from tests.helpers.commands import peak_bytes, run
+from tests.helpers.commands import peak_bytes, planned_bytes, run
 from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, WAYS, N, error_of, wide_rows
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
@@ -92,7 +92,7 @@ def test_a_plan_of_the_way_back_counts_what_takes_memory(model: str) -> None:
     plan = plan_reconstruct(rows, fitted_model, None, 2)
     assert (plan.rows, plan.columns, plan.passes, plan.size) == (10**6, 64, 1, 60)
     assert plan.bytes_read == 10**6 * 64 * 4 == plan.result_bytes
-    assert INTERPRETER_BYTES < plan.peak_bytes < plan_reconstruct(rows, fitted_model, None, 4).peak_bytes
+    assert process_bytes() < plan.peak_bytes < plan_reconstruct(rows, fitted_model, None, 4).peak_bytes
     longer = ArrayRows(np.broadcast_to(np.float32(0), (10**7, 64)))
     assert plan_reconstruct(longer, fitted_model, None, 2).peak_bytes < 1.2 * plan.peak_bytes
     of_scores = plan_reconstruct(ArrayRows(np.broadcast_to(np.float32(0), (10**6, 8))), fitted_model, None, 2)
@@ -112,13 +112,13 @@ def test_peaks_of_pre_images_stay_below_their_plan(tmp_path: Path) -> None:
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
     wide_rows(rows, 4500, 500)
     options = {"preimage": preimages.FixedPoint(iterations=2), "size": 400, "components": 20}
-    fitted_model = bigkpca.fit(rows, model, **options)
+    bigkpca.fit(rows, model, **options)
     transformed = peak_bytes("transform", "-q", "--residual", model, rows, scores)
-    plan = plan_transform(open_rows(rows), fitted_model, None, 2, residual=True).peak_bytes
+    plan = planned_bytes("transform", "--residual", model, rows, tmp_path / "other.zarr")
     assert transformed <= plan, (transformed, plan)
     for command, given in (("reconstruct", scores), ("denoise", rows)):
         found = peak_bytes(command, "-q", model, given, tmp_path / f"{command}.zarr")
-        plan = plan_reconstruct(open_rows(given), fitted_model, None, 2).peak_bytes
+        plan = planned_bytes(command, model, given, tmp_path / "other.zarr")
         assert 0.5 * plan < found <= plan, (command, found, plan)
 
 
@@ -129,10 +129,8 @@ def test_peaks_of_pre_images_stay_below_their_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n", [2000, 20_000])
 def test_peaks_of_every_way_back_stay_below_their_plan(options: list[str], n: int, tmp_path: Path) -> None:
     rows, model = wide_rows(tmp_path / "rows.npy", n, 784), tmp_path / "model.zarr"
-    noise = float(options[2]) if len(options) > 1 else None
-    spec = FitSpec.checked(size=1000, preimage=options[0], noise=noise)
     fit = peak_bytes("fit", "-q", rows, model, "--size", 1000, "--preimage", *options)
-    assert fit <= plan_fit(open_rows(rows), spec, 2).peak_bytes
+    assert fit <= planned_bytes("fit", rows, tmp_path / "other.zarr", "--size", 1000, "--preimage", *options)
     found = peak_bytes("denoise", "-q", model, rows, tmp_path / "denoised.zarr")
-    plan = plan_reconstruct(open_rows(rows), load_model(str(model)), None, 2).peak_bytes
+    plan = planned_bytes("denoise", model, rows, tmp_path / "other.zarr")
     assert found <= plan, (found, plan)
