@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.planning.base import INTERPRETER_BYTES
+from bigkpca.execution.planning.base import process_bytes
 
 _COLUMN_BYTES = 18_000  # that Arrow was seen to take for each column of CSV, to guess types (10,000 to 100,000 columns)
 _LINE_BYTES = 48  # for each byte of the longest line: Arrow reads text in blocks of 16 of them
@@ -38,7 +38,7 @@ class Allowed:
         self._check(what, needed, "allow more with --memory (memory= in Python), or fewer rows with --block-rows")
 
     def _check(self, what: str, needed: int, advice: str) -> None:
-        needed += INTERPRETER_BYTES
+        needed += process_bytes()
         if needed > self.bytes:
             raise MemoryLimitError(
                 f"{what}, need {needed / 1e6:,.0f} MB in this process, {self.bytes / 1e6:,.0f} MB are allowed: {advice}"
