@@ -136,10 +136,26 @@ def test_rows_for_which_an_array_of_others_has_room_but_nothing_stored_wait(nigh
     assert record["rows"] == [40, 75]
 
 
+def forget_digests(path: str) -> None:
+    """Make a dataset one of an earlier version, whose rows have no digests."""
+    group = zarr.open_group(path)
+    group.attrs["bigkpca"] = {**group.attrs["bigkpca"], "manifest": None}
+
+
+def test_a_dataset_whose_rows_were_written_over_is_damaged(night: Night) -> None:
+    night.append(some_rows(70))
+    night.run()
+    zarr.open_array(f"{night.rows}/x", mode="r+")[40] = 9
+    night.append(some_rows(9, 1))
+    with pytest.raises(CorruptionError, match=r"rows 32 to 63 are other values than were written there"):
+        night.run()
+
+
 @pytest.mark.parametrize("row", [0, 40, 65, 69])
 def test_input_that_changed_is_refused_with_the_rows_to_extract_again(night: Night, row: int) -> None:
     night.append(some_rows(70))
     night.run()
+    forget_digests(night.rows)
     before = tree_bytes(f"{night.out}/1")
     array = zarr.open_array(f"{night.rows}/x", mode="r+")
     array[row] = 9
