@@ -95,9 +95,11 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
 
 
 def _result_bytes(fit: ResolvedFit) -> int:
-    """The model: its feature map, components, and sums (D, D) where it has them."""
-    D, of_map = fit.size, _work(fit).of_map
-    return of_map + 8 * D * components(fit.spec, D) + (0 if _sketch_width(fit) else 8 * D * (D + 2))
+    """The model: its feature map, components (D, r), sums (D, D) where it has them, the linear map of its decoder
+    (r, d), and the scores and residuals of its reference (q, r + 1)."""
+    D, d, of_map, r = fit.size, fit.d, _work(fit).of_map, components(fit.spec, fit.size)
+    sums = 0 if _sketch_width(fit) else D * (D + 2)
+    return of_map + 8 * (D * r + sums + r * d + min(fit.sample, REFERENCE_ROWS) * (r + 1))
 
 
 def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums: int) -> tuple[int, list[int]]:
