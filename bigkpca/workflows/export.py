@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
-from bigkpca.errors import Array, IncompleteError, SpecError
+from bigkpca.errors import Array, SpecError
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
@@ -208,22 +206,16 @@ def _native(values: Array) -> Array:
 
 
 def _write(
-    path: str, writer: Callable[[Path, _Table], AbstractContextManager[Writer]], table: _Table, progress: Progress
+    path: str, writer: Callable[[IO[bytes], _Table], AbstractContextManager[Writer]], table: _Table, progress: Progress
 ) -> None:
     """Write all parts to a file beside `path`, and put that in its place."""
-    partial = Path(f"{path}.partial")
     progress.start("exporting", table.rows.shape[0])
     try:
-        with writer(partial, table) as write:
+        with store_of(path).writing(path) as file, writer(file, table) as write:
             for part in table.parts():
                 write(part)
                 progress.advance(len(part[0]))
-        store_of(path).sync(str(partial))
-        os.replace(partial, path)
-    except OSError as error:
-        raise IncompleteError(f"{path} could not be written ({error}): make room and run this again") from error
     finally:
-        partial.unlink(missing_ok=True)
         progress.finish()
 
 
@@ -252,39 +244,38 @@ def _type(dtype: np.dtype[Any], what: str) -> Any:
 
 
 @contextmanager
-def _csv(path: Path, table: _Table) -> Iterator[Writer]:
+def _csv(file: IO[bytes], table: _Table) -> Iterator[Writer]:
     """Text with a header; numbers with as many digits as tell them apart."""
     import pyarrow as pa
     from pyarrow import csv
 
     schema = _schema(table)
-    with csv.CSVWriter(path, schema, write_options=csv.WriteOptions(quoting_style="needed")) as file:
-        yield lambda part: file.write_table(pa.table(part, schema=schema))
+    with csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed")) as writer:
+        yield lambda part: writer.write_table(pa.table(part, schema=schema))
 
 
 @contextmanager
-def _parquet(path: Path, table: _Table) -> Iterator[Writer]:
+def _parquet(file: IO[bytes], table: _Table) -> Iterator[Writer]:
     """Parquet, with a group of rows for each part."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
     schema = _schema(table)
-    with ParquetWriter(path, schema) as file:
-        yield lambda part: file.write_table(pa.table(part, schema=schema))
+    with ParquetWriter(file, schema) as writer:
+        yield lambda part: writer.write_table(pa.table(part, schema=schema))
 
 
 @contextmanager
-def _npy(path: Path, table: _Table) -> Iterator[Writer]:
+def _npy(file: IO[bytes], table: _Table) -> Iterator[Writer]:
     """An array (n, d) in C order."""
     rows = table.rows
-    with path.open("wb") as file:
-        header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
-        np.lib.format.write_array_header_1_0(file, header)
+    header = {"descr": rows.dtype.newbyteorder("=").str, "fortran_order": False, "shape": rows.shape}
+    np.lib.format.write_array_header_1_0(file, header)
 
-        def write(part: list[Array]) -> None:
-            file.write(np.stack(part, axis=1).tobytes())
+    def write(part: list[Array]) -> None:
+        file.write(np.stack(part, axis=1).tobytes())
 
-        yield write
+    yield write
 
 
 _WRITERS = {".csv": _csv, ".parquet": _parquet, ".npy": _npy}
