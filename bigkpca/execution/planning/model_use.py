@@ -78,7 +78,8 @@ def plan_reconstruct(
     decoder = sum(array.nbytes for array in model.decoder.arrays().values())
     height = min(block, tile_rows(d, D, 8))
     reading = streaming_bytes(rows, _work(model), block) if denoising else reading_bytes(rows, height, block)
-    one = reading + model.decoder.working_bytes(model.features, height) + 4 * block * row_bytes
+    # The pre-images of a block are kept in float64 until its last tile.
+    one = reading + model.decoder.working_bytes(model.features, height) + 8 * block * d
     return Plan(
         rows=n,
         columns=given,
