@@ -31,7 +31,7 @@ def peaks(n: int, folder: Path) -> dict[str, int]:
     np.save(raw, np.random.default_rng(0).integers(0, 255, (n, COLUMNS), np.uint8))
     return {
         "ingest": peak_bytes("ingest", "-q", raw, dataset),
-        "fit": used_and_planned("fit", dataset, model, "--size", 500)[0],
+        "fit": used_and_planned("fit", dataset, model, "--size", 500, "--dtype", "float64")[0],  # as noise needs
         "transform": used_and_planned("transform", model, dataset, scores)[0],
     }
 

@@ -46,15 +46,16 @@ def fit_within(
     """Fit rows within memory limits and a deadline.
 
     Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` bytes in a process or than
-    workers may use. With `tol`, the size grows only as far as `limit` and `deadline` (a time of the monotonic clock)
-    allow. Otherwise like `fit_rows`.
+    workers may use, and before a second fit in float64 if that does. With `tol`, the size grows only as far as `limit`
+    and `deadline` (a time of the monotonic clock) allow. Otherwise like `fit_rows`.
     """
     fit = resolve(spec, rows)
     if spec.tol is not None:
-        size_limits = replace(find_size_limits(rows, fit, engine, limit), deadline=deadline)
-        return fit_rows(rows, spec, engine, progress, identity, size_limits)
-    check_fits(rows, fit, engine, limit)
-    return fit_rows(rows, spec, engine, progress, identity)
+        size_limits = find_size_limits(rows, fit, engine, limit)
+    else:
+        check_fits(rows, fit, engine, limit)
+        size_limits = SizeLimits(fit.size)
+    return fit_rows(rows, spec, engine, progress, identity, replace(size_limits, deadline=deadline, memory=limit))
 
 
 def fit_rows(
@@ -119,8 +120,10 @@ def _fit_without_decoder(
         except RoundingError:
             if not single:
                 raise
+            del chosen
             return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     if single and moved_by_rounding(found, _COARSE):
+        del chosen, found  # sums of the first fit, which the second need not hold
         return _in_double_precision(rows, fit, engine, progress, identity, size_limits)
     grown, reached = chosen.grown, found.certificate.relative_trace_error
     if grown and not grown.stopped and reached is not None and reached > (spec.tol or 1):
@@ -143,11 +146,17 @@ def _in_double_precision(
     engine: Engine,
     progress: Progress,
     identity: dict[str, Any] | None,
-    size_limits: SizeLimits | None,
+    size_limits: SizeLimits,
 ) -> _Found:
     """Fit again with block work in float64, and record why."""
     progress.note("rounding in float32 would count here: fitting again in float64")
-    found = _fit_without_decoder(rows, fit.in_double_precision(), engine, progress, identity, size_limits)
+    double = fit.in_double_precision()
+    if fit.spec.tol is None:
+        check_fits(rows, double, engine, size_limits.memory)
+    else:
+        found_limits = find_size_limits(rows, double, engine, size_limits.memory)
+        size_limits = replace(size_limits, largest=found_limits.largest, limited_by=found_limits.limited_by)
+    found = _fit_without_decoder(rows, double, engine, progress, identity, size_limits)
     before = found.model.provenance
     reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
     choices = [*before["choices"], *choices_info((Choice("dtype", "float64", reason),))]

@@ -55,7 +55,8 @@ def place_for_features(rows: Rows, fit: ResolvedFit, limit: int | None) -> KeptF
         room = max(_FEATURE_BYTES, _TIMES_ROWS * rows.values.nbytes if isinstance(rows, ArrayRows) else 0)
         least = _LEAST_SHARE * fit.n * fit.size * fit.dtype.itemsize
         return KeptFeatures(room) if room >= least else None
-    return KeptFeatures(max(0, limit - plan_resolved(rows, fit, Engine().threads).peak_bytes))
+    most = fit if fit.spec.dtype else fit.in_double_precision()  # which a second fit may need
+    return KeptFeatures(max(0, limit - plan_resolved(rows, most, Engine().threads).peak_bytes))
 
 
 def find_size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:

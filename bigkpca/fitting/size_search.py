@@ -22,7 +22,7 @@ _START = 100
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """Limits on the growth of a size.
+    """Limits on the growth of a size, and bytes that a process may use (None: no limit).
 
     `largest` is the largest size allowed, because of `limited_by` (None: no more are ever held). The pass, whose time
     is estimated from the trial of a size, must end before `deadline`, a time of the monotonic clock. `bias` is the
@@ -33,6 +33,7 @@ class SizeLimits:
     limited_by: str | None = None
     deadline: float | None = None
     bias: float = 1.0
+    memory: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bigkpca import KernelPCA
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.execution import projection
 from bigkpca.execution.kept_features import KeptFeatures
+from bigkpca.execution.planning import process_bytes
 from bigkpca.fitting.memory_limits import place_for_features
 from bigkpca.spec import FitSpec, resolve
 from tests.helpers.disks import tree_bytes
@@ -81,7 +82,7 @@ def test_what_has_no_place_is_computed_again(taken: list[bool], monkeypatch: pyt
 
 def test_a_limit_leaves_what_the_plan_does_not_need() -> None:
     given, spec = ArrayRows(rows()), FitSpec.checked(components=3, size=60)
-    for limit, kept in ((10**9, True), (245_000_000, False)):
+    for limit, kept in ((10**9, True), (process_bytes(), False)):
         place = place_for_features(given, resolve(spec, given), limit)
         assert place is not None
         list(place.keeping(0, [(np.zeros((4, 60), np.float32), np.zeros(4))]))

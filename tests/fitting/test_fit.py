@@ -10,8 +10,9 @@ import pytest
 
 from bigkpca import kernels
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.errors import DataError, IndefiniteKernelWarning, SpecError
+from bigkpca.errors import DataError, IndefiniteKernelWarning, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows, fit_within
@@ -165,3 +166,15 @@ def test_rows_whose_kernel_values_overflow_are_refused(digits: np.ndarray[Any, A
         fit_rows(ArrayRows(X), cubic, Engine(), Silent())
     scores = score_rows(ArrayRows(X), gaussian, Engine(), Silent())
     assert np.isfinite(scores).all()  # exp(-infinity) is a kernel value like any other
+
+
+def test_a_second_fit_in_float64_is_planned_before_it_begins(digits: np.ndarray[Any, Any]) -> None:
+    rows, here, seen = ArrayRows(np.repeat(digits, 8, axis=0).astype(np.float32)), Engine(threads=1), Recorder()
+    spec = FitSpec.checked(size=400, sigma=2000.0, components=5)
+    assert fit_within(rows, spec, here, None, seen).features.dtype == np.float64
+    limit = plan_fit(rows, spec, 1).peak_bytes + 1_000_000
+    with pytest.raises(
+        MemoryLimitError, match=r"this needs \d+ MB in a process, \d+ MB are allowed: .*(allow more|would fit)"
+    ):
+        fit_within(rows, spec, here, limit, seen)
+    assert seen.notes == ["rounding in float32 would count here: fitting again in float64"] * 2

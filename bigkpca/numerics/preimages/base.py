@@ -100,7 +100,7 @@ Decode = Callable[[Array, Array | None], Preimages]
 
 def iteration_bytes(size: int, columns: int, rows: int) -> int:
     """Bytes of a tile of `rows` pre-images that iterate over `size` features, all in float64."""
-    return rows * 8 * (6 * size + 9 * columns) + 2 * 8 * size * columns
+    return rows * 8 * (7 * size + 9 * columns) + 2 * 8 * size * columns
 
 
 @dataclass(frozen=True)
