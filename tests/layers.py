@@ -424,6 +424,5 @@ TOUCHING_PATHS = {
     "data.stored": "knows an array in a folder by its LocalStore",
     "ingesting.formats": "hands files in other formats to the libraries that read them",
     "ingesting.source": "asks whether there are files in other formats",
-    "workflows.export": "writes files in other formats",
     "reporting.page": "reads its own template",
 }

@@ -358,8 +358,11 @@ def known_workers(client: Client, timeout: float) -> dict[str, Any]:
         raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     late = f"the scheduler at {_address(client)} does not answer: run the same command again when it does"
     seconds = min(timeout, _ANSWER_SECONDS)
-    found: dict[str, Any] = within(seconds, lambda: client.scheduler_info(n_workers=-1)["workers"], late)
-    return found
+    found: dict[str, Any] = within(seconds, lambda: client.scheduler_info(n_workers=-1), late)
+    if "workers" not in found:  # of a scheduler that is gone
+        raise IncompleteError(late)
+    workers: dict[str, Any] = found["workers"]
+    return workers
 
 
 def wait_for_workers(client: Client, timeout: float) -> None:

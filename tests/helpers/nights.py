@@ -68,6 +68,11 @@ class Night:
         Path(self.job).write_text(text + "\n".join(lines) + "\n")
         tomllib.loads(Path(self.job).read_text())
 
+    def forget_digests(self) -> None:
+        """Make the input a dataset of an earlier version, whose rows have no digests."""
+        group = zarr.open_group(self.rows)
+        group.attrs["bigkpca"] = {**group.attrs["bigkpca"], "manifest": None}
+
     def append(self, X: Array, chunk: int = 16) -> None:
         """Add rows to the input, or make it, as `bigkpca ingest` does."""
         source = Path(self.folder) / "source.npy"

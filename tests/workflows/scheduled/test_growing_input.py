@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca.data import zarr as zarr_rows
+from bigkpca.data import stored
 from bigkpca.data.opening import open_growing
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
@@ -89,6 +89,7 @@ def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(
     night.append(some_rows(200))
     night.run()
     night.append(some_rows(40, 2))
+    night.forget_digests()
     with monkeypatch.context() as patched:
         patched.setattr(
             input_rows, "check_unchanged_blocks", changing_rows_after(input_rows.check_unchanged_blocks, night)
@@ -105,6 +106,7 @@ def test_a_change_while_a_run_without_new_rows_compares_is_seen_by_the_next(
     X = some_rows(200)
     night.append(X)
     night.run()
+    night.forget_digests()
     zarr.open_array(f"{night.rows}/x", mode="r+")[:] = X  # other files, same values
     with monkeypatch.context() as patched:
         patched.setattr(
@@ -182,13 +184,13 @@ def test_the_fingerprint_of_pinned_rows_reads_those_of_the_last_shard_once_and_i
 
 
 def test_stored_blocks_are_listed_once_however_many_there_are(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed, files = [], zarr_rows.nonempty_files
+    listed, files = [], stored.files_below
 
     def counting(folder: str) -> Any:
         listed.append(folder)
         return files(folder)
 
-    monkeypatch.setattr(block_arrays, "nonempty_files", counting)
+    monkeypatch.setattr(block_arrays, "files_below", counting)
     counts = []
     for rows in (64, 640):
         night.append(some_rows(rows))
