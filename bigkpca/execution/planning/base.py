@@ -88,8 +88,9 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
 
 
 def tile_bytes(rows: Rows) -> int:
-    """Work space of one thread that reads a matrix in tiles: encoded, decoded, and in the dtype of block work."""
-    return 3 * read_bytes(rows) + _DECODING_BYTES + (PART_BYTES if isinstance(rows, DaskRows) else 0)
+    """Work space of one thread that reads a matrix in tiles: encoded, decoded, in the dtype of block work; of a Dask
+    array a part, and the chunks that it is put together of."""
+    return 3 * read_bytes(rows) + _DECODING_BYTES + (2 * PART_BYTES if isinstance(rows, DaskRows) else 0)
 
 
 def process_bytes() -> int:
