@@ -101,7 +101,7 @@ def run(
 
 
 def read(path: AnyPath, asked: Asked) -> Job:
-    """The job in a file, to be run. Where it has mistakes, the record and the metrics of the job tell of a failed run.
+    """The job in a file, to be run. Where it has mistakes, the record and the metrics of the job show a failed run.
 
     Raises SpecError.
     """
@@ -116,7 +116,7 @@ def read(path: AnyPath, asked: Asked) -> Job:
 
 @contextmanager
 def _refusal_told(job: Job, out: str, asked: Asked, *, locked: bool = False) -> Iterator[None]:
-    """Tell of a run that is refused before it begins; but not of a command by hand that cannot be done."""
+    """Record a run that is refused before it begins, but not a command typed by hand that cannot be done."""
     try:
         yield
     except LockedError:
@@ -128,7 +128,7 @@ def _refusal_told(job: Job, out: str, asked: Asked, *, locked: bool = False) -> 
 
 
 def _tell_failure(out: str, metrics: str | None, error: BigKPCAError, *, locked: bool) -> None:
-    """Write the record of a run that did not begin, where there is output, and metrics that tell of it."""
+    """Write the record of a run that did not begin, where there is output, and the metrics that show it."""
     with suppress(BigKPCAError, OSError), ExitStack() as stack:
         failed = {"status": records.FAILED, "exit_code": error.exit_code, "message": str(error), "metrics": metrics}
         earlier: list[dict[str, Any]] = []
