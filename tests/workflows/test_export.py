@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,8 @@ def test_a_full_disk_leaves_nothing(scores: Path, tmp_path: Path, monkeypatch: p
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export.os, "replace", full)
-    with pytest.raises(IncompleteError, match=r"out\.csv could not be written .*No space left"):
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.csv"):
         bigkpca.export(scores, tmp_path / "out.csv")
     assert not list(tmp_path.glob("out.csv*"))
 
