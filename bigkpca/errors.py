@@ -9,7 +9,7 @@ A message says what is wrong, where, and what to do. The class of an error fixes
     ├── MemoryLimitError     4   the work does not fit the memory limit
     ├── LockedError          5   another run works on the same output
     ├── IncompleteError      6   interrupted; run the same command again to continue
-    └── CorruptionError      7   stored bytes that are missing or do not decode
+    └── CorruptionError      7   stored bytes that are missing, damaged or others
 
 Examples
 --------
@@ -87,7 +87,7 @@ class IncompleteError(BigKPCAError):
 
 
 class CorruptionError(BigKPCAError):
-    """Stored bytes are missing or do not decode (exit code 7)."""
+    """Stored bytes are missing, do not decode, or are not those that were written (exit code 7)."""
 
     exit_code = 7
 

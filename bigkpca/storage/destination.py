@@ -37,7 +37,7 @@ class Destination:
         try:
             store.make_new_folder(scratch)
         except FileExistsError as error:
-            raise SpecError(f"{scratch} is in the way, where an unfinished output belongs: remove it") from error
+            raise SpecError(f"{scratch} exists, and this run writes its unfinished output there: remove it") from error
         try:
             yield scratch
             if self.work != scratch:

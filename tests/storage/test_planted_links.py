@@ -95,7 +95,7 @@ def test_anything_but_a_file_at_a_lock_is_refused(planted: str, home: Path, else
 
 def test_a_file_at_a_scratch_is_named(home: Path) -> None:
     (home / "out.zarr.bigkpca-new").write_text("mine")
-    with pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-new is in the way, where an unfinished output belongs"):
+    with pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-new exists, and this run writes its unfinished"):
         WRITES["ingest"]("out.zarr")
     assert (home / "out.zarr.bigkpca-new").read_text() == "mine"
 
