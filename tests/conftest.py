@@ -1,20 +1,18 @@
 """Engines as a fixture axis, data sets, and LocalClusters that all tests of a process share."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import zarr
+from hypothesis import settings as hypothesis_settings
 from sklearn.datasets import load_digits
 
 import bigkpca
@@ -27,9 +25,16 @@ from tests.helpers.s3 import BUCKET, Server, settings
 # A shell that runs tests in the background has them ignore SIGINT, and what they start would ignore it, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How many examples Hypothesis draws: few by default, and the same ones in each run; `--hypothesis-profile=full` in
+# `.ci/run`, `--hypothesis-profile=long` in `.ci/long`.
+hypothesis_settings.register_profile("quick", max_examples=20, deadline=None, derandomize=True)
+hypothesis_settings.register_profile("full", max_examples=200, deadline=None)
+hypothesis_settings.register_profile("long", max_examples=2000, deadline=None)
+hypothesis_settings.load_profile("quick")
+
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item):
     """Tests marked `alone` wait until those of other processes end, and these for them."""
     if not hasattr(item.config, "workerinput"):  # the only process
         return (yield)
@@ -40,25 +45,25 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def digits() -> np.ndarray[Any, Any]:
+def digits():
     """The 1797 digits of scikit-learn, (1797, 64), uint8."""
     return load_digits().data.astype(np.uint8)
 
 
 @pytest.fixture(scope="session")
-def one_process() -> Iterator[Engine]:
+def one_process():
     with open_engine(workers=1) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
-def two_processes() -> Iterator[Engine]:
+def two_processes():
     with open_engine(workers=2) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
-def three_processes() -> Iterator[Engine]:
+def three_processes():
     with open_engine(workers=3) as engine:
         yield engine
 
@@ -74,7 +79,7 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="session")
-def cluster_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def cluster_elsewhere(tmp_path_factory):
     """A cluster that another process started, as the one of `--scheduler`: two workers with two threads each."""
     script = tmp_path_factory.mktemp("cluster") / "cluster.py"
     script.write_text(_CLUSTER)
@@ -91,9 +96,9 @@ def cluster_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engi
 
 
 @pytest.fixture(
-    params=["synchronous", "threads", pytest.param("processes", marks=pytest.mark.cluster)],
+    params=["synchronous", "threads", "processes"],
 )
-def engine(request: pytest.FixtureRequest) -> Engine:
+def engine(request):
     """Everywhere that tasks run."""
     if request.param == "processes":
         return request.getfixturevalue("two_processes")
@@ -101,7 +106,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def s3_server(tmp_path_factory):
     """One S3 server for all tests of a process."""
     server = Server(tmp_path_factory.mktemp("s3"))
     try:
@@ -112,15 +117,15 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def use_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def use_s3(monkeypatch):
     """Makes this process, and those it starts, speak with the S3 server on a port, with these credentials."""
 
-    def use(port: int, **credentials: str) -> None:
+    def use(port, **credentials):
         for name, value in settings(port, **credentials).items():
             monkeypatch.setenv(name, value)
         forget()
 
-    def forget() -> None:
+    def forget():
         clients.client.cache_clear()
         leases._TESTED.clear()
         clients._GRANTED.clear()
@@ -130,31 +135,36 @@ def use_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def bucket(s3_server: Server, use_s3: Callable[..., None]) -> str:
+def bucket(s3_server, use_s3):
     """The URL of an empty folder in a bucket."""
     use_s3(s3_server.port)
     return f"s3://{BUCKET}/{secrets.token_hex(4)}"
 
 
-@pytest.fixture
-def dataset(tmp_path: Path, digits: np.ndarray[Any, Any]) -> str:
-    """All digits in a Zarr array of 18 chunks."""
-    path = str(tmp_path / "digits.zarr")
-    array = zarr.create_array(path, shape=digits.shape, dtype=digits.dtype, chunks=(100, 64))
+@pytest.fixture(scope="session")
+def written_once(tmp_path_factory, digits):
+    """A folder with the dataset and the model that `dataset` and `model` copy."""
+    folder = tmp_path_factory.mktemp("once")
+    array = zarr.create_array(folder / "digits.zarr", shape=digits.shape, dtype=digits.dtype, chunks=(100, 64))
     array[:] = digits
-    return path
+    bigkpca.fit(str(folder / "digits.zarr"), str(folder / "model.zarr"), **OPTIONS)
+    return folder
 
 
 @pytest.fixture
-def model(tmp_path: Path, dataset: str) -> str:
+def dataset(tmp_path, written_once):
+    """All digits in a Zarr array of 18 chunks."""
+    return str(shutil.copytree(written_once / "digits.zarr", tmp_path / "digits.zarr"))
+
+
+@pytest.fixture
+def model(tmp_path, dataset, written_once):
     """A model of `dataset` on disk."""
-    path = str(tmp_path / "model.zarr")
-    bigkpca.fit(dataset, path, **OPTIONS)
-    return path
+    return str(shutil.copytree(written_once / "model.zarr", tmp_path / "model.zarr"))
 
 
 @pytest.fixture
-def quiet_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+def quiet_signals(monkeypatch):
     """Commands set handlers for their own process; here it is the tests'."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("warnings.showwarning", lambda *_: None)

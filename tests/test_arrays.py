@@ -1,11 +1,5 @@
 """Lazy views: nothing is computed before it is asked for, and what comes out is what the formulas say."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import dask
 import dask.array as da
 import numpy as np
@@ -21,7 +15,6 @@ from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting import random_features, sample
 from bigkpca.numerics import measures
-from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import random_stream
 from tests.helpers import oracles
 from tests.helpers.fits import fit
@@ -31,17 +24,17 @@ GAUSSIAN = kernels.Gaussian(25.0)
 
 
 @pytest.fixture(scope="module")
-def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def X(digits):
     return digits[:300].astype(np.float64)
 
 
 @pytest.fixture(autouse=True)
-def synchronous() -> Iterator[None]:
+def synchronous():
     with dask.config.set(scheduler="synchronous"):
         yield
 
 
-def fitted(X: np.ndarray[Any, Any], **options: Any) -> Model:
+def fitted(X, **options):
     return fit(X, **{"components": 5, "size": 40, "sigma": 25.0, "seed": 1, **options})
 
 
@@ -56,7 +49,7 @@ every_view = pytest.mark.parametrize("view", VIEWS)
 
 
 @every_view
-def test_views_are_lazy_and_take_every_kind_of_rows(view: str, X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_views_are_lazy_and_take_every_kind_of_rows(view, X, tmp_path):
     np.save(tmp_path / "rows.npy", X)
     stored = zarr.create_array(str(tmp_path / "rows.zarr"), data=X, chunks=(50, 64))
     model = fitted(X, block_rows=50)
@@ -73,7 +66,7 @@ def test_views_are_lazy_and_take_every_kind_of_rows(view: str, X: np.ndarray[Any
 
 
 @every_view
-def test_views_go_on_in_a_graph_of_the_users(view: str, X: np.ndarray[Any, Any]) -> None:
+def test_views_go_on_in_a_graph_of_the_users(view, X):
     rows = da.from_array(X, chunks=(60, 64))
     model = fitted(X, block_rows=60)
     lazy = VIEWS[view](model, rows * 1.0)
@@ -86,9 +79,8 @@ def test_views_go_on_in_a_graph_of_the_users(view: str, X: np.ndarray[Any, Any])
     np.testing.assert_array_equal(lazy.compute(scheduler="threads"), whole)
 
 
-@pytest.mark.cluster
 @every_view
-def test_views_are_the_same_bytes_on_processes(view: str, X: np.ndarray[Any, Any], two_processes: Engine) -> None:
+def test_views_are_the_same_bytes_on_processes(view, X, two_processes):
     lazy = VIEWS[view](fitted(X, block_rows=60), X)
     assert two_processes.client is not None
     assert two_processes.client.compute(lazy).result().tobytes() == lazy.compute().tobytes()
@@ -100,7 +92,7 @@ def test_views_are_the_same_bytes_on_processes(view: str, X: np.ndarray[Any, Any
     ids=str,
 )
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-5), (np.uint8, 1e-5)])
-def test_kernel_blocks_are_the_kernel(kernel: kernels.Kernel, dtype: Any, rtol: float, X: np.ndarray[Any, Any]) -> None:
+def test_kernel_blocks_are_the_kernel(kernel, dtype, rtol, X):
     S = X[::30] + 0.5
     C, W = arrays.kernel_blocks(X.astype(dtype), S, kernel)
     assert C.dtype == (np.float64 if dtype == np.float64 else np.float32)
@@ -109,20 +101,20 @@ def test_kernel_blocks_are_the_kernel(kernel: kernels.Kernel, dtype: Any, rtol: 
     np.testing.assert_allclose(W, kernel(S, S), rtol=rtol)
 
 
-def test_kernel_blocks_take_landmarks_of_their_width_alone(X: np.ndarray[Any, Any]) -> None:
+def test_kernel_blocks_take_landmarks_of_their_width_alone(X):
     for S in (np.ones((4, 3)), np.ones(64), np.ones((2, 64, 1))):
         with pytest.raises(SpecError, match=r"landmarks of shape \(.*\) do not fit rows of 64 columns"):
             arrays.kernel_blocks(X, S, GAUSSIAN)
 
 
 @pytest.mark.parametrize("view", ["scores", "feature_map", "leverage"])
-def test_rows_of_another_width_are_refused(view: str, X: np.ndarray[Any, Any]) -> None:
+def test_rows_of_another_width_are_refused(view, X):
     with pytest.raises(SpecError, match="has 3 columns, the model was fitted on 64"):
         VIEWS[view](fitted(X), da.ones((10, 3)))
 
 
 @pytest.mark.parametrize("form", ["orthogonal", "iid", "phase"])
-def test_random_features_approximate_the_kernel(form: Any, X: np.ndarray[Any, Any]) -> None:
+def test_random_features_approximate_the_kernel(form, X):
     rows = X[:40]
     grams = []
     for seed in range(40):
@@ -134,10 +126,10 @@ def test_random_features_approximate_the_kernel(form: Any, X: np.ndarray[Any, An
     assert error.max() < 0.05
 
 
-def test_views_draw_from_random_streams_of_their_own(X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[int] = []
+def test_views_draw_from_random_streams_of_their_own(X, monkeypatch):
+    used = []
 
-    def recorded(seed: int, purpose: int) -> np.random.Generator:
+    def recorded(seed, purpose):
         used.append(purpose)
         return random_stream(seed, purpose)
 
@@ -151,7 +143,7 @@ def test_views_draw_from_random_streams_of_their_own(X: np.ndarray[Any, Any], mo
     assert len({frequencies, start} | of_fits) == 2 + len(of_fits) > 3
 
 
-def test_random_features_depend_on_the_seed_alone(X: np.ndarray[Any, Any]) -> None:
+def test_random_features_depend_on_the_seed_alone(X):
     one, again, other = (arrays.random_features(X, 30, GAUSSIAN, seed=seed).compute() for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
     assert not np.allclose(one, other)
@@ -166,7 +158,7 @@ def test_random_features_depend_on_the_seed_alone(X: np.ndarray[Any, Any]) -> No
         ({"form": "sobol"}, "unknown form of RandomFeatures 'sobol'"),
     ],
 )
-def test_random_features_that_cannot_be(options: dict[str, Any], message: str, X: np.ndarray[Any, Any]) -> None:
+def test_random_features_that_cannot_be(options, message, X):
     with pytest.raises(SpecError, match=message):
         arrays.random_features(X, **{"size": 30, "kernel": GAUSSIAN, **options})
 
@@ -174,7 +166,7 @@ def test_random_features_that_cannot_be(options: dict[str, Any], message: str, X
 @pytest.mark.parametrize(
     "method", ["nystroem", "columns", methods.Nystroem("thesis"), methods.Nystroem("thesis", rank=7), "exact"], ids=str
 )
-def test_the_feature_map_is_the_approximation_of_the_gram_matrix(method: Any, X: np.ndarray[Any, Any]) -> None:
+def test_the_feature_map_is_the_approximation_of_the_gram_matrix(method, X):
     model = fitted(X, method=method, landmarks="auto" if method in ("columns", "exact") else "uniform")
     Z = arrays.feature_map(model, X).compute()
     S = model.features.landmarks_in_user_units()  # type: ignore[attr-defined]
@@ -193,7 +185,7 @@ def test_the_feature_map_is_the_approximation_of_the_gram_matrix(method: Any, X:
         np.testing.assert_allclose(Z @ Z.T, GAUSSIAN(X, X), atol=1e-8)
 
 
-def test_eigenvalues_of_a_model_are_those_of_its_feature_map(X: np.ndarray[Any, Any]) -> None:
+def test_eigenvalues_of_a_model_are_those_of_its_feature_map(X):
     for method in ("nystroem", "columns", "rff", "exact"):
         for center in (True, False):
             if (method, center) == ("columns", True):
@@ -205,7 +197,7 @@ def test_eigenvalues_of_a_model_are_those_of_its_feature_map(X: np.ndarray[Any, 
 
 
 @pytest.mark.parametrize("method", ["rff", "rff-pca"])
-def test_random_features_are_their_own_feature_map(method: str, X: np.ndarray[Any, Any]) -> None:
+def test_random_features_are_their_own_feature_map(method, X):
     model = fitted(X, method=method)
     Z = arrays.feature_map(model, X).compute()
     assert Z.shape == (300, 40)
@@ -223,14 +215,14 @@ def test_random_features_are_their_own_feature_map(method: str, X: np.ndarray[An
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca", "exact"])
-def test_lazy_scores_are_the_scores(method: str, X: np.ndarray[Any, Any]) -> None:
+def test_lazy_scores_are_the_scores(method, X):
     model = fitted(X, method=method)
     expected = score_rows(ArrayRows(X), model, Engine(threads=1), Silent())
     np.testing.assert_array_equal(arrays.scores(model, X).compute(), expected)
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "exact"])
-def test_leverages_add_up_to_the_number_of_components(method: str, X: np.ndarray[Any, Any]) -> None:
+def test_leverages_add_up_to_the_number_of_components(method, X):
     model = fitted(X, method=method)
     leverages = arrays.leverage(model, X)
     assert leverages.shape == (300,)
@@ -247,7 +239,7 @@ def test_leverages_add_up_to_the_number_of_components(method: str, X: np.ndarray
 
 
 @pytest.fixture(scope="module")
-def tall() -> np.ndarray[Any, Any]:
+def tall():
     """(500, 60) with singular values 1, 0.8, 0.8², ..."""
     rng = np.random.default_rng(0)
     U, V = (np.linalg.qr(rng.normal(size=(rows, 60)))[0] for rows in (500, 60))
@@ -256,7 +248,7 @@ def tall() -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("chunks", [(500, 60), (64, 60), (100, 17)])
 @pytest.mark.parametrize("k", [1, 6, 60])
-def test_randomized_svd_is_the_svd(tall: np.ndarray[Any, Any], chunks: tuple[int, int], k: int) -> None:
+def test_randomized_svd_is_the_svd(tall, chunks, k):
     with dask.config.set(scheduler=refuse):
         lazy = arrays.randomized_svd(da.from_array(tall, chunks=chunks), k)
     assert [part.shape for part in lazy] == [(500, k), (k,), (k, 60)]
@@ -271,7 +263,7 @@ def test_randomized_svd_is_the_svd(tall: np.ndarray[Any, Any], chunks: tuple[int
     np.testing.assert_allclose((U * s) @ Vt, (expected[0][:, :k] * leading) @ expected[2][:k], atol=1e-3 * leading[-1])
 
 
-def test_randomized_svd_is_as_good_as_that_of_dask(tall: np.ndarray[Any, Any]) -> None:
+def test_randomized_svd_is_as_good_as_that_of_dask(tall):
     Z = da.from_array(tall, chunks=(100, 60))
     ours = arrays.randomized_svd(Z, 6)[1].compute()
     # As many passes: one to begin with, and two for each power iteration.
@@ -280,10 +272,10 @@ def test_randomized_svd_is_as_good_as_that_of_dask(tall: np.ndarray[Any, Any]) -
     assert np.abs(ours / exact - 1).max() <= np.abs(theirs.compute() / exact - 1).max() + 1e-12
 
 
-def test_randomized_svd_reads_each_chunk_once_a_pass(tall: np.ndarray[Any, Any]) -> None:
-    read: list[float] = []
+def test_randomized_svd_reads_each_chunk_once_a_pass(tall):
+    read = []
 
-    def counted(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def counted(block):
         read.append(block[0, 0])
         return block
 
@@ -299,7 +291,7 @@ def test_randomized_svd_reads_each_chunk_once_a_pass(tall: np.ndarray[Any, Any])
         assert len(set(read)) == 5
 
 
-def test_randomized_svd_repeats_with_its_seed(tall: np.ndarray[Any, Any]) -> None:
+def test_randomized_svd_repeats_with_its_seed(tall):
     Z = da.from_array(tall, chunks=(100, 60))
     one, again, other = (arrays.randomized_svd(Z, 3, seed=seed, passes=1)[1].compute() for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
@@ -308,19 +300,19 @@ def test_randomized_svd_repeats_with_its_seed(tall: np.ndarray[Any, Any]) -> Non
 
 
 @pytest.mark.parametrize("k", [0, -1, 61])
-def test_randomized_svd_has_no_more_triplets_than_columns(tall: np.ndarray[Any, Any], k: int) -> None:
+def test_randomized_svd_has_no_more_triplets_than_columns(tall, k):
     with pytest.raises(SpecError, match=rf"k={k}: Z of shape \(500, 60\) has at most 60 singular values"):
         arrays.randomized_svd(da.from_array(tall), k)
 
 
-def test_randomized_svd_of_a_feature_map_is_kernel_pca_without_centring(X: np.ndarray[Any, Any]) -> None:
+def test_randomized_svd_of_a_feature_map_is_kernel_pca_without_centring(X):
     model = fitted(X, center=False, size=60)
     _, s, _ = arrays.randomized_svd(arrays.feature_map(model, X), 5)
     np.testing.assert_allclose(s.compute() ** 2, model.solution.eigenvalues, rtol=1e-6)
 
 
 @pytest.mark.parametrize("view", ["feature_map", "random_features", "kernel_blocks", "scores"])
-def test_randomized_svd_takes_views(view: str, X: np.ndarray[Any, Any]) -> None:
+def test_randomized_svd_takes_views(view, X):
     Z = VIEWS[view](fitted(X, block_rows=60), X)
     U, s, Vt = dask.compute(*arrays.randomized_svd(Z, 4))
     expected = np.linalg.svd(Z.compute(), full_matrices=False)
@@ -329,19 +321,19 @@ def test_randomized_svd_takes_views(view: str, X: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose((U * s) @ Vt, (expected[0][:, :4] * expected[1][:4]) @ expected[2][:4], atol=1e-3 * s[0])
 
 
-def test_randomized_svd_of_zeros_is_zero() -> None:
+def test_randomized_svd_of_zeros_is_zero():
     U, s, Vt = dask.compute(*arrays.randomized_svd(da.zeros((50, 20), chunks=(10, 20)), 3))
     np.testing.assert_array_equal(s, np.zeros(3))
     np.testing.assert_array_equal(U, np.zeros((50, 3)))
     np.testing.assert_allclose(Vt @ Vt.T, np.eye(3), atol=1e-12)
 
 
-def quadratic(A: Any, B: Any) -> Any:
+def quadratic(A, B):
     return (1 + A @ B.T / 1000) ** 2
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", "exact"])
-def test_views_of_a_model_whose_kernel_is_a_function(method: str, X: np.ndarray[Any, Any]) -> None:
+def test_views_of_a_model_whose_kernel_is_a_function(method, X):
     model = fitted(X, kernel=quadratic, sigma="median", method=method, center=False)
     Z = arrays.feature_map(model, X).compute()
     np.testing.assert_allclose(np.linalg.eigvalsh(Z.T @ Z)[::-1][:5], model.solution.eigenvalues, rtol=1e-6)
@@ -351,7 +343,7 @@ def test_views_of_a_model_whose_kernel_is_a_function(method: str, X: np.ndarray[
     np.testing.assert_array_equal(arrays.scores(model, X).compute(), expected)
 
 
-def test_views_of_the_estimator_are_those_of_its_model(X: np.ndarray[Any, Any]) -> None:
+def test_views_of_the_estimator_are_those_of_its_model(X):
     kpca = KernelPCA(4, method="rff", size=30, random_state=0).fit(X)
     lazy = kpca.transform(da.from_array(X, chunks=(100, 64)))
     np.testing.assert_allclose(lazy.compute(), arrays.scores(kpca.model_, X).compute(), atol=1e-12)

@@ -1,18 +1,14 @@
 """The suite that runs the benchmarks, and all of them at toy size, so that they do not rot; no figure is looked at."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -22,10 +18,10 @@ from benchmarks import __main__ as command
 from benchmarks import peers, scheduling, share_of_pass, sides, suite
 from benchmarks.common import child
 from benchmarks.page import as_json, markdown
-from benchmarks.results import Measured, Results, Table, Target
+from benchmarks.results import Results, Table, Target
 from benchmarks.sides import Run, Side
 from benchmarks.sources import __main__ as sources
-from benchmarks.suite import CENTRAL, FURTHER, Benchmark, Outcome
+from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca.spec import resolved
 from tests.helpers.files import ROOT, shared_file
 
@@ -57,7 +53,7 @@ NEEDED = {  # shared data
 QUICK = ("contours",)
 
 
-def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start() -> None:
+def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start():
     for path in sorted((ROOT / "benchmarks").rglob("*.py")):
         for module, names in re.findall(
             r"^from (bigkpca[\w.]*) import ([\w, ]+)", path.read_text(encoding="utf-8"), re.M
@@ -68,11 +64,9 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
                 assert found, f"{path.name} imports {name} from {module}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("each", [pytest.param(each, id=each.name) for each in (*CENTRAL, *FURTHER)])
-def test_a_benchmark_prints_the_tables_that_it_returns(
-    each: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
     shared_file("mnist", "train-images-idx3-ubyte.gz")
     if each.name in ("automatic_size", "cost_model", "denoise", "drift", "landmarks", "random_features"):
         shared_file("usps", "usps_int16.npz")
@@ -86,11 +80,11 @@ def test_a_benchmark_prints_the_tables_that_it_returns(
     assert "nan" not in printed
 
 
-def outcome_of(*tables: Table, measured: Sequence[Measured] = ()) -> Outcome:
+def outcome_of(*tables, measured=()):
     return Outcome("residual", 1.0, Results(tables, tuple(measured)), None)
 
 
-def test_a_table_is_markdown_with_its_title_above_and_bars_escaped() -> None:
+def test_a_table_is_markdown_with_its_title_above_and_bars_escaped():
     shown = Table("Times of a|b", ["what", "seconds"], [["a|b", 1.23456], ["c", np.int64(12)]])
     assert shown.markdown().splitlines() == [
         "Times of a|b:",
@@ -102,7 +96,7 @@ def test_a_table_is_markdown_with_its_title_above_and_bars_escaped() -> None:
     ]
 
 
-def test_a_table_is_printed_with_columns_aligned() -> None:
+def test_a_table_is_printed_with_columns_aligned():
     assert Table("T", ["what", "s"], [["longer", 2.0]]).printed() == "T\nwhat    s\nlonger  2"
 
 
@@ -113,13 +107,11 @@ def test_a_table_is_printed_with_columns_aligned() -> None:
         *(("more", 3.9, False), ("more", 4.0, True), ("more", 4.1, True), ("more", None, False)),
     ],
 )
-def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured(
-    better: Literal["less", "more"], value: float | None, reached: bool
-) -> None:
+def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured(better, value, reached):
     assert Target("speed", better, 4.0, "times").measured(value).reached is reached
 
 
-def test_the_page_begins_with_machine_and_targets_and_shows_every_table() -> None:
+def test_the_page_begins_with_machine_and_targets_and_shows_every_table():
     measured = [
         Target("seconds of a fit", "less", 2.0, "s").measured(1.5),
         Target("speed", "more", 3.0, "times").measured(2.5),
@@ -137,7 +129,7 @@ def test_the_page_begins_with_machine_and_targets_and_shows_every_table() -> Non
     assert "toy size (`--quick`)" in markdown({}, found, toy=True)
 
 
-def test_json_has_the_figures_of_the_page() -> None:
+def test_json_has_the_figures_of_the_page():
     measured = [Target("speed", "more", 3.0, "times").measured(np.float64(4.0))]
     found = [outcome_of(Table("T", ["n"], [[np.int64(7), np.float32(0.5)]]), measured=measured)]
     read = json.loads(as_json({"processor": "fast"}, found, toy=True))
@@ -149,8 +141,8 @@ def test_json_has_the_figures_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError("no such row"), SystemExit(3)])
-def test_a_benchmark_that_fails_is_noted_and_the_others_run(failure: BaseException) -> None:
-    def runner(name: str, argv: Sequence[str]) -> Results:
+def test_a_benchmark_that_fails_is_noted_and_the_others_run(failure):
+    def runner(name, argv):
         if name == "peers":
             raise failure
         return Results((Table(name, ["n"], [[len(argv)]]),))
@@ -161,29 +153,27 @@ def test_a_benchmark_that_fails_is_noted_and_the_others_run(failure: BaseExcepti
     assert (second.error, second.results) == (None, Results((Table("share_of_pass", ["n"], [[2]]),)))
 
 
-def test_a_benchmark_whose_process_is_killed_is_noted() -> None:
+def test_a_benchmark_whose_process_is_killed_is_noted():
     first, second = suite.outcomes(CENTRAL[:2], lambda each: ["kill"] if each.name == "peers" else ["value"], in_turn)
     assert first.error is not None
     assert first.error.startswith("concurrent.futures.process.BrokenProcessPool")
     assert second.results == Results(())
 
 
-def in_turn(name: str, argv: Sequence[str]) -> Results:
+def in_turn(name, argv):
     """As `suite.in_own_process`, but what runs is `killed_or_done`."""
     with mock.patch.object(suite, "run", killed_or_done):
         return suite.in_own_process(name, argv)
 
 
-def killed_or_done(name: str, argv: Sequence[str]) -> Results:
+def killed_or_done(name, argv):
     if argv == ["kill"]:
         os.kill(os.getpid(), signal.SIGKILL)
     return Results(())
 
 
-def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fake(chosen: Sequence[Benchmark], argv_of: Callable[[Benchmark], Sequence[str]]) -> Iterator[Outcome]:
+def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed(tmp_path, monkeypatch, capsys):
+    def fake(chosen, argv_of):
         assert [each.name for each in chosen] == ["residual", "exact"]
         assert argv_of(chosen[1])[:2] == ["--rows", "3000"]
         yield outcome_of(Table("T", ["n"], [[7]]))
@@ -198,9 +188,7 @@ def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed
     assert {"processor", "cores", "memory", "system", "Python", "BLAS", "commit", "date", "dask"} <= {*read["machine"]}
 
 
-def test_benchmarks_that_run_again_keep_the_figures_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monkeypatch, capsys):
     speed = Target("speed", "more", 3.0, "times")
     runs = iter(
         [[outcome_of(Table("T", ["n"], [[7]]), measured=[speed.measured(4.0)])], [Outcome("peers", 1.0, None, "E")]]
@@ -223,34 +211,32 @@ def test_benchmarks_that_run_again_keep_the_figures_of_the_others(
 
 
 @pytest.mark.parametrize(("options", "further"), [((), False), (("--all",), True)])
-def test_the_command_runs_all_central_benchmarks_and_further_ones_if_asked(
-    options: tuple[str, ...], further: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[Benchmark] = []
+def test_the_command_runs_all_central_benchmarks_and_further_ones_if_asked(options, further, tmp_path, monkeypatch):
+    ran = []
     monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.extend(chosen) or [])
     assert command.main([*options, "--out", str(tmp_path)]) == 0
     assert ran == [*CENTRAL, *(FURTHER if further else ())]
 
 
-def test_the_command_names_the_benchmarks_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_the_benchmarks_that_there_are(capsys):
     with pytest.raises(SystemExit, match="2"):
         command.main(["peer"])
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
 
 
-def test_every_benchmark_is_in_the_list_or_has_options_of_its_own() -> None:
+def test_every_benchmark_is_in_the_list_or_has_options_of_its_own():
     files = (ROOT / "benchmarks").glob("[!_]*.py")
     scripts = {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")}
     assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling"}
 
 
-def test_a_process_that_fails_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_fails_says_so(capfd):
     with pytest.raises(RuntimeError, match="a process of the benchmark ended with exit code 1"):
         child("raise ValueError('broken')")
     assert "broken" in capfd.readouterr().err
 
 
-def test_the_smallest_size_that_is_as_accurate_is_chosen() -> None:
+def test_the_smallest_size_that_is_as_accurate_is_chosen():
     errors = {400: 0.03, 500: 0.02, 800: 0.021, 1000: 0.01}
     assert sides.smallest_as_accurate(0.02, errors) == 500
     assert sides.smallest_as_accurate(0.0201, errors) == 500
@@ -258,10 +244,10 @@ def test_the_smallest_size_that_is_as_accurate_is_chosen() -> None:
     assert sides.smallest_as_accurate(0.009, errors) is None
 
 
-def made_up_runs() -> dict[Side, list[Run]]:
+def made_up_runs():
     """Two rounds in which the machine is twice as slow in the second."""
 
-    def runs(name: str, size: int, seconds: float, peak: float) -> tuple[Side, list[Run]]:
+    def runs(name, size, seconds, peak):
         return Side(name, size, "", ()), [Run(seconds, peak, ()), Run(2 * seconds, peak, ())]
 
     return dict(
@@ -270,7 +256,7 @@ def made_up_runs() -> dict[Side, list[Run]]:
     )
 
 
-def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs() -> None:
+def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs():
     runs = made_up_runs()
     ours, theirs = ({side.size: side for side in runs if side.name == name} for name in ("bigkpca", "scikit-learn"))
     errors = {**{side: 5 / size for size, side in ours.items()}, **{side: 10 / size for size, side in theirs.items()}}
@@ -282,7 +268,7 @@ def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs() -> N
     assert shown.rows[0][-1] == "4 to 4"
 
 
-def test_peers_are_compared_at_equal_size_in_time_and_memory() -> None:
+def test_peers_are_compared_at_equal_size_in_time_and_memory():
     runs = made_up_runs()
     ours, theirs = ({side.size: side for side in runs if side.name == name} for name in ("bigkpca", "scikit-learn"))
     shown, measured = peers.at_equal_size("in memory", 1000, runs, ours, theirs)
@@ -291,12 +277,12 @@ def test_peers_are_compared_at_equal_size_in_time_and_memory() -> None:
     assert all(each.reached for each in measured)
 
 
-def test_the_error_of_a_side_is_the_mean_over_its_leading_eigenvalues_and_runs() -> None:
+def test_the_error_of_a_side_is_the_mean_over_its_leading_eigenvalues_and_runs():
     runs = [Run(1.0, 1.0, (9.0, 4.0)), Run(1.0, 1.0, (10.0, 5.0))]
     assert sides.error(runs, np.array([10.0, 5.0])) == pytest.approx((0.1 + 0.2) / 4)
 
 
-def test_peers_that_lie_apart_are_found_there_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_that_lie_apart_are_found_there_and_nowhere_else(tmp_path, monkeypatch):
     (tmp_path / "a_peer").mkdir()
     (tmp_path / "a_peer" / "__init__.py").write_text("seconds = 7.0")
     monkeypatch.setattr(sides, "PEERS", tmp_path)
@@ -307,10 +293,10 @@ def test_peers_that_lie_apart_are_found_there_and_nowhere_else(tmp_path: Path, m
     assert [found[each][0].seconds for each in (apart, alone)] == [7.0, 8.0]
 
 
-def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
+def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch):
+    ran = []
 
-    def counted(code: str, *argv: str) -> tuple[str, float]:
+    def counted(code, *argv):
         ran.append(f"{code}{argv[-1]}")
         return json.dumps([1.0, [2.0]]), 3.0
 
@@ -323,9 +309,7 @@ def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch: 
     assert peers.line(asked[2], found, asked[0], {})[2] == "not installed"
 
 
-def test_exact_eigenvalues_by_products_are_those_of_the_matrix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: np.ndarray[Any, Any]
-) -> None:
+def test_exact_eigenvalues_by_products_are_those_of_the_matrix(tmp_path, monkeypatch, digits):
     X = digits.astype(np.float32)
     held = sides.leading_eigenvalues(X, "", 20.0, tmp_path / "held")
     np.save(tmp_path / "digits.npy", X)
@@ -336,7 +320,7 @@ def test_exact_eigenvalues_by_products_are_those_of_the_matrix(
     assert sides.leading_eigenvalues(X, "", 20.0, tmp_path) == pytest.approx(found)  # from the disk
 
 
-def test_the_stages_of_a_fit_add_up(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+def test_the_stages_of_a_fit_add_up(tmp_path, digits):
     np.save(tmp_path / "digits.npy", 60 * digits)  # about as far apart as those of MNIST
     found = share_of_pass.stages_of_a_fit(str(tmp_path / "digits.npy"), str(tmp_path / "model.zarr"), 60)
     whole = found.pop("fit")
@@ -344,19 +328,16 @@ def test_the_stages_of_a_fit_add_up(tmp_path: Path, digits: np.ndarray[Any, Any]
     assert min(found.values()) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_scheduling_prints_the_cost_of_a_block(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.long
+def test_scheduling_prints_the_cost_of_a_block(capsys):
     scheduling.main(["--blocks", "100", "300", "--repeats", "1"])
     assert re.search(r"^300 +19660800 +", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOURCES]
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in SOURCES]
 )
-def test_a_script_of_the_sources_writes_its_figure_and_table(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_of_the_sources_writes_its_figure_and_table(name, tmp_path, capsys):
     for data in NEEDED.get(name, ()):
         shared_file(data)
     toy = ["--rows", str(SOURCES[name]), "--repeats", "1", "--folder", str(tmp_path)]
@@ -368,12 +349,10 @@ def test_a_script_of_the_sources_writes_its_figure_and_table(
     assert (tmp_path / f"{name}.svg").read_text().rstrip().endswith("</svg>")
 
 
-def test_one_command_runs_every_script_of_the_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran: list[tuple[str, list[str]]] = []
+def test_one_command_runs_every_script_of_the_sources(tmp_path, monkeypatch, capsys):
+    ran = []
 
-    def imported(name: str) -> SimpleNamespace:
+    def imported(name):
         return SimpleNamespace(main=lambda argv: ran.append((name, argv)))
 
     monkeypatch.setattr(sources, "import_module", imported)

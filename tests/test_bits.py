@@ -3,8 +3,6 @@
 `.ci/run` repeats what is marked `bits` for each processor type that BLAS and NumPy can be told to compute for.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 
@@ -15,7 +13,6 @@ import zarr
 from bigkpca import landmarks, methods
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows
 from bigkpca.evaluating.cross_validation import cross_validate
 from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.evaluating.preimage_error import preimage_error
@@ -24,15 +21,14 @@ from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.partial_fit import extend
-from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 
-pytestmark = [pytest.mark.bits, pytest.mark.cluster]
+pytestmark = pytest.mark.bits
 
 Array = np.ndarray[Any, Any]
-OPTIONS: dict[str, Any] = {"components": 5, "size": 40, "seed": 3, "block_rows": 96}
-FITS: dict[str, dict[str, Any]] = {
+OPTIONS = {"components": 5, "size": 40, "seed": 3, "block_rows": 96}
+FITS = {
     "nystroem": {"preimage": "ridge"},
     "nystroem, denoising": {"preimage": "denoising", "noise": 0.5, "standardize": True},
     "nystroem, mds": {"preimage": "mds", "landmarks": "uniform"},
@@ -54,13 +50,13 @@ WAYS_BACK = ("ridge", "denoising", "mds")
 
 
 @pytest.fixture(scope="module")
-def X() -> Array:
+def X():
     rng = np.random.default_rng(0)
     return np.concatenate([rng.normal(size=(260, 9)), rng.normal(size=(140, 9)) + 2]).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
-def stored(X: Array, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+def stored(X, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("bits") / "x.zarr")
     zarr.create_array(path, data=X, chunks=(32, 9))
     return open_rows(path)
@@ -69,28 +65,28 @@ def stored(X: Array, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 @pytest.fixture(
     params=[
         "one_process",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("three_processes", "cluster_elsewhere")),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("three_processes", "cluster_elsewhere")),
     ]
 )
-def place(request: pytest.FixtureRequest) -> Engine:
+def place(request):
     """Where two processes and threads are, every test of methods and passes runs; these are the other places."""
     return request.getfixturevalue(request.param)
 
 
-def digest(*values: Any) -> str:
+def digest(*values):
     found = hashlib.sha256()
     for value in values:
         found.update(np.ascontiguousarray(value).tobytes())
     return found.hexdigest()
 
 
-def gram(X: Array) -> Array:
+def gram(X):
     squares = (X**2).sum(axis=1)
     K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 30)
     return (K + K.T) / 2
 
 
-def passes(model: Model, rows: Rows, engine: Engine, way: str) -> dict[str, str]:
+def passes(model, rows, engine, way):
     """A digest of what each pass over the rows makes."""
     scores = score_rows(rows, model, engine, Silent())
     found = {"model": model_digest(model), "scores": digest(scores)}
@@ -105,38 +101,36 @@ def passes(model: Model, rows: Rows, engine: Engine, way: str) -> dict[str, str]
     return found
 
 
-def everything(fit: str, X: Array, stored: Rows, engine: Engine) -> dict[str, str]:
+def everything(fit, X, stored, engine):
     options = OPTIONS | FITS[fit]
     rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
     model = fit_rows(rows, FitSpec.checked(**options), engine, Silent())
     return passes(model, rows, engine, options.get("preimage", ""))
 
 
-_references: dict[str, dict[str, str]] = {}
+_references = {}
 
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
-def test_fits_and_passes_give_the_same_bytes(fit: str, X: Array, stored: Rows, place: Engine) -> None:
+def test_fits_and_passes_give_the_same_bytes(fit, X, stored, place):
     if fit not in _references:
         _references[fit] = everything(fit, X, stored, Engine(threads=1))
     assert everything(fit, X, stored, place) == _references[fit]
 
 
 @pytest.mark.parametrize("given", ["exact", "precomputed"])
-def test_matrices_that_are_not_held_give_the_same_bytes(
-    given: str, X: Array, stored: Rows, place: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matrices_that_are_not_held_give_the_same_bytes(given, X, stored, place, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved.EXACT_MOST_ROWS", 100)
     one, other = (everything(given, X, stored, engine) for engine in (Engine(threads=1), place))
     assert one == other
 
 
-def test_what_is_done_with_a_model_gives_the_same_bytes(X: Array, stored: Rows, place: Engine) -> None:
+def test_what_is_done_with_a_model_gives_the_same_bytes(X, stored, place):
     spec = FitSpec.checked(**OPTIONS, sigma=4.0)
     model = fit_rows(stored, spec, Engine(threads=1), Silent())
 
-    def made(engine: Engine) -> dict[str, str]:
+    def made(engine):
         more = extend(model, ArrayRows(X[::-1].copy()), spec, engine, Silent())
         evaluated = evaluate_rows(model, stored, 50, 0, engine, Silent())
         validated = cross_validate(stored, FitSpec.checked(preimage="ridge", size=20), engine, Silent(), components=[3])

@@ -5,17 +5,12 @@ commands apart, both from top to bottom. Run are all ```python blocks, and all l
 the address of a cluster becomes that of a real one. Nothing is left out, so a page that needs more gets a stand-in.
 """
 
-from __future__ import annotations
-
 import doctest
 import gzip
 import inspect
 import re
 import shlex
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,18 +28,18 @@ ELSEWHERE = {"extending.md"}  # run by test_extending.py, on a copy of the packa
 MANY, FEW = 510, 150  # `evaluate` takes 500 rows, cross-validation takes its time
 
 
-def blocks_of(page: Path) -> list[tuple[str, int, str]]:
+def blocks_of(page):
     """(language, line, text) of every fenced block."""
     text = page.read_text(encoding="utf-8")
     found = re.finditer(r"^```([^`\n]*)\n(.*?)^```$", text, re.M | re.S)
     return [(block[1], text[: block.start(2)].count("\n"), block[2]) for block in found]
 
 
-def python_of(page: Path) -> list[tuple[int, str]]:
+def python_of(page):
     return [(line, text) for language, line, text in blocks_of(page) if language == "python"]
 
 
-def commands_of(page: Path) -> list[tuple[str, list[str]]]:
+def commands_of(page):
     """Every command of ours, and the lines shown below it."""
     found = []
     for language, _, text in blocks_of(page):
@@ -54,41 +49,41 @@ def commands_of(page: Path) -> list[tuple[str, list[str]]]:
     return found
 
 
-def labels(lines: list[str]) -> list[str]:
+def labels(lines):
     """What stands first on each line that has columns, numbers as #."""
     told = [line.strip() for line in lines if re.search(r"\S  +\S", line)]
     return [re.sub(r"\d[\d,.]*", "#", re.split(r"  +", line)[0]) for line in told]
 
 
-def missing(shown: list[str], printed: list[str]) -> list[str]:
+def missing(shown, printed):
     """The labels that a page shows and a command did not print, in this order."""
     rest = iter(printed)
     return [label for label in shown if label not in rest]
 
 
-def images(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def images(digits):
     """Digits of 8 x 8 and 16 grey values as 24 x 24 amid 28 x 28, and 240: as MNIST's, but for the blocks."""
     large = np.kron(digits[:MANY].reshape(-1, 8, 8) * np.uint8(15), np.ones((3, 3), np.uint8))
     return np.pad(large, ((0, 0), (2, 2), (2, 2)))
 
 
-def write_idx(path: Path, values: np.ndarray[Any, Any]) -> None:
+def write_idx(path, values):
     head = bytes([0, 0, 8, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape)
     path.write_bytes(gzip.compress(head + values.tobytes()))
 
 
-def write_dataset(path: Path, values: np.ndarray[Any, Any]) -> None:
+def write_dataset(path, values):
     raw = path.with_name(path.stem + "-source.npy")
     np.save(raw, values)
     ingest([raw], path)
 
 
-def write_noisy(path: Path, digits: np.ndarray[Any, Any]) -> None:
+def write_noisy(path, digits):
     rows = images(digits)[:FEW].reshape(FEW, -1)
     write_dataset(path, rows + np.random.default_rng(0).normal(0, 64, rows.shape).astype(np.float32))
 
 
-def write_job(path: Path, digits: np.ndarray[Any, Any]) -> None:
+def write_job(path, digits):
     """The job file of the page about scheduled runs, and the rows of two nights."""
     page = (ROOT / "docs" / "scheduled.md").read_text()
     path.write_text(re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)[0])
@@ -96,14 +91,14 @@ def write_job(path: Path, digits: np.ndarray[Any, Any]) -> None:
         np.save(path.with_name(name), rows.reshape(len(rows), -1))
 
 
-def write_features(path: Path, digits: np.ndarray[Any, Any]) -> None:
+def write_features(path, digits):
     """The output of a run of that job."""
     write_job(path.with_name("nightly.toml"), digits)
     write_dataset(path.with_name("lake.zarr"), images(digits))
     bigkpca.run(path.with_name("nightly.toml"))
 
 
-def write_flights(path: Path, digits: np.ndarray[Any, Any]) -> None:
+def write_flights(path, digits):
     """A table of flights: dates, words, numbers and values that are missing."""
     rng = np.random.default_rng(0)
     lines = ["time_hour,carrier,origin,tailnum,distance,air_time,dep_delay,arr_delay,cancelled"]
@@ -118,7 +113,7 @@ def write_flights(path: Path, digits: np.ndarray[Any, Any]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-STAND_INS: dict[str, Callable[[Path, np.ndarray[Any, Any]], None]] = {
+STAND_INS = {
     "train-images-idx3-ubyte.gz": lambda path, digits: write_idx(path, images(digits)),
     "train-labels-idx1-ubyte.gz": lambda path, digits: write_idx(path, np.arange(MANY, dtype=np.uint8) % 10),
     "mnist.zarr": lambda path, digits: write_dataset(path, images(digits)),
@@ -136,18 +131,12 @@ STAND_INS: dict[str, Callable[[Path, np.ndarray[Any, Any]], None]] = {
 
 
 @pytest.fixture
-def prepared(
-    tmp_path: Path,
-    digits: np.ndarray[Any, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    quiet_signals: None,
-    request: pytest.FixtureRequest,
-) -> Callable[[str], Callable[[str], str]]:
+def prepared(tmp_path, digits, monkeypatch, quiet_signals, request):
     """Makes what a text names and does not ingest itself, in a folder of its own, and returns how to read a line of it:
     with addresses of a real cluster."""
     monkeypatch.chdir(tmp_path)
 
-    def prepare(text: str) -> Callable[[str], str]:
+    def prepare(text):
         made = re.findall(r"^bigkpca ingest .*?([\w-]+\.zarr)", text, re.M)
         made += ["features.zarr"] if "bigkpca run " in text else []
         for name in {*re.findall(r"[\w-]+\.(?:zarr|gz|toml|csv|npy)\b", text)} & {*STAND_INS} - {*made}:
@@ -158,22 +147,20 @@ def prepared(
     return prepare
 
 
-def having(found: Callable[[Path], list[Any]]) -> list[Any]:
+def having(found):
     return [pytest.param(page, id=page.stem) for page in PAGES if page.name not in ELSEWHERE and found(page)]
 
 
 @pytest.mark.parametrize("page", having(python_of))
-def test_the_python_of_a_page_runs(page: Path, prepared: Callable[[str], Callable[[str], str]]) -> None:
-    names: dict[str, Any] = {}
+def test_the_python_of_a_page_runs(page, prepared):
+    names = {}
     here = prepared("".join(text for _, text in python_of(page)))
     for line, code in python_of(page):
         exec(compile("\n" * line + here(code), page, "exec"), names)
 
 
 @pytest.mark.parametrize("page", having(commands_of))
-def test_the_commands_of_a_page_run_and_print_what_it_shows(
-    page: Path, prepared: Callable[[str], Callable[[str], str]]
-) -> None:
+def test_the_commands_of_a_page_run_and_print_what_it_shows(page, prepared):
     here = prepared("\n".join(command for command, _ in commands_of(page)))
     for command, shown in commands_of(page):
         done = run(*shlex.split(here(command))[1:])
@@ -181,12 +168,12 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(
         assert missing(labels(shown), labels(done.stdout.split("\n"))) == [], (command, done.stdout)
 
 
-def test_readme_lists_every_page() -> None:
+def test_readme_lists_every_page():
     listed = PAGES[0].read_text(encoding="utf-8")
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
 
 
-def documented() -> set[str]:
+def documented():
     """What the pages of the reference have an entry for, by its name below `bigkpca`."""
     found = set()
     for page in (ROOT / "docs" / "api").glob("*.md"):
@@ -197,7 +184,7 @@ def documented() -> set[str]:
     return found
 
 
-def test_the_reference_has_every_public_name() -> None:
+def test_the_reference_has_every_public_name():
     public = set()
     for name in bigkpca.__all__:
         value = getattr(bigkpca, name)
@@ -210,14 +197,14 @@ def test_the_reference_has_every_public_name() -> None:
     assert public - documented() == set()
 
 
-def test_the_reference_has_what_public_functions_return() -> None:
+def test_the_reference_has_what_public_functions_return():
     functions = [value for name in bigkpca.__all__ if inspect.isfunction(value := getattr(bigkpca, name))]
     classes = {value.__annotations__["return"] for value in functions} - {"str", "Stored"}  # Stored: an array of Zarr
     named = {name.rpartition(".")[2] for name in documented()}
     assert {name for name in classes if name.isidentifier()} - named == set()
 
 
-def test_the_reference_has_all_methods_and_attributes_of_the_estimator() -> None:
+def test_the_reference_has_all_methods_and_attributes_of_the_estimator():
     own = [kind for kind in KernelPCA.__mro__ if kind.__module__.startswith("bigkpca.")]
     public = {name: value for kind in own for name, value in vars(kind).items() if not name.startswith("_")}
     attributes = {name for name, value in public.items() if isinstance(value, property)}
@@ -227,12 +214,12 @@ def test_the_reference_has_all_methods_and_attributes_of_the_estimator() -> None
     assert attributes - {name for line in lines for name in line.split(", ")} == set()
 
 
-def test_the_gallery_shows_every_script() -> None:
+def test_the_gallery_shows_every_script():
     shown = re.findall(r"^\.\. plot:: (\S+)", (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"), re.M)
     assert sorted(shown) == sorted(f"gallery/{path.name}" for path in (ROOT / "docs" / "gallery").glob("*.py"))
 
 
-def examples() -> list[Any]:
+def examples():
     """The examples of every docstring of the package."""
     modules = [
         import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
@@ -245,14 +232,12 @@ def examples() -> list[Any]:
 
 
 @pytest.mark.parametrize("example", examples())
-def test_the_example_of_a_docstring_prints_what_it_shows(
-    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_a_docstring_prints_what_it_shows(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed == 0
 
 
-def test_the_public_functions_have_examples() -> None:
+def test_the_public_functions_have_examples():
     named = {example.id for example in examples()}
     for public in ("KernelPCA", "fit", "transform", "reconstruct", "denoise", "evaluate", "report", "verify"):
         value = getattr(bigkpca, public)

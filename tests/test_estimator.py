@@ -1,11 +1,7 @@
 """The scikit-learn face: its contract, and every kind of input."""
 
-from __future__ import annotations
-
 import os
 import pickle
-from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -21,17 +17,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
 from bigkpca.errors import BigKPCAError, DataError, MemoryLimitError, SpecError
-from bigkpca.execution.engine import Engine
 from tests.helpers.lazy import refuse
 
 
 @pytest.fixture
-def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def X(digits):
     return digits[:500].astype(np.float64)
 
 
 @pytest.fixture
-def small() -> KernelPCA:
+def small():
     return KernelPCA(6, size=60, random_state=0)
 
 
@@ -44,14 +39,14 @@ def small() -> KernelPCA:
         KernelPCA(n_components=2, method="exact"),
     ]
 )
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
 REFINED = {"check_transformer_preserve_dtypes": "rounding would count in these rows: they are fitted in float64"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @parametrize_with_checks(
     [
         KernelPCA(n_components=2, method="rff", solver="randomized", size=30, random_state=0),
@@ -62,36 +57,36 @@ REFINED = {"check_transformer_preserve_dtypes": "rounding would count in these r
     ],
     expected_failed_checks=lambda estimator: REFINED if estimator.refine else {},
 )
-def test_scikit_learn_contract_of_further_options(estimator: Any, check: Any) -> None:
+def test_scikit_learn_contract_of_further_options(estimator, check):
     check(estimator)
 
 
-def test_exact_agrees_with_scikit_learn(X: np.ndarray[Any, Any]) -> None:
+def test_exact_agrees_with_scikit_learn(X):
     ours = KernelPCA(10, method="exact", sigma=20.0).fit(X)
     theirs = Peer(10, kernel="rbf", gamma=0.5 / 20.0**2).fit(X)
     np.testing.assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-9)
     np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)), atol=1e-8)
 
 
-def test_the_linear_kernel_is_pca(X: np.ndarray[Any, Any]) -> None:
+def test_the_linear_kernel_is_pca(X):
     ours = KernelPCA(5, kernel="linear", size=500, random_state=1).fit(X)
     theirs = PCA(5).fit(X)
     np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)), atol=1e-6)
     np.testing.assert_allclose(ours.explained_variance_ratio_, theirs.explained_variance_ratio_, rtol=1e-8)
 
 
-def test_fit_transform_is_fit_then_transform(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_fit_transform_is_fit_then_transform(X, small):
     assert small.fit_transform(X).tobytes() == small.fit(X).transform(X).tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64, np.int64, bool])
-def test_dtypes(digits: np.ndarray[Any, Any], small: KernelPCA, dtype: Any) -> None:
+def test_dtypes(digits, small, dtype):
     scores = small.fit_transform(digits[:300].astype(dtype))
     assert scores.dtype == (np.float64 if dtype in (np.float64, np.int64, bool) else np.float32)
     assert KernelPCA(2, dtype=np.float32, size=20).fit_transform(digits[:300] * 1.0).dtype == np.float32
 
 
-def test_every_kind_of_input_gives_the_same_model(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+def test_every_kind_of_input_gives_the_same_model(X, small, tmp_path):
     np.save(tmp_path / "rows.npy", X)
     array = zarr.create_array(str(tmp_path / "rows.zarr"), data=X, chunks=(50, 64))
     expected = small.fit(X).transform(X)
@@ -104,9 +99,7 @@ def test_every_kind_of_input_gives_the_same_model(X: np.ndarray[Any, Any], small
 
 
 @pytest.mark.parametrize("options", [{"method": "rff-pca"}, {"standardize": True}], ids=str)
-def test_further_passes_take_every_kind_of_input_too(
-    options: dict[str, Any], X: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_further_passes_take_every_kind_of_input_too(options, X, tmp_path):
     np.save(tmp_path / "rows.npy", X)
     array = zarr.create_array(str(tmp_path / "rows.zarr"), data=X, chunks=(50, 64))
     kpca = KernelPCA(4, size=40, random_state=0, **options)
@@ -115,7 +108,7 @@ def test_further_passes_take_every_kind_of_input_too(
         np.testing.assert_array_equal(kpca.fit(data).transform(data).compute(scheduler="threads"), expected)
 
 
-def test_transform_of_dask_rows_is_lazy(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_transform_of_dask_rows_is_lazy(X, small):
     import dask
 
     small.fit(X)
@@ -126,13 +119,13 @@ def test_transform_of_dask_rows_is_lazy(X: np.ndarray[Any, Any], small: KernelPC
     np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), small.transform(X)[:10])
 
 
-def test_out_streams_to_disk(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+def test_out_streams_to_disk(X, small, tmp_path):
     stored = small.fit(X).transform(X, out=tmp_path / "scores.zarr")
     assert isinstance(stored, zarr.Array)
     np.testing.assert_array_equal(stored[:], small.transform(X))
 
 
-def test_what_a_fitted_model_tells(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_what_a_fitted_model_tells(X, small):
     small.fit(X)
     assert small.n_components_ == 6
     assert small.n_features_in_ == 64
@@ -144,25 +137,25 @@ def test_what_a_fitted_model_tells(X: np.ndarray[Any, Any], small: KernelPCA) ->
     assert small.landmarks_.max() <= X.max() + 1
 
 
-def test_frames_keep_their_names(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_frames_keep_their_names(X, small):
     frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
     assert list(small.fit(frame).feature_names_in_[:2]) == ["p0", "p1"]
     assert list(small.set_output(transform="pandas").transform(frame).columns[:1]) == ["kernelpca0"]
 
 
-def test_a_lazy_frame_is_refused(small: KernelPCA) -> None:
+def test_a_lazy_frame_is_refused(small):
     with pytest.raises(SpecError, match="a LazyFrame holds no rows yet"):
         small.fit(pl.LazyFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}))
 
 
-def test_components_as_a_share_of_variance_or_all(X: np.ndarray[Any, Any]) -> None:
+def test_components_as_a_share_of_variance_or_all(X):
     some, everything = (KernelPCA(share, size=100, random_state=0).fit(X) for share in (0.5, None))
     total = some.explained_variance_ratio_
     assert total[:-1].sum() < 0.5 <= total.sum()
     assert 90 <= everything.n_components_ <= 100
 
 
-def test_save_and_load(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_save_and_load(X, tmp_path):
     kernel = kernels.Gaussian(20.0) + 0.5 * kernels.Laplacian(300.0)
     fitted = KernelPCA(4, kernel=kernel, size=50, landmarks=landmarks.KMeans(iterations=2), random_state=5).fit(X)
     fitted.save(tmp_path / "model.zarr")
@@ -191,9 +184,7 @@ def test_save_and_load(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(
-    options: dict[str, Any], X: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options, X, tmp_path):
     kpca = clone(KernelPCA(1, sigma=100.0, random_state=0, **options)).fit(X)
     expected = kpca.transform(X)
     kpca.save(tmp_path / "model.zarr")
@@ -203,7 +194,7 @@ def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(
         np.testing.assert_allclose(same.transform(X), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_random_features_have_no_landmarks(X: np.ndarray[Any, Any]) -> None:
+def test_random_features_have_no_landmarks(X):
     for method in ("rff", "rff-pca"):
         kpca = KernelPCA(3, method=method, size=40, random_state=0).fit(X)
         assert kpca.landmarks_ is None
@@ -212,25 +203,25 @@ def test_random_features_have_no_landmarks(X: np.ndarray[Any, Any]) -> None:
         assert 0 < kpca.explained_variance_ratio_.sum() <= 1
 
 
-def test_n_directions_are_the_axes_kept(X: np.ndarray[Any, Any]) -> None:
+def test_n_directions_are_the_axes_kept(X):
     kpca = KernelPCA(3, method="rff-pca", size=40, n_directions=7, random_state=0).fit(X)
     assert kpca.model_.features.axes.shape == (64, 7)
 
 
-def test_a_share_of_variance_works_with_every_method(X: np.ndarray[Any, Any]) -> None:
+def test_a_share_of_variance_works_with_every_method(X):
     for method in ("nystroem", "columns", "rff", "rff-pca", "exact"):
         ratios = KernelPCA(0.5, method=method, size=100, random_state=0).fit(X[:200]).explained_variance_ratio_
         assert ratios[:-1].sum() < 0.5 <= ratios.sum()
 
 
-def test_pickles_hold_no_training_data(digits: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_pickles_hold_no_training_data(digits, small):
     X = np.tile(digits, (20, 1)).astype(np.float64)
     blob = pickle.dumps(small.fit(X))
     assert len(blob) < X.nbytes / 50
     np.testing.assert_array_equal(pickle.loads(blob).transform(X[:9]), small.transform(X[:9]))
 
 
-def test_partial_fit_adds_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_partial_fit_adds_rows(X, small):
     small.partial_fit(X[:300])
     landmarks_before = small.landmarks_
     small.partial_fit(X[300:])
@@ -261,9 +252,7 @@ def test_partial_fit_adds_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> Non
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_partial_fit_refuses_parameters_that_rows_cannot_change(
-    changed: dict[str, Any], X: np.ndarray[Any, Any], small: KernelPCA
-) -> None:
+def test_partial_fit_refuses_parameters_that_rows_cannot_change(changed, X, small):
     before = small.fit(X[:300]).model_
     name = (
         "tol|size"
@@ -275,7 +264,7 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(
     assert small.model_ is before
 
 
-def test_partial_fit_records_what_it_solves(X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path) -> None:
+def test_partial_fit_records_what_it_solves(X, small, tmp_path):
     small.fit(X[:300]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[300:])
     assert small.n_components_ == 4
     spec = small.model_.provenance["spec"]
@@ -287,19 +276,19 @@ def test_partial_fit_records_what_it_solves(X: np.ndarray[Any, Any], small: Kern
     np.testing.assert_array_equal(loaded.partial_fit(X).transform(X), small.partial_fit(X).transform(X))
 
 
-def test_partial_fit_keeps_a_seed_that_was_drawn(X: np.ndarray[Any, Any]) -> None:
+def test_partial_fit_keeps_a_seed_that_was_drawn(X):
     for state in (None, np.random.RandomState(0)):
         kpca = KernelPCA(3, size=30, random_state=state).fit(X[:300])
         seed = kpca.model_.provenance["spec"]["seed"]
         assert kpca.partial_fit(X[300:]).model_.provenance["spec"]["seed"] == seed
 
 
-def test_partial_fit_takes_a_kernel_that_is_a_function(X: np.ndarray[Any, Any]) -> None:
+def test_partial_fit_takes_a_kernel_that_is_a_function(X):
     kpca = KernelPCA(3, kernel=lambda A, B: (1 + A @ B.T / 1000) ** 2, size=30, random_state=0).fit(X[:300])
     assert kpca.partial_fit(X[300:]).model_.moments.count == 500
 
 
-def test_random_state_none_draws_and_records_a_seed(X: np.ndarray[Any, Any]) -> None:
+def test_random_state_none_draws_and_records_a_seed(X):
     first, second = (KernelPCA(3, size=30).fit(X) for _ in range(2))
     seed = first.model_.provenance["spec"]["seed"]
     assert seed != second.model_.provenance["spec"]["seed"]
@@ -322,12 +311,12 @@ def test_random_state_none_draws_and_records_a_seed(X: np.ndarray[Any, Any]) -> 
         ({"size": 0}, "at least one landmark"),
     ],
 )
-def test_parameters_that_do_not_fit(X: np.ndarray[Any, Any], parameters: dict[str, Any], message: str) -> None:
+def test_parameters_that_do_not_fit(X, parameters, message):
     with pytest.raises(SpecError, match=message):
         KernelPCA(**parameters).fit(X)
 
 
-def test_bad_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_bad_rows(X, small):
     bad = X.copy()
     bad[17, 3] = np.nan
     with pytest.raises(DataError, match="row 17, column 3 is NaN"):
@@ -338,9 +327,7 @@ def test_bad_rows(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
         small.transform(da.ones((5, 3)))
 
 
-def test_functions_that_take_a_model_take_a_fitted_estimator(
-    X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path
-) -> None:
+def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path):
     small.fit(X)
     same = bigkpca.evaluate(small.model_, X, sample=50)
     np.testing.assert_array_equal(bigkpca.evaluate(small, X, sample=50).eigenvalues, same.eigenvalues)
@@ -356,29 +343,26 @@ def test_functions_that_take_a_model_take_a_fitted_estimator(
     np.testing.assert_array_equal(arrays.preimages(small, scores).compute(), rows[:])
 
 
-def test_functions_that_take_a_model_refuse_anything_else(X: np.ndarray[Any, Any], small: KernelPCA) -> None:
+def test_functions_that_take_a_model_refuse_anything_else(X, small):
     with pytest.raises(SpecError, match="this KernelPCA has no model: give a fitted KernelPCA"):
         bigkpca.evaluate(small, X)
     with pytest.raises(SpecError, match="a ndarray is not a model: give what fit returned, the path of a model"):
         arrays.scores(X, X)
 
 
-def test_a_memory_limit_refuses_and_changes_nothing(X: np.ndarray[Any, Any]) -> None:
+def test_a_memory_limit_refuses_and_changes_nothing(X):
     with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
         KernelPCA(memory_limit="1 MB").fit(X)
     limited, free = (KernelPCA(3, size=30, random_state=0, memory_limit=limit).fit(X) for limit in ("2 GB", None))
     np.testing.assert_array_equal(limited.transform(X), free.transform(X))
 
 
-def test_every_error_is_one_of_ours() -> None:
+def test_every_error_is_one_of_ours():
     assert issubclass(DataError, BigKPCAError)
     assert issubclass(DataError, ValueError)
 
 
-@pytest.mark.cluster
-def test_a_current_client_is_used(
-    X: np.ndarray[Any, Any], small: KernelPCA, tmp_path: Path, two_processes: Engine
-) -> None:
+def test_a_current_client_is_used(X, small, tmp_path, two_processes):
     alone = small.fit_transform(X)
     np.save(tmp_path / "rows.npy", X)
     with two_processes.client.as_current():  # type: ignore[union-attr]
@@ -388,26 +372,26 @@ def test_a_current_client_is_used(
         assert os.getpid() not in where.compute()
 
 
-def test_public_names() -> None:
+def test_public_names():
     for name in bigkpca.__all__:
         assert getattr(bigkpca, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         bigkpca.nothing  # noqa: B018
 
 
-def test_partial_fit_keeps_to_the_memory_limit() -> None:
+def test_partial_fit_keeps_to_the_memory_limit():
     X = np.random.default_rng(0).normal(size=(200, 4))
     kpca = KernelPCA(2, size=20, random_state=0).fit(X)
     with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
         kpca.set_params(memory_limit="1 MB").partial_fit(X)
 
 
-def test_partial_fit_is_missing_where_many_random_features_leave_no_moments() -> None:
+def test_partial_fit_is_missing_where_many_random_features_leave_no_moments():
     assert not hasattr(KernelPCA(method="rff", size=10_000), "partial_fit")
     assert hasattr(KernelPCA(method="rff", size=1000), "partial_fit")
 
 
-def test_what_is_no_dtype_is_refused_by_name() -> None:
+def test_what_is_no_dtype_is_refused_by_name():
     kpca = KernelPCA(dtype="foo")
     assert hasattr(kpca, "partial_fit")
     with pytest.raises(SpecError, match="dtype='foo'"):

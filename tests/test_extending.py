@@ -4,8 +4,6 @@ Each section of the page shows a new file, a change to a list, and their use. A 
 them to a copy, and starts a process that finds the copy first. It runs what the page runs, and what CHECKS holds.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -37,7 +35,7 @@ class Example:
     tests: str
 
     @classmethod
-    def of(cls, title: str) -> Example:
+    def of(cls, title):
         text = PAGE.read_text(encoding="utf-8")
         section = re.split(r"^## ", text.split(f"\n## {title}\n", 1)[1], maxsplit=1, flags=re.M)[0]
         source, *use = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
@@ -49,7 +47,7 @@ class Example:
         return cls(new, source, changed, change, tuple(use), tuple(commands), tests)
 
 
-def patched(text: str, change: str) -> str:
+def patched(text, change):
     """The text with a change that is shown as a diff, its parts divided by @@."""
     for part in change.split("@@\n"):
         lines = part.splitlines(keepends=True)
@@ -59,7 +57,7 @@ def patched(text: str, change: str) -> str:
     return text
 
 
-def files(root: Path) -> dict[str, bytes]:
+def files(root):
     return {str(path.relative_to(root.parent)): path.read_bytes() for path in root.rglob("*.py")}
 
 
@@ -214,15 +212,15 @@ print("done")
 
 
 @pytest.mark.parametrize("title", CHECKS)
-def test_an_example_changes_what_is_there(title: str) -> None:
+def test_an_example_changes_what_is_there(title):
     example = Example.of(title)
     assert not (PACKAGE.parent / example.new).exists()
     patched((PACKAGE.parent / example.changed).read_text(encoding="utf-8"), example.change)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("title", CHECKS)
-def test_an_example_works_and_changes_two_files(title: str, tmp_path: Path) -> None:
+def test_an_example_works_and_changes_two_files(title, tmp_path):
     example, copy = Example.of(title), tmp_path / "copy" / "bigkpca"
     shutil.copytree(PACKAGE, copy)  # what Python has compiled comes along
     before, root, here = files(copy), copy.parent, tmp_path / "here"
@@ -258,7 +256,7 @@ def test_an_example_works_and_changes_two_files(title: str, tmp_path: Path) -> N
     assert before.keys() <= after.keys()
 
 
-def test_a_change_that_no_longer_fits_is_told() -> None:
+def test_a_change_that_no_longer_fits_is_told():
     assert patched("a\nb\nc\n", " a\n-b\n+B\n") == "a\nB\nc\n"
     assert patched("a\nb\nc\n", " a\n+x\n@@\n c\n+y\n") == "a\nx\nb\nc\ny\n"
     with pytest.raises(AssertionError, match="the page shows what is not there"):

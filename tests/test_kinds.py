@@ -1,10 +1,5 @@
 """What every kernel, landmark rule, pre-image and format of the lists keeps to: a new kind is tested once listed."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca import KernelPCA
 from bigkpca.ingesting.formats import FORMATS
 from bigkpca.numerics import landmarks, preimages
-from bigkpca.numerics.kernels import KERNELS, Distance, Gaussian, Kernel, Precomputed, from_dict
+from bigkpca.numerics.kernels import KERNELS, Distance, Gaussian, Precomputed, from_dict
 from bigkpca.spec import FitSpec
 from tests.helpers.memory import traced_peak
 
@@ -25,18 +20,18 @@ X = np.random.default_rng(0).normal(size=(40, 5))
 STRINGS = np.abs(np.round(2 * X))  # numbers of characters
 
 
-def rows_of(name: str) -> np.ndarray[Any, Any]:
+def rows_of(name):
     """Rows that a kernel takes."""
     return STRINGS if name == "spectrum" else X
 
 
-def kernel_of(name: str) -> Kernel:
+def kernel_of(name):
     """As a fit of rows with five columns makes it."""
     return FitSpec.checked(kernel=name).kernel_value(X.shape[1], 2.0)
 
 
 @every_kernel
-def test_a_kernel_is_symmetric_and_knows_its_diagonal(name: str) -> None:
+def test_a_kernel_is_symmetric_and_knows_its_diagonal(name):
     kernel = kernel_of(name)
     for dtype, rtol in ((np.float64, 1e-11), (np.float32, 1e-4)):
         rows = rows_of(name).astype(dtype)
@@ -48,7 +43,7 @@ def test_a_kernel_is_symmetric_and_knows_its_diagonal(name: str) -> None:
 
 
 @every_kernel
-def test_a_kernel_works_on_small_tiles_and_leaves_rows_alone(name: str) -> None:
+def test_a_kernel_works_on_small_tiles_and_leaves_rows_alone(name):
     kernel, rows, out = kernel_of(name), rows_of(name).copy(), np.empty((40, 7))
     evaluate = kernel.against(rows[:7], 16)
     for start, stop in ((0, 16), (16, 17), (17, 33), (33, 40)):
@@ -58,13 +53,13 @@ def test_a_kernel_works_on_small_tiles_and_leaves_rows_alone(name: str) -> None:
 
 
 @every_kernel
-def test_a_kernel_has_finite_values_for_rows_of_zeros(name: str) -> None:
+def test_a_kernel_has_finite_values_for_rows_of_zeros(name):
     rows = np.vstack([np.zeros((2, 5)), rows_of(name)[:3]])
     assert np.isfinite(kernel_of(name)(rows, rows)).all()
 
 
 @every_kernel
-def test_a_kernel_that_says_it_is_positive_is(name: str) -> None:
+def test_a_kernel_that_says_it_is_positive_is(name):
     kernel = kernel_of(name)
     for rows in (X, 10 * np.abs(X), np.round(X)) if name != "spectrum" else (STRINGS, STRINGS // 2):
         values = np.linalg.eigvalsh(kernel.gram(rows))
@@ -72,7 +67,7 @@ def test_a_kernel_that_says_it_is_positive_is(name: str) -> None:
 
 
 @every_kernel
-def test_a_kernel_of_differences_does_not_see_a_shift_and_falls_with_distance(name: str) -> None:
+def test_a_kernel_of_differences_does_not_see_a_shift_and_falls_with_distance(name):
     kernel = kernel_of(name)
     if kernel.stationary:
         assert_allclose(kernel(X + 3, X + 3), kernel(X, X), rtol=1e-8, atol=1e-8)
@@ -82,7 +77,7 @@ def test_a_kernel_of_differences_does_not_see_a_shift_and_falls_with_distance(na
 
 
 @every_kernel
-def test_the_gradient_of_a_kernel_is_that_of_finite_differences(name: str) -> None:
+def test_the_gradient_of_a_kernel_is_that_of_finite_differences(name):
     kernel, step = kernel_of(name), 1e-5
     if kernel.towards is None:
         pytest.skip("it says that it has none")
@@ -102,18 +97,18 @@ def test_the_gradient_of_a_kernel_is_that_of_finite_differences(name: str) -> No
 class Independent:
     """Draws of independent points."""
 
-    def __init__(self, points: int) -> None:
+    def __init__(self, points):
         self.rng, self.points = np.random.default_rng(0), points
 
-    def normals(self) -> np.ndarray[Any, Any]:
+    def normals(self):
         return self.rng.normal(size=(self.points, 5))
 
-    def uniforms(self) -> np.ndarray[Any, Any]:
+    def uniforms(self):
         return self.rng.random(self.points)
 
 
 @every_kernel
-def test_frequencies_of_a_kernel_are_from_its_spectral_density(name: str) -> None:
+def test_frequencies_of_a_kernel_are_from_its_spectral_density(name):
     kernel = kernel_of(name)
     if not kernel.spectral:
         pytest.skip("it says that it has none")
@@ -122,14 +117,14 @@ def test_frequencies_of_a_kernel_are_from_its_spectral_density(name: str) -> Non
 
 
 @every_kernel
-def test_a_kernel_goes_through_json_and_back(name: str) -> None:
+def test_a_kernel_goes_through_json_and_back(name):
     kernel = kernel_of(name)
     assert from_dict(kernel.to_dict()) == kernel
     assert kernel.distance in (None, *Distance.__args__)  # type: ignore[attr-defined]
 
 
 @every_rule
-def test_a_rule_gives_as_many_landmarks_as_asked_for_by_its_seed(name: str) -> None:
+def test_a_rule_gives_as_many_landmarks_as_asked_for_by_its_seed(name):
     rule, kernel, sample = landmarks.named(name), Gaussian(2.0), X.astype(np.float32)
     before = sample.copy()
     for size in (1, 7, 40):
@@ -142,7 +137,7 @@ def test_a_rule_gives_as_many_landmarks_as_asked_for_by_its_seed(name: str) -> N
 
 
 @every_rule
-def test_a_rule_tells_the_memory_that_it_takes(name: str) -> None:
+def test_a_rule_tells_the_memory_that_it_takes(name):
     rule, size = landmarks.named(name), 50
     sample = np.random.default_rng(0).normal(size=(min(rule.most_rows(size), 4000), 80)).astype(np.float32)
     peak = traced_peak(lambda: rule.choose(sample, Gaussian(9.0), size, np.random.default_rng(0)))
@@ -150,13 +145,13 @@ def test_a_rule_tells_the_memory_that_it_takes(name: str) -> None:
 
 
 @every_rule
-def test_a_rule_goes_through_json_and_back(name: str) -> None:
+def test_a_rule_goes_through_json_and_back(name):
     rule = landmarks.named(name)
     assert landmarks.from_dict(landmarks.to_dict(rule), np.empty((0, 0))) == rule
 
 
 @every_preimage
-def test_a_preimage_is_nearer_than_the_mean_and_the_same_from_disk(name: str, tmp_path: Path) -> None:
+def test_a_preimage_is_nearer_than_the_mean_and_the_same_from_disk(name, tmp_path):
     rows = np.random.default_rng(1).normal(size=(300, 2)) @ np.random.default_rng(2).normal(size=(2, 5))
     kpca = KernelPCA(8, size=60, preimage=name, noise=0.05, random_state=0).fit(rows)
     scores = kpca.transform(rows)
@@ -168,13 +163,13 @@ def test_a_preimage_is_nearer_than_the_mean_and_the_same_from_disk(name: str, tm
 
 
 @every_preimage
-def test_a_preimage_goes_through_json_and_back(name: str) -> None:
+def test_a_preimage_goes_through_json_and_back(name):
     way = preimages.named(name)
     assert preimages.from_dict(preimages.to_dict(way)) == way
     assert preimages.named(preimages.written(way)) == way
 
 
-def test_no_two_formats_are_known_by_the_same() -> None:
+def test_no_two_formats_are_known_by_the_same():
     suffixes = [suffix for each in FORMATS for suffix in each.suffixes]
     signatures = [each.signature for each in FORMATS if each.signature]
     assert len(set(suffixes)) == len(suffixes)

@@ -1,7 +1,5 @@
 """Peak resident memory of real processes: below the plan, and the same for few and many rows."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +14,7 @@ ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks 
 of_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 
 
-def used_and_planned(*command: object) -> tuple[int, int]:
+def used_and_planned(*command):
     """Peak of a command and what it plans, in bytes: what it plans is never less, and at most 1.4 times as much."""
     planned = planned_bytes(*command)
     used = peak_bytes(*command, "-q")
@@ -25,7 +23,7 @@ def used_and_planned(*command: object) -> tuple[int, int]:
     return used, planned
 
 
-def peaks(n: int, folder: Path) -> dict[str, int]:
+def peaks(n, folder):
     """Of each command on n rows, in bytes; below the plan, and not far below it."""
     raw, dataset, model, scores = (folder / f"{n}{suffix}" for suffix in (".npy", ".zarr", ".model", ".scores"))
     np.save(raw, np.random.default_rng(0).integers(0, 255, (n, COLUMNS), np.uint8))
@@ -38,32 +36,32 @@ def peaks(n: int, folder: Path) -> dict[str, int]:
 
 @pytest.mark.alone
 @of_linux
-def test_peaks_stay_below_the_plan_and_near_it(tmp_path: Path) -> None:
+def test_peaks_stay_below_the_plan_and_near_it(tmp_path):
     peaks(ROWS, tmp_path)
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @of_linux
-def test_peaks_do_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_peaks_do_not_grow_with_the_rows(tmp_path):
     few, many = peaks(ROWS, tmp_path), peaks(MORE, tmp_path)
     for command, peak in many.items():
         assert peak < 1.1 * few[command], (few, many)
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @of_linux
-def test_every_command_uses_what_it_plans_to_a_factor(tmp_path: Path) -> None:
+def test_every_command_uses_what_it_plans_to_a_factor(tmp_path):
     for threads, command, used, planned in memory.grid(tmp_path, 66_000, 1000):
         assert used <= planned, (threads, command, used, planned)
         assert used < memory.SMALL_MB or planned <= 1.4 * used, (threads, command, used, planned)
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @of_linux
-def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path: Path) -> None:
+def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path):
     rng = np.random.default_rng(0)
     raw, model = tmp_path / "rows.npy", tmp_path / "model.zarr"
     X = rng.normal(size=(ROWS // 2, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS // 2, 300))
@@ -93,7 +91,7 @@ print(plan_fit(open_rows(sys.argv[1]), FitSpec.checked(**options), Engine().thre
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @of_linux
 @pytest.mark.parametrize(
     "options",
@@ -111,7 +109,7 @@ print(plan_fit(open_rows(sys.argv[1]), FitSpec.checked(**options), Engine().thre
         "dict(method='rff', kernel='polynomial', size=2000)",
     ],
 )
-def test_peaks_of_every_method_stay_below_their_plan(options: str, tmp_path: Path) -> None:
+def test_peaks_of_every_method_stay_below_their_plan(options, tmp_path):
     rng = np.random.default_rng(0)
     # Of ten strong directions, as data are: of pure noise a Gram matrix is close to the identity.
     X = rng.normal(size=(ROWS, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS, 300))
@@ -123,9 +121,9 @@ def test_peaks_of_every_method_stay_below_their_plan(options: str, tmp_path: Pat
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @of_linux
-def test_every_container_is_streamed_in_the_memory_of_the_dask_array(tmp_path: Path) -> None:
+def test_every_container_is_streamed_in_the_memory_of_the_dask_array(tmp_path):
     path = containers.made(tmp_path, 400_000)  # 320 MB
     peaks = {name: min(containers.peak(name, path, 500)[0] for _ in range(2)) for name in containers.CONTAINERS}
     for name, array in containers.REFERENCES.items():

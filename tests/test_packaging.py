@@ -1,7 +1,5 @@
 """What is shipped: the files of both distributions, and one version in every place that names it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -60,7 +58,7 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory):
     """Both distributions of a copy of this tree in which foreign files lie too."""
     hatchling = pytest.importorskip("hatchling.build", reason="it builds the package: pip install '.[test]'")
     tree, out = tmp_path_factory.mktemp("tree"), str(tmp_path_factory.mktemp("out"))
@@ -80,28 +78,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         return Built(set(of_wheel.namelist()), names, foreign)
 
 
-def modules(*folders: str) -> set[str]:
+def modules(*folders):
     """The Python files of folders of this tree."""
     return {path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
+def test_the_wheel_holds_the_package_and_nothing_else(built):
     about = {"METADATA", "WHEEL", "entry_points.txt", "RECORD", "licenses/LICENSE"}
     expected = modules("bigkpca") | NOT_PYTHON | {f"bigkpca-{VERSION}.dist-info/{name}" for name in about}
     assert built.wheel == expected
 
 
-def test_the_source_distribution_holds_what_the_tests_need(built: Built) -> None:
+def test_the_source_distribution_holds_what_the_tests_need(built):
     assert built.sdist >= modules(*FOLDERS) | BESIDE | NOT_PYTHON | READ_BY_TESTS
     assert {name.partition("/")[0] for name in built.sdist} == {*FOLDERS, *BESIDE, "PKG-INFO"}
 
 
-def test_neither_holds_secrets_results_or_files_of_tools(built: Built) -> None:
+def test_neither_holds_secrets_results_or_files_of_tools(built):
     assert "deploy/docker/secrets/x" in built.foreign
     assert built.foreign & (built.wheel | built.sdist) == set()
 
 
-def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command() -> None:
+def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command():
     assert bigkpca.__version__ == VERSION
     shown = subprocess.run(
         [sys.executable, "-m", "bigkpca.cli", "--version"], capture_output=True, text=True, check=True
@@ -109,13 +107,13 @@ def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command() 
     assert shown.stdout.endswith(f", version {VERSION}\n")
 
 
-def test_the_changelog_begins_with_the_version_of_the_project() -> None:
+def test_the_changelog_begins_with_the_version_of_the_project():
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
 
 
 @pytest.mark.parametrize(
     "name", ["docker/Dockerfile", "docker/README.md", "docker/compose.yaml", "kubernetes/kustomization.yaml"]
 )
-def test_deployments_name_the_version_of_the_project(name: str) -> None:
+def test_deployments_name_the_version_of_the_project(name):
     text = (ROOT / "deploy" / name).read_text()
     assert set(re.findall(r"(?:bigkpca:|newTag: )(\d[\w.]*)", text)) == {VERSION}

@@ -1,7 +1,5 @@
 """Public functions show all their options, with the same defaults."""
 
-from __future__ import annotations
-
 import inspect
 
 import bigkpca
@@ -10,7 +8,7 @@ from bigkpca.estimator.parameters import FIELDS
 from bigkpca.spec import VARIED, FitSpec
 
 
-def test_signatures_show_every_option_of_a_fit_with_its_default() -> None:
+def test_signatures_show_every_option_of_a_fit_with_its_default():
     defaults = {name: field.default for name, field in FitSpec.model_fields.items()}
     shown = inspect.signature(bigkpca.fit).parameters
     assert {name: shown[name].default for name in defaults} == defaults

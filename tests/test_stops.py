@@ -3,13 +3,9 @@
 By default a few stops of some commands are tried; `-m slow` tries all of all commands, in a quarter of an hour.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,13 +40,13 @@ on_drift = "refit"
 COMPARE = ["compare", "d.zarr", "c", "--methods", "rff", "--sizes", "8,10", "--seeds", "1", "--components", "2", "-q"]
 
 
-def other(command: list[str], **changed: str) -> list[str]:
+def other(command, **changed):
     """The command with other values of options or arguments, by what stood there, over what it made before."""
     return [changed.get(word.strip("-").replace(".", "_"), word) for word in command] + ["--overwrite"]
 
 
 # What is swept, after which commands, and what must be whole after every stop.
-SWEEPS: dict[str, tuple[list[str], list[list[str]], list[str]]] = {
+SWEEPS = {
     "ingest": (INGEST, [], ["d.zarr"]),
     "ingest, overwrite": ([*INGEST, "--dtype", "float32", "--overwrite"], [INGEST], ["d.zarr"]),
     "ingest, append": (APPEND, [INGEST], []),
@@ -98,7 +94,7 @@ EMPTIED = {
 }
 
 
-def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
+def swept(name, folder, every):
     command, before, kept = SWEEPS[name]
     here, rng = folder / "here", np.random.default_rng(0)
     here.mkdir()
@@ -114,21 +110,20 @@ def swept(name: str, folder: Path, every: int) -> dict[str, Any]:
     run = [sys.executable, stops.__file__, str(folder)]
     done = subprocess.run(run, input=json.dumps(sweep), capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(("name", "every"), [("ingest, append", 17), ("fit", 90), ("run, append", 17), ("prune", 7)])
-def test_a_killed_command_is_finished_by_the_same_command(name: str, every: int, tmp_path: Path) -> None:
+def test_a_killed_command_is_finished_by_the_same_command(name, every, tmp_path):
     found = swept(name, tmp_path, every)
     assert found["stops"] >= 2
     assert found["bad"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1600)
 @pytest.mark.parametrize("name", SWEEPS)
-def test_every_stop_of_a_command_can_be_gone_on_from(name: str, tmp_path: Path) -> None:
+def test_every_stop_of_a_command_can_be_gone_on_from(name, tmp_path):
     found = swept(name, tmp_path, every=1)
     print(f"{name}: {found['stops']} stops")
     assert found["stops"] >= found["steps"] - 3  # threads may share a few otherwise

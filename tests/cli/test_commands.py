@@ -1,13 +1,10 @@
 """The commands as a user types them: what they print where, and what they exit with."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -28,25 +25,25 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.fixture
-def rows(tmp_path: Path, digits: np.ndarray[Any, Any]) -> Path:
+def rows(tmp_path, digits):
     np.save(tmp_path / "digits.npy", digits)
     return tmp_path / "digits.npy"
 
 
 @pytest.fixture
-def dataset(tmp_path: Path, rows: Path) -> Path:
+def dataset(tmp_path, rows):
     assert run("ingest", rows, tmp_path / "digits.zarr", "-q").exit_code == 0
     return tmp_path / "digits.zarr"
 
 
 @pytest.fixture
-def model(tmp_path: Path, dataset: Path) -> Path:
+def model(tmp_path, dataset):
     result = run("fit", dataset, tmp_path / "model.zarr", "--components", 12, "--size", 80, "-q")
     assert result.exit_code == 0, result.output
     return tmp_path / "model.zarr"
 
 
-def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
+def test_the_whole_story(tmp_path, rows):
     dataset, model, scores = (tmp_path / name for name in ("d.zarr", "m.zarr", "s.zarr"))
     ingested = run("ingest", rows, dataset)
     assert re.search(r"shape +1,797 × 64", ingested.stdout)
@@ -63,7 +60,7 @@ def test_the_whole_story(tmp_path: Path, rows: Path) -> None:
     assert "Traceback" not in again.stderr + fitted.stderr
 
 
-def test_fit_and_transform_in_one_command(tmp_path: Path, dataset: Path, model: Path) -> None:
+def test_fit_and_transform_in_one_command(tmp_path, dataset, model):
     scores, alone = tmp_path / "s.zarr", tmp_path / "alone.zarr"
     fitted = run("fit", dataset, tmp_path / "m.zarr", "--components", 12, "--size", 80, "--transform", scores)
     assert fitted.exit_code == 0
@@ -74,7 +71,7 @@ def test_fit_and_transform_in_one_command(tmp_path: Path, dataset: Path, model: 
 
 
 @pytest.mark.parametrize("what", ["a file", "a model", "scores of other rows"])
-def test_nothing_is_fitted_where_scores_cannot_be_put(tmp_path: Path, dataset: Path, model: Path, what: str) -> None:
+def test_nothing_is_fitted_where_scores_cannot_be_put(tmp_path, dataset, model, what):
     out = tmp_path / "s.zarr"
     if what == "a file":
         out.write_text("mine")
@@ -92,7 +89,7 @@ def test_nothing_is_fitted_where_scores_cannot_be_put(tmp_path: Path, dataset: P
     assert over.exit_code == (0 if what == "scores of other rows" else 2)
 
 
-def test_info_of_everything(dataset: Path, model: Path, rows: Path, tmp_path: Path) -> None:
+def test_info_of_everything(dataset, model, rows, tmp_path):
     run("transform", model, dataset, tmp_path / "s.zarr", "-q")
     zarr.create_array(str(tmp_path / "plain.zarr"), data=np.ones((5, 2)))
     facts = {}
@@ -108,7 +105,7 @@ def test_info_of_everything(dataset: Path, model: Path, rows: Path, tmp_path: Pa
     assert facts["s.zarr"]["model"] == facts["model.zarr"]["digest"]
 
 
-def test_info_tells_what_a_fit_used(rows: Path, model: Path, tmp_path: Path) -> None:
+def test_info_tells_what_a_fit_used(rows, model, tmp_path):
     options = ("--kernel", "poly", "--degree", 2, "--no-center", "--standardize", "--noise", 2, "--components", 0.5,
                "--landmarks", "uniform", "--preimage", "ridge:ridge=0.01,size=50", "--size", 60)  # fmt: skip
     assert run("fit", rows, tmp_path / "m.zarr", *options, "-q").exit_code == 0
@@ -132,7 +129,7 @@ def test_info_tells_what_a_fit_used(rows: Path, model: Path, tmp_path: Path) -> 
     assert re.search("^reference rows +1,797$", run("info", model).stdout, re.M)
 
 
-def test_info_tells_missing_blocks(rows: Path, model: Path, tmp_path: Path) -> None:
+def test_info_tells_missing_blocks(rows, model, tmp_path):
     run("ingest", rows, tmp_path / "blocks.zarr", "-q", "--block-rows", 250)
     run("transform", model, tmp_path / "blocks.zarr", tmp_path / "s.zarr", "-q", "--block-rows", 500)
     (tmp_path / "s.zarr" / "scores" / "manifest.json").unlink()
@@ -142,7 +139,7 @@ def test_info_tells_missing_blocks(rows: Path, model: Path, tmp_path: Path) -> N
     assert facts["missing_blocks"] == [1]
 
 
-def test_sigma_prints_lengths_with_errors(dataset: Path) -> None:
+def test_sigma_prints_lengths_with_errors(dataset):
     shown = run("sigma", dataset, "-q")
     assert re.search(r"^median +\d+\.\d+ +± 0\.\d+$", shown.stdout, re.M)
     lengths = json.loads(run("sigma", dataset, "--json", "-q").stdout)
@@ -150,7 +147,7 @@ def test_sigma_prints_lengths_with_errors(dataset: Path) -> None:
     assert run("sigma", dataset, "--kernel", "linear").exit_code == 2
 
 
-def test_plan_says_what_a_fit_costs(dataset: Path) -> None:
+def test_plan_says_what_a_fit_costs(dataset):
     facts = json.loads(run("plan", dataset, "--size", 200, "--json").stdout)
     assert facts["rows"] == 1797
     assert facts["passes"] == 1
@@ -158,7 +155,7 @@ def test_plan_says_what_a_fit_costs(dataset: Path) -> None:
     assert re.search(r"peak bytes +\d+\.\d MB", run("plan", dataset).stdout)
 
 
-def test_plan_tells_the_time_of_a_fit_where_it_is_known(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_tells_the_time_of_a_fit_where_it_is_known(dataset, monkeypatch):
     speeds = {"1 GHz": 1e9, "1 MHz": 1e6, "slow": 1e4}
     for (name, speed), unit in zip(speeds.items(), ("s", "min", "h"), strict=True):
         monkeypatch.setattr(choosing, "measured_speed", lambda speed=speed: Speed(speed, speed, speed))
@@ -172,13 +169,13 @@ def test_plan_tells_the_time_of_a_fit_where_it_is_known(dataset: Path, monkeypat
     assert re.search(r"^expected time +not known: the size depends on the data$", shown, re.M)
 
 
-def test_every_field_of_the_spec_is_an_option_of_fit() -> None:
+def test_every_field_of_the_spec_is_an_option_of_fit():
     shown = run("fit", "--help").output
     for field in FitSpec.model_fields:
         assert f"--{field.replace('_', '-')}" in shown
 
 
-def test_options_reach_the_spec(dataset: Path, tmp_path: Path) -> None:
+def test_options_reach_the_spec(dataset, tmp_path):
     options = ("--kernel", "poly", "--degree", 2, "--no-center", "--components", "none", "--dtype", "float64", "-q")
     assert run("fit", dataset, tmp_path / "m.zarr", "--size", 30, "--block-rows", 512, *options).exit_code == 0
     about = zarr.open_group(str(tmp_path / "m.zarr"), mode="r").attrs["bigkpca"]
@@ -187,7 +184,7 @@ def test_options_reach_the_spec(dataset: Path, tmp_path: Path) -> None:
     assert (spec["components"], spec["size"], spec["block_rows"], spec["seed"]) == (None, 30, 512, 0)
 
 
-ROUTES: dict[str, tuple[tuple[object, ...], str, str, int]] = {
+ROUTES = {
     "nystroem": (("--method", "nystroem"), "nystroem", "kernel-rows", 1),
     "columns": (("--method", "columns"), "columns", "kernel-rows", 1),
     "rff": (("--method", "rff"), "rff", "fourier", 1),
@@ -201,7 +198,7 @@ ROUTES: dict[str, tuple[tuple[object, ...], str, str, int]] = {
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_every_method_and_rule_can_be_typed(route: str, tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+def test_every_method_and_rule_can_be_typed(route, tmp_path, digits):
     typed, method, features, passes = ROUTES[route]
     options = (*typed, "--components", 4, *(() if method == "exact" else ("--size", 40)))
     rows, model, scores = tmp_path / "few.npy", tmp_path / "model.zarr", tmp_path / "scores.zarr"
@@ -221,7 +218,7 @@ def test_every_method_and_rule_can_be_typed(route: str, tmp_path: Path, digits: 
     np.testing.assert_allclose(squares, facts["eigenvalues"], rtol=0.02 if method == "rff-pca" else 1e-4)
 
 
-def test_exact_is_said_of_the_method_and_not_of_a_number(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+def test_exact_is_said_of_the_method_and_not_of_a_number(tmp_path, digits):
     np.save(tmp_path / "few.npy", digits[:300])
     for options, exact in ((("--method", "exact"), True), (("--kernel", "linear", "--size", 80), False)):
         shown = run("fit", tmp_path / "few.npy", tmp_path / "m.zarr", *options, "--components", 3, "-q", "--overwrite")
@@ -229,7 +226,7 @@ def test_exact_is_said_of_the_method_and_not_of_a_number(tmp_path: Path, digits:
         assert ("unexplained by the landmarks" in shown.stdout) != exact
 
 
-def test_landmarks_of_a_file(tmp_path: Path, rows: Path, digits: np.ndarray[Any, Any]) -> None:
+def test_landmarks_of_a_file(tmp_path, rows, digits):
     np.save(tmp_path / "own.npy", digits[5:600:20] + 0.5)
     np.save(tmp_path / "numbers.npy", np.arange(5, 600, 20))
     for name in ("own.npy", "numbers.npy"):
@@ -244,8 +241,7 @@ def test_landmarks_of_a_file(tmp_path: Path, rows: Path, digits: np.ndarray[Any,
     assert run("fit", rows, model.with_name("own.npy.zarr"), "--landmarks", tmp_path / "own.npy").exit_code == 2
 
 
-@pytest.mark.cluster
-def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path) -> None:
+def test_workers_give_the_same_model(dataset, model, tmp_path):
     two = run("fit", dataset, tmp_path / "two.zarr", "--components", 12, "--size", 80, "--workers", 2)
     assert two.exit_code == 0, two.stderr
     digests = [json.loads(run("info", path, "--json").stdout)["digest"] for path in (model, tmp_path / "two.zarr")]
@@ -320,9 +316,7 @@ def test_workers_give_the_same_model(dataset: Path, model: Path, tmp_path: Path)
         ),
     ],
 )
-def test_what_goes_wrong_is_said_in_a_line_with_a_code(
-    arguments: list[str], code: int, message: str, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_wrong_is_said_in_a_line_with_a_code(arguments, code, message, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bad = np.ones((10, 2))
     np.save("constant.npy", bad)
@@ -354,7 +348,7 @@ def test_what_goes_wrong_is_said_in_a_line_with_a_code(
         "fit --memory 2 nowhere.zarr m.zarr -v",
     ],
 )
-def test_a_traceback_is_shown_when_asked_for(arguments: str) -> None:
+def test_a_traceback_is_shown_when_asked_for(arguments):
     shown = run(*arguments.split())
     assert shown.exit_code == 2
     assert "Traceback" in shown.stderr
@@ -363,17 +357,16 @@ def test_a_traceback_is_shown_when_asked_for(arguments: str) -> None:
     assert "Traceback" not in plain.stderr
 
 
-def test_an_evaluation_is_refused_where_it_needs_more_than_is_allowed(model: Path, dataset: Path) -> None:
+def test_an_evaluation_is_refused_where_it_needs_more_than_is_allowed(model, dataset):
     refused = run("evaluate", model, dataset, "--memory", "20 MB")
     assert refused.exit_code == 4
     assert re.search(r"needs \d+ MB in a process, 20 MB are allowed: ask for a smaller --sample", refused.stderr)
     assert run("evaluate", model, dataset, "--memory", "2 GB", "-q").exit_code == 0
 
 
-@pytest.mark.cluster
-def test_what_a_worker_allows_is_asked_by_every_command(dataset: Path, model: Path) -> None:
+def test_what_a_worker_allows_is_asked_by_every_command(dataset, model):
     commands = ("plan", dataset), ("fit", dataset, "none.zarr"), ("sigma", dataset), ("evaluate", model, dataset)
-    options: Any = {
+    options = {
         "n_workers": 1,
         "threads_per_worker": 1,
         "memory_limit": "100 MB",
@@ -388,7 +381,7 @@ def test_what_a_worker_allows_is_asked_by_every_command(dataset: Path, model: Pa
     assert "on 1 thread of workers, if each is as fast as one of this machine" in told[0].stdout
 
 
-def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences() -> None:
+def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
     shown = run("--help").stdout
     commands = re.findall(r"^  ([a-z]+) {2,}([A-Z].*)$", shown, re.M)
     assert [name for name, _ in commands][:5] == ["ingest", "info", "sigma", "plan", "fit"]
@@ -399,7 +392,7 @@ def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentence
         assert not re.search(r"\bas '|default: (True|False|None)|INTEGER RANGE", text), name
 
 
-def test_help_is_quick_because_commands_import_their_own_modules() -> None:
+def test_help_is_quick_because_commands_import_their_own_modules():
     code = """
 import sys
 from bigkpca.cli import main
@@ -411,7 +404,7 @@ print([name for name in ("numpy", "scipy", "dask", "zarr", "sklearn", "pydantic"
     assert found.stdout.endswith("[]\n")
 
 
-def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path, monkeypatch):
     for draws in (reporting.installed(), False):
         monkeypatch.setattr(reporting, "find_spec", lambda _, draws=draws: draws or None)
         shown = run("demo", tmp_path / "demo", "-q")
@@ -426,7 +419,7 @@ def test_demo_tells_the_whole_story_and_can_be_repeated(tmp_path: Path, monkeypa
         assert not draws or "What do the components mean?" in page.read_text("utf-8")
 
 
-def test_mnist_from_raw_file_to_features(tmp_path: Path) -> None:
+def test_mnist_from_raw_file_to_features(tmp_path):
     raw = shared_file("mnist", "t10k-images-idx3-ubyte.gz")
     dataset, model, scores = (tmp_path / name for name in ("mnist.zarr", "model.zarr", "scores.zarr"))
     assert run("ingest", raw, dataset).exit_code == 0
@@ -435,7 +428,7 @@ def test_mnist_from_raw_file_to_features(tmp_path: Path) -> None:
     assert json.loads(run("info", scores, "--json").stdout)["shape"] == [10000, 20]
 
 
-def test_verify_tells_what_it_read(rows: Path, model: Path) -> None:
+def test_verify_tells_what_it_read(rows, model):
     for path in (rows, model):
         shown = run("verify", path, "-q", "--timeout", "60 s")
         assert shown.exit_code == 0, shown.output

@@ -1,12 +1,9 @@
 """Completion in shells: commands, options, values and paths, as bash asks for them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from click.shell_completion import BashComplete
@@ -15,23 +12,23 @@ from bigkpca.cli import main
 from bigkpca.numerics.kernels import KERNELS
 
 
-def completed(line: str) -> list[tuple[str, str]]:
+def completed(line):
     """(kind, value) of what completes the last word of a line."""
     *words, last = line.split(" ")
     found = BashComplete(main, {}, "bigkpca", "_BIGKPCA_COMPLETE").get_completions(words[1:], last)
     return [(item.type, item.value) for item in found]
 
 
-def plain(line: str) -> list[str]:
+def plain(line):
     return [value for kind, value in completed(line) if kind == "plain"]
 
 
-def test_commands_are_completed_with_their_lines_of_help() -> None:
+def test_commands_are_completed_with_their_lines_of_help():
     assert plain("bigkpca re") == ["reconstruct", "report"]
     assert plain("bigkpca --he") == ["--help"]
 
 
-def test_options_are_completed() -> None:
+def test_options_are_completed():
     assert plain("bigkpca transform m.zarr --co") == ["--components"]
     assert "--no-center" in plain("bigkpca fit --no-")
 
@@ -51,11 +48,11 @@ def test_options_are_completed() -> None:
         ("bigkpca fit --kernel nothing", []),
     ],
 )
-def test_values_are_completed(line: str, words: list[str]) -> None:
+def test_values_are_completed(line, words):
     assert plain(line) == words
 
 
-def test_an_empty_word_offers_all_values() -> None:
+def test_an_empty_word_offers_all_values():
     assert plain("bigkpca fit --kernel ") == ["gaussian", *(name for name in KERNELS.names if name != "gaussian")]
 
 
@@ -71,12 +68,12 @@ def test_an_empty_word_offers_all_values() -> None:
         "bigkpca fit --tls-ca c",
     ],
 )
-def test_paths_are_left_to_the_shell(line: str) -> None:
+def test_paths_are_left_to_the_shell(line):
     assert completed(line) == [("file", line.rpartition(" ")[2])]
 
 
 @pytest.mark.parametrize("line", ["bigkpca fi", "bigkpca fit --kernel spe", "bigkpca fit --co"])
-def test_completion_loads_nothing_that_computes(line: str) -> None:
+def test_completion_loads_nothing_that_computes(line):
     """Which would take most of its time: it answers while somebody types."""
     program = (
         "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
@@ -94,7 +91,7 @@ def test_completion_loads_nothing_that_computes(line: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_completes_with_the_script_that_the_page_names(tmp_path: Path) -> None:
+def test_bash_completes_with_the_script_that_the_page_names(tmp_path):
     command = tmp_path / "bin" / "bigkpca"
     command.parent.mkdir()
     command.write_text(f"#!{sys.executable}\nfrom bigkpca.cli import main\nmain(prog_name='bigkpca')\n")

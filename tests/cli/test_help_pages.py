@@ -1,12 +1,9 @@
 """Help pages: an example for every command, and a true default for every option that takes a value."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shlex
 from importlib import import_module
-from typing import Any
 
 import click
 import pytest
@@ -21,7 +18,7 @@ from bigkpca.spec.units import parse_seconds
 from tests.helpers.commands import run
 
 NAMES = main.list_commands(click.Context(main))
-COMMANDS: dict[str, Any] = {name: main.get_command(click.Context(main), name) for name in NAMES}
+COMMANDS = {name: main.get_command(click.Context(main), name) for name in NAMES}
 # Functions of the commands whose options have a default of their own, by the names of their parameters.
 FUNCTIONS = {
     "sigma": bigkpca.cross_validate,
@@ -33,12 +30,12 @@ FUNCTIONS = {
 }
 
 
-def with_value(command: click.Command) -> list[click.Option]:
+def with_value(command):
     return [each for each in command.params if isinstance(each, click.Option) and not each.is_flag]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_option_with_a_value_shows_its_default_or_the_rule(name: str) -> None:
+def test_every_option_with_a_value_shows_its_default_or_the_rule(name):
     command = COMMANDS[name]
     context = click.Context(command)
     for each in with_value(command):
@@ -49,7 +46,7 @@ def test_every_option_with_a_value_shows_its_default_or_the_rule(name: str) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_defaults_on_help_pages_are_those_of_the_functions(name: str) -> None:
+def test_defaults_on_help_pages_are_those_of_the_functions(name):
     function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
     if function is None:
         return
@@ -61,7 +58,7 @@ def test_defaults_on_help_pages_are_those_of_the_functions(name: str) -> None:
         assert (parse_seconds(shown) == parse_seconds(own)) if each.name == "timeout" else str(own) == str(shown), each
 
 
-def test_defaults_of_fields_are_shown_as_the_spec_has_them() -> None:
+def test_defaults_of_fields_are_shown_as_the_spec_has_them():
     context, options = click.Context(COMMANDS["fit"]), {each.name: each for each in COMMANDS["fit"].params}
     for name, field in FitSpec.model_fields.items():
         shown = re.search(r"\[default: (.+)\]", options[name].get_help_record(context)[1])
@@ -74,7 +71,7 @@ def test_defaults_of_fields_are_shown_as_the_spec_has_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["", *NAMES])
-def test_every_help_page_ends_with_examples_that_parse(name: str) -> None:
+def test_every_help_page_ends_with_examples_that_parse(name):
     shown = run(*([name] if name else []), "--help").output
     lines = shown.partition("\nExamples:\n")[2].splitlines()
     assert lines
@@ -85,12 +82,12 @@ def test_every_help_page_ends_with_examples_that_parse(name: str) -> None:
         COMMANDS[called].make_context(called, list(words))  # UsageError where an option does not exist
 
 
-def test_an_example_with_an_unknown_option_would_be_found() -> None:
+def test_an_example_with_an_unknown_option_would_be_found():
     with pytest.raises(click.UsageError, match="No such option"):
         COMMANDS["fit"].make_context("fit", ["rows.zarr", "model.zarr", "--component", "3"])
 
 
-def test_words_of_a_field_are_those_that_it_may_be() -> None:
+def test_words_of_a_field_are_those_that_it_may_be():
     assert words_of("components") == ["auto", "none"]
     assert words_of("sigma") == ["median"]
     assert words_of("dtype") == ["float32", "float64"]
@@ -101,7 +98,7 @@ def test_words_of_a_field_are_those_that_it_may_be() -> None:
     assert set(words_of("preimage")) == set(preimages.PREIMAGES.names)
 
 
-def test_a_page_shows_no_second_copy_of_a_number() -> None:
+def test_a_page_shows_no_second_copy_of_a_number():
     """What a page shows of these rules changes with them."""
     resolved = import_module("bigkpca.spec.resolved")
     shown = " ".join(run("fit", "--help").output.split())

@@ -1,16 +1,11 @@
 """What others write to stderr: with log = "json" JSON alone, and what the package logs is shown once."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,13 +19,13 @@ from tests.helpers.nights import Night, some_rows
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Night:
+def night(tmp_path):
     night = Night.made(tmp_path / "job", log="json")
     night.append(some_rows(70))
     return night
 
 
-def test_each_text_becomes_one_object_and_objects_stay() -> None:
+def test_each_text_becomes_one_object_and_objects_stay():
     to = io.StringIO()
     lines = JsonLines(to)
     print("a", "b", file=lines)
@@ -44,11 +39,10 @@ def test_each_text_becomes_one_object_and_objects_stay() -> None:
     assert not lines.isatty()
 
 
-def test_a_record_of_a_logger_tells_its_level_and_its_traceback() -> None:
-    def formatted(**more: Any) -> dict[str, Any]:
+def test_a_record_of_a_logger_tells_its_level_and_its_traceback():
+    def formatted(**more):
         record = logging.LogRecord("distributed.core", logging.ERROR, "", 1, "%s is gone", ("it",), **more)
-        found: dict[str, Any] = json.loads(JsonFormatter().format(record))
-        return found
+        return json.loads(JsonFormatter().format(record))
 
     assert formatted(exc_info=None) | {"time": ""} == {
         "time": "",
@@ -62,7 +56,7 @@ def test_a_record_of_a_logger_tells_its_level_and_its_traceback() -> None:
         assert formatted(exc_info=sys.exc_info())["traceback"].endswith("ValueError: why")
 
 
-def noisy(*_: Any, **__: Any) -> None:
+def noisy(*_, **__):
     """What a run may do, and the libraries below it."""
     logging.getLogger("bigkpca").warning("%s cannot be read for the moment", "x.zarr")
     logging.getLogger("bigkpca").warning("x.zarr cannot be read for the moment")
@@ -75,13 +69,13 @@ def noisy(*_: Any, **__: Any) -> None:
 
 @pytest.mark.usefixtures("quiet_signals")
 @pytest.mark.parametrize("verbose", [[], ["-v"]])
-def test_every_line_is_json(night: Night, monkeypatch: pytest.MonkeyPatch, verbose: list[str]) -> None:
+def test_every_line_is_json(night, monkeypatch, verbose):
     handler = logging.StreamHandler(sys.stderr)
     for name in ("distributed", "asyncio"):
         monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
     usual = log_lines.write_json_lines
 
-    def here() -> None:
+    def here():
         handler.setStream(sys.stderr)  # as where Dask was imported before
         usual()
 
@@ -102,7 +96,7 @@ def test_every_line_is_json(night: Night, monkeypatch: pytest.MonkeyPatch, verbo
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night: Night) -> None:
+def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night):
     night.set(log="json", workers=0)
     done = run("run", night.job)
     (line,) = [json.loads(line) for line in done.stderr.splitlines()]
@@ -111,8 +105,8 @@ def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night: Night) -> None:
 
 @pytest.mark.usefixtures("quiet_signals")
 @pytest.mark.parametrize("wrong", [KeyboardInterrupt, exit_codes.click.UsageError])
-def test_other_ends_of_a_command_stay_as_they_are(night: Night, monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
-    def ends(*_: Any, **__: Any) -> None:
+def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch, wrong):
+    def ends(*_, **__):
         raise wrong("so")
 
     monkeypatch.setattr(scheduled, "run", ends)
@@ -120,10 +114,10 @@ def test_other_ends_of_a_command_stay_as_they_are(night: Night, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_what_the_package_logs_is_a_note_and_shown_once(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_package_logs_is_a_note_and_shown_once(night, monkeypatch):
     night.set()
 
-    def logs(*_: Any, **__: Any) -> list[Any]:
+    def logs(*_, **__):
         for _ in range(2):
             logging.getLogger("bigkpca").warning("x.zarr cannot be read for the moment, trying again")
         logging.getLogger("bigkpca").info("nobody needs to know")
@@ -135,7 +129,7 @@ def test_what_the_package_logs_is_a_note_and_shown_once(night: Night, monkeypatc
     assert logging.getLogger("bigkpca").propagate
 
 
-def run_until(job: str, wanted: str, then: Callable[[], None]) -> tuple[int, list[str]]:
+def run_until(job, wanted, then):
     """Run a job in a process of its own, do something when a line holds a text, and wait for its end."""
     command = [sys.executable, "-m", "bigkpca.cli", "run", job]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
@@ -149,8 +143,7 @@ def run_until(job: str, wanted: str, then: Callable[[], None]) -> tuple[int, lis
     return process.returncode, lines
 
 
-@pytest.mark.cluster
-def test_a_scheduler_that_dies_is_told_in_json(night: Night, tmp_path: Path) -> None:
+def test_a_scheduler_that_dies_is_told_in_json(night, tmp_path):
     with DaskProcesses(tmp_path / "cluster", 2) as cluster:
         night.set(log="json", scheduler=cluster.address, timeout="20 s")
         code, lines = run_until(night.job, "sampling", cluster.scheduler.kill)
@@ -160,8 +153,7 @@ def test_a_scheduler_that_dies_is_told_in_json(night: Night, tmp_path: Path) -> 
     assert all(isinstance(line["message"], str) for line in found)
 
 
-@pytest.mark.cluster
-def test_workers_of_a_run_log_json(night: Night) -> None:
+def test_workers_of_a_run_log_json(night):
     code = (
         "import logging\nfrom distributed import LocalCluster, Client\n"
         "if __name__ == '__main__':\n"

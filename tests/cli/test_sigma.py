@@ -1,13 +1,9 @@
 """The command that chooses a length by cross-validation: what it prints, marks, saves and refuses."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
 import shlex
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,17 +19,17 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.fixture(scope="module")
-def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def X(digits):
     return digits[:240].astype(np.float64)
 
 
 @pytest.fixture
-def rows(tmp_path: Path, X: np.ndarray[Any, Any]) -> Path:
+def rows(tmp_path, X):
     np.save(tmp_path / "rows.npy", X)
     return tmp_path / "rows.npy"
 
 
-def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows: Path, tmp_path: Path) -> None:
+def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows, tmp_path):
     options = ("--cv", "--components", "4, 12", "--size", 40)
     shown = run("sigma", rows, *options, "--save", tmp_path / "settings.csv", "-q")
     assert shown.exit_code == 0, shown.output
@@ -62,9 +58,7 @@ def test_the_command_prints_the_curve_marks_the_best_and_saves_all(rows: Path, t
 
 @pytest.mark.parametrize("ridge", [0.01, 0.1])
 @pytest.mark.parametrize("size", [40, "auto"])
-def test_the_command_it_prints_makes_the_best_model(
-    size: Any, ridge: float, tmp_path: Path, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, monkeypatch):
     monkeypatch.setattr("bigkpca.evaluating.cross_validation.RIDGES", (ridge,))
     rows = tmp_path / "my rows.npy"
     np.save(rows, X)
@@ -86,7 +80,7 @@ def test_the_command_it_prints_makes_the_best_model(
     assert model.features.size == (40 if size == 40 else 240)
 
 
-def test_ways_are_written_as_they_are_typed() -> None:
+def test_ways_are_written_as_they_are_typed():
     for way in (
         preimages.Ridge(),
         preimages.Ridge(ridge=1e-3, size=7),
@@ -106,7 +100,7 @@ def test_ways_are_written_as_they_are_typed() -> None:
             FitSpec.checked(preimage=typed)
 
 
-def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
+def test_ways_that_learn_nothing_have_no_ridge(rows):
     shown = run("sigma", rows, "--cv", "--preimage", "linear", "--components", "4", "--size", 40, "-q")
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.splitlines()[-1].endswith("--preimage linear --size 40")
@@ -135,9 +129,7 @@ def test_ways_that_learn_nothing_have_no_ridge(rows: Path) -> None:
         (["--cv", "--save", "."], "is a folder: give the name of a file"),
     ],
 )
-def test_what_goes_wrong_is_said_in_a_line(
-    typed: list[str], message: str, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_wrong_is_said_in_a_line(typed, message, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("sigma", rows, *typed, "-q")
     assert result.exit_code == 2, result.output
@@ -145,7 +137,7 @@ def test_what_goes_wrong_is_said_in_a_line(
     assert result.stdout == ""
 
 
-def test_settings_are_written_through_a_link_and_never_over_what_quotes_them(rows: Path, tmp_path: Path) -> None:
+def test_settings_are_written_through_a_link_and_never_over_what_quotes_them(rows, tmp_path):
     notes, link, target = tmp_path / "notes.csv", tmp_path / "link.csv", tmp_path / "settings.csv"
     notes.write_text("my notes: sigma,components,ridge,error,standard_error\n")
     link.symlink_to(target)

@@ -1,6 +1,4 @@
 """What the tests of comparisons ask for."""
 
-from __future__ import annotations
-
 COMPONENTS, SIZES = 6, (30, 90)
 FEW = {"components": 6, "methods": ["nystroem/kmeans", "rff"], "sizes": [30], "seeds": 1}

@@ -1,7 +1,5 @@
 """Comparisons: their numbers against naive ones, what lies in their folder, and what they leave out."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,12 +16,11 @@ import pytest
 
 import bigkpca
 from bigkpca import KernelPCA, measures
-from bigkpca.comparing import Comparison, figure, grid, reference
+from bigkpca.comparing import figure, grid, reference
 from bigkpca.comparing.grid import Candidate, MethodVariant, parse_variants
 from bigkpca.comparing.trial import run_trial
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
@@ -34,7 +30,7 @@ from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
 
 
-def test_every_method_size_and_seed_is_tried_once(compared: Comparison) -> None:
+def test_every_method_size_and_seed_is_tried_once(compared):
     tried = [(trial.method, trial.landmarks, trial.size, trial.seed) for trial in compared.trials]
     ruled = [("nystroem", rule) for rule in ("kmeans", "uniform", "rpcholesky", "leverage", "basic-patterns")]
     all_ = [*ruled, ("columns", ""), ("rff", ""), ("rff-pca", "")]
@@ -45,9 +41,7 @@ def test_every_method_size_and_seed_is_tried_once(compared: Comparison) -> None:
 
 
 @pytest.mark.parametrize("way", ["nystroem", "columns", "rff", "rff-pca"])
-def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(
-    compared: Comparison, X: np.ndarray[Any, Any], way: str
-) -> None:
+def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(compared, X, way):
     exact = KernelPCA(COMPONENTS, method="exact", random_state=0).fit(X)
     trial = next(t for t in compared.trials if (t.method, t.landmarks, t.size, t.seed) in
                  [(way, "uniform" if way == "nystroem" else "", 90, 1)])  # fmt: skip
@@ -66,7 +60,7 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(
     assert trial.relative_trace_error == (own.certificate_.relative_trace_error if way != "rff" else None)
 
 
-def test_all_rows_as_landmarks_leave_no_error(data: str, tmp_path: Path) -> None:
+def test_all_rows_as_landmarks_leave_no_error(data, tmp_path):
     found = bigkpca.compare(data, tmp_path / "out", components=COMPONENTS, methods="nystroem/uniform", sizes=4000,
                             seeds=1)  # fmt: skip
     (trial,) = [trial for trial in found.trials if trial.method == "nystroem"]
@@ -76,7 +70,7 @@ def test_all_rows_as_landmarks_leave_no_error(data: str, tmp_path: Path) -> None
     assert trial.subspace_cosine == pytest.approx(1, abs=1e-9)
 
 
-def test_the_csv_holds_the_trials(compared: Comparison) -> None:
+def test_the_csv_holds_the_trials(compared):
     with open(Path(compared.path) / "compare.csv", newline="") as file:
         lines = list(csv.DictReader(file))
     columns = "method landmarks size seed seconds peak_mb relative_trace_error eigenvalue_error subspace_cosine"
@@ -87,7 +81,7 @@ def test_the_csv_holds_the_trials(compared: Comparison) -> None:
     assert all(float(line["peak_mb"]) > 50 for line in lines)
 
 
-def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.ndarray[Any, Any]) -> None:
+def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits):
     errors = []
     for units in (np.ones(6), np.array([1, 1e3, 1, 1, 1, 1e-3])):
         X = digits[:200, 20:26] * units
@@ -98,7 +92,7 @@ def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits: np.
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
 
 
-def test_the_figure_says_what_it_shows(compared: Comparison) -> None:
+def test_the_figure_says_what_it_shows(compared):
     pytest.importorskip("matplotlib")
     root = ElementTree.parse(Path(compared.path) / "compare.svg").getroot()
     texts = {"".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")}
@@ -109,9 +103,7 @@ def test_the_figure_says_what_it_shows(compared: Comparison) -> None:
     assert "nan" not in (title.text or "")
 
 
-def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(
-    few: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(few, data, tmp_path, monkeypatch):
     out, notes = tmp_path / "out", Recorder()
     shutil.copytree(few, out)
     (out / "compare.svg").unlink(missing_ok=True)
@@ -122,7 +114,7 @@ def test_without_matplotlib_the_rest_is_there_and_the_extra_is_named(
     assert (out / "compare.csv").exists()
 
 
-def test_the_same_call_does_nothing_and_more_of_it_adds(few: str, data: str, tmp_path: Path) -> None:
+def test_the_same_call_does_nothing_and_more_of_it_adds(few, data, tmp_path):
     out, notes = tmp_path / "out", Recorder()
     shutil.copytree(few, out)
     before = (out / "compare.csv").read_text()
@@ -135,7 +127,7 @@ def test_the_same_call_does_nothing_and_more_of_it_adds(few: str, data: str, tmp
     assert after.count("\n") == before.count("\n") + 2
 
 
-def test_a_killed_comparison_goes_on(data: str, tmp_path: Path) -> None:
+def test_a_killed_comparison_goes_on(data, tmp_path):
     out = tmp_path / "out"
     options = ["--components", "6", "--methods", "nystroem", "--sizes", "30,60", "--seeds", "2"]
     command = [sys.executable, "-m", "bigkpca.cli", "compare", data, str(out), *options]
@@ -158,7 +150,7 @@ def test_a_killed_comparison_goes_on(data: str, tmp_path: Path) -> None:
     assert len(out.joinpath("compare.csv").read_text().splitlines()) == 22
 
 
-def test_no_fit_starts_when_the_time_is_over(data: str, tmp_path: Path) -> None:
+def test_no_fit_starts_when_the_time_is_over(data, tmp_path):
     out, notes = tmp_path / "out", Recorder()
     first = bigkpca.compare(data, out, time_budget=0.001, progress=notes, **FEW)
     assert first.missing == 2
@@ -167,9 +159,7 @@ def test_no_fit_starts_when_the_time_is_over(data: str, tmp_path: Path) -> None:
     assert bigkpca.compare(data, out, **FEW).missing == 0
 
 
-def test_a_sampled_reference_where_no_exact_one_fits(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: Comparison
-) -> None:
+def test_a_sampled_reference_where_no_exact_one_fits(data, tmp_path, monkeypatch, compared):
     monkeypatch.setattr(reference, "EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(reference, "_MAX_WORK", 0)
     notes = Recorder()
@@ -187,7 +177,7 @@ def test_a_sampled_reference_where_no_exact_one_fits(
         assert trial.eigenvalue_error == pytest.approx(same.eigenvalue_error, rel=0.1)
 
 
-def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_a_memory_limit_leaves_out_what_does_not_fit(digits, tmp_path):
     path, notes = tmp_path / "all.npy", Recorder()
     np.save(path, digits)
     rows, (kmeans, rff) = open_rows(str(path)), parse_variants(FEW["methods"])
@@ -203,11 +193,11 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits: np.ndarray[Any, Any
         bigkpca.compare(path, tmp_path / "none", memory="10 MB", **FEW)
 
 
-def _planned(rows: Rows, way: MethodVariant, size: int) -> int:
+def _planned(rows, way, size):
     return plan_fit(rows, way.spec(FitSpec(components=COMPONENTS), size, 0), Engine().threads).peak_bytes
 
 
-def test_methods_that_do_not_suit_the_kernel(data: str, tmp_path: Path) -> None:
+def test_methods_that_do_not_suit_the_kernel(data, tmp_path):
     notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", components=4, kernel="laplacian", sizes=[20], seeds=1,
                             progress=notes)  # fmt: skip
@@ -239,13 +229,13 @@ def test_methods_that_do_not_suit_the_kernel(data: str, tmp_path: Path) -> None:
         ({"sigmaa": 3}, "did you mean 'sigma'"),
     ],
 )
-def test_options_that_make_no_sense(data: str, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_options_that_make_no_sense(data, tmp_path, options, message):
     with pytest.raises(SpecError, match=message.replace("(", r"\(")):
         bigkpca.compare(data, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
-def test_folders_with_anything_else_in_them(few: str, data: str, tmp_path: Path) -> None:
+def test_folders_with_anything_else_in_them(few, data, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work")
@@ -265,7 +255,7 @@ def test_folders_with_anything_else_in_them(few: str, data: str, tmp_path: Path)
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_files_that_were_damaged(few: str, data: str, tmp_path: Path) -> None:
+def test_files_that_were_damaged(few, data, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(few, out)
     text = (out / "compare.csv").read_text()
@@ -278,12 +268,12 @@ def test_files_that_were_damaged(few: str, data: str, tmp_path: Path) -> None:
         bigkpca.compare(data, out, **FEW)
 
 
-def test_default_sizes_end_at_that_of_a_fit() -> None:
+def test_default_sizes_end_at_that_of_a_fit():
     assert grid.default_sizes(FitSpec(), ArrayRows(np.broadcast_to(0.0, (60_000, 784)))) == (125, 250, 500, 1000)
     assert grid.default_sizes(FitSpec(components=10), ArrayRows(np.zeros((300, 64)))) == (37, 75, 150, 300)
 
 
-def test_the_command_prints_a_table_and_json(few: str, data: str) -> None:
+def test_the_command_prints_a_table_and_json(few, data):
     options = ["compare", data, few, "--components", "6", "--methods", "nystroem/kmeans, rff", "--sizes", "30",
                "--seeds", "1", "-q"]  # fmt: skip
     shown = run(*options)

@@ -1,14 +1,11 @@
 """Fits in processes of their own: each has its peak, and none outlives the run that started it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,28 +20,28 @@ from tests.helpers.files import ROOT
 from tests.helpers.progress import Recorder
 
 
-def hold(megabytes: int) -> float:
+def hold(megabytes):
     held = np.ones(megabytes * 125_000)
     return peak_mb() * float(held[0])
 
 
-def fail() -> None:
+def fail():
     raise SpecError("as it says")
 
 
-def vanish() -> None:
+def vanish():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+def importable(monkeypatch):
     """Lets other processes import this file."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
 
 @pytest.mark.alone
 @pytest.mark.usefixtures("importable")
-def test_each_process_has_its_own_peak_and_ends_alone() -> None:
+def test_each_process_has_its_own_peak_and_ends_alone():
     with ProcessRunner() as own:
         small, large, again = own.run(hold, 1), own.run(hold, 300), own.run(hold, 1)
         assert 250 < large - small < 350
@@ -58,7 +55,7 @@ def test_each_process_has_its_own_peak_and_ends_alone() -> None:
 
 
 @pytest.mark.usefixtures("importable")
-def test_processes_end_with_the_run_that_started_them() -> None:
+def test_processes_end_with_the_run_that_started_them():
     with ProcessRunner() as own:
         server = own.run(os.getppid)
     with pytest.raises(ProcessLookupError):
@@ -81,7 +78,7 @@ comparing.process.serve(*map(int, sys.argv[1:]))
 
 
 @pytest.mark.usefixtures("importable")
-def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
     monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
     with ProcessRunner() as own, pytest.raises(ProcessDiedError):
@@ -89,7 +86,7 @@ def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path: Path, monkeypat
     assert ended(int((tmp_path / "child").read_text()), seconds=1)
 
 
-def nap(path: str) -> None:
+def nap(path):
     Path(path).write_text(str(os.getpid()))
     time.sleep(20)
 
@@ -104,8 +101,8 @@ with ProcessRunner() as own:
 
 
 @pytest.mark.usefixtures("importable")
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_no_process_outlives_the_one_that_asked(how: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+def test_no_process_outlives_the_one_that_asked(how, tmp_path):
     asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(tmp_path / "child")])
     for _ in range(6000):
         if (tmp_path / "child").exists() and (tmp_path / "child").read_text():
@@ -116,7 +113,7 @@ def test_no_process_outlives_the_one_that_asked(how: signal.Signals, tmp_path: P
     assert ended(int((tmp_path / "child").read_text()), seconds=5)
 
 
-def ended(pid: int, seconds: float) -> bool:
+def ended(pid, seconds):
     """Whether a process ends in that time."""
     for _ in range(int(seconds * 100)):
         try:
@@ -129,20 +126,20 @@ def ended(pid: int, seconds: float) -> bool:
     return False
 
 
-def _status(pid: int) -> str:
+def _status(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
 
 
-def test_processes_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_cannot_be_started(monkeypatch):
     monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
     with ProcessRunner() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
         own.run(os.getpid)
 
 
-def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_leaves_its_fit_out(data, tmp_path, monkeypatch):
     monkeypatch.setattr(comparing, "run_trial", _dying)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     notes = Recorder()
@@ -152,5 +149,5 @@ def test_a_process_that_dies_leaves_its_fit_out(data: str, tmp_path: Path, monke
     assert "rff with size 30 is left out: its process died" in notes.notes[-1]
 
 
-def _dying(*_: Any) -> None:
+def _dying(*_):
     vanish()

@@ -1,7 +1,5 @@
 """What comparisons advise, and spreads over seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,8 +9,8 @@ from bigkpca.comparing.summary import Spread, TrialGroup, advice
 from bigkpca.comparing.trial import TrialResult
 
 
-def line(way: str, size: int, seconds: float, error: float | None) -> TrialGroup:
-    spreads: dict[str, Spread | None] = {"seconds": Spread(seconds, seconds, seconds), "peak_mb": Spread(200, 200, 200)}
+def line(way, size, seconds, error):
+    spreads = {"seconds": Spread(seconds, seconds, seconds), "peak_mb": Spread(200, 200, 200)}
     for measure in ("score_error", "eigenvalue_error"):
         spreads[measure] = None if error is None else Spread(error, error, error)
     return TrialGroup(MethodVariant(*way.split("/")), size, 1, spreads)
@@ -30,11 +28,11 @@ def line(way: str, size: int, seconds: float, error: float | None) -> TrialGroup
         ([line("rff", 9, 1, 0.2)], "nothing came within 5%, larger sizes may"),
     ],
 )
-def test_advice_names_what_to_take_and_why(lines: list[TrialGroup], said: str) -> None:
+def test_advice_names_what_to_take_and_why(lines, said):
     assert said in advice(lines)
 
 
-def test_medians_and_spreads_over_seeds() -> None:
+def test_medians_and_spreads_over_seeds():
     trials = [TrialResult("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in
               [(0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6)]]  # fmt: skip
     (found,) = summary.group_trials(trials)

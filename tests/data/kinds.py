@@ -1,9 +1,6 @@
 """The same rows as every kind of input."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -16,11 +13,11 @@ from tests.helpers.stores import as_npy, as_zarr
 X = np.random.default_rng(0).normal(size=(103, 7))
 
 
-def in_chunks(folder: Path, **options: Any) -> str:
+def in_chunks(folder, **options):
     return as_zarr(folder, X, **{"chunks": (10, 4), "zarr_format": 3} | options)
 
 
-def as_group(folder: Path, name: str) -> str:
+def as_group(folder, name):
     path = str(folder / "group.zarr")
     zarr.create_group(path).create_array(name, data=X, chunks=(10, 7))
     return path
@@ -44,7 +41,7 @@ KINDS = {
 }
 
 
-def in_memory_zarr(values: np.ndarray[Any, Any]) -> zarr.Array[Any]:
+def in_memory_zarr(values):
     return zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(10, 7))
 
 

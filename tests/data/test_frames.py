@@ -1,9 +1,6 @@
 """Columns of frames: which are numbers, and those that are none by name."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +39,7 @@ DAY = datetime(2020, 1, 1)
     ids=lambda value: None if isinstance(value, str) else f"{type(value).__module__}",
 )
 @pytest.mark.parametrize("alone", [True, False])
-def test_columns_of_a_frame_that_are_no_numbers_are_named(column: Any, name: str, alone: bool) -> None:
+def test_columns_of_a_frame_that_are_no_numbers_are_named(column, name, alone):
     frame = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
     data = frame({"t": column} if alone else {"a": [1.0, 2.0], "t": column})
     message = rf"the frame holds .*{name}.* values in column {0 if alone else 1} \('t'\): rows must be real numbers"
@@ -68,7 +65,7 @@ def test_columns_of_a_frame_that_are_no_numbers_are_named(column: Any, name: str
     ],
     ids=lambda column: f"{type(column).__module__} {column.dtype}",
 )
-def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(column: Any) -> None:
+def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(column):
     frame = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
     rows = open_rows(frame({"a": [0.5, 0.25], "b": column}))
     np.testing.assert_array_equal(rows.block(0, 2), [[0.5, 1], [0.25, 0]])
@@ -90,14 +87,14 @@ def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(colu
     ],
     ids=lambda column: f"{type(column).__module__} {column.dtype}",
 )
-def test_values_that_a_frame_misses_are_nan_and_their_column_is_named(column: Any) -> None:
+def test_values_that_a_frame_misses_are_nan_and_their_column_is_named(column):
     frame = (pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame)({"a": [0.5, 0.25], "b": column})
     assert np.isnan(open_rows(frame).block(0, 2)[1, 1])
     with pytest.raises(DataError, match=r"row 1, column 1 \('b'\) is NaN"):
         KernelPCA(1).fit(frame)
 
 
-def test_frames_of_polars_keep_their_precision_in_an_estimator() -> None:
+def test_frames_of_polars_keep_their_precision_in_an_estimator():
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     plain = KernelPCA(2, size=20, random_state=0).fit(X)
     kpca = KernelPCA(2, size=20, random_state=0).fit(pl.DataFrame(X, schema=list("abc")))

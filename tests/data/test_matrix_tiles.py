@@ -1,15 +1,11 @@
 """Matrices read in pieces: every entry once, every chunk once, and no more of it in memory than a piece."""
 
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -29,7 +25,7 @@ K += K.T
 CHUNKS = [(10, 10), (7, 83), (83, 7), (20, 10), (10, 20), (13, 17), (83, 83), (100, 100)]
 
 
-KINDS: dict[str, Any] = {
+KINDS = {
     "numpy": lambda folder: K,
     "npy": lambda folder: as_npy(folder, K),
     "Fortran npy": lambda folder: as_npy(folder, np.asfortranarray(K)),
@@ -41,7 +37,7 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     """Strips and pieces of a few rows, so that there are many."""
     monkeypatch.setattr(module, "_STRIP_ROWS", 24)
     monkeypatch.setattr(module, "_TALL", 5)
@@ -50,14 +46,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npy, "_RUN_BYTES", 64)
 
 
-def loaded(rows: Any, part: Part) -> Any:
+def loaded(rows, part):
     """What a task on this part is given."""
     handed = rows.part(part.rows.start, part.rows.stop, part.columns)
     return handed.compute(scheduler="synchronous") if hasattr(handed, "compute") else handed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_make_up_the_matrix(kind: str, tmp_path: Path) -> None:
+def test_pieces_make_up_the_matrix(kind, tmp_path):
     rows, seen = open_rows(KINDS[kind](tmp_path)), np.zeros((N, N), int)
     for part in parts(rows, None, upper=False):
         for at, values in matrix_tiles(loaded(rows, part), part):
@@ -70,7 +66,7 @@ def test_pieces_make_up_the_matrix(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_upper_half_is_enough_for_a_product_where_chunks_allow_it(kind: str, tmp_path: Path) -> None:
+def test_the_upper_half_is_enough_for_a_product_where_chunks_allow_it(kind, tmp_path):
     rows = open_rows(KINDS[kind](tmp_path))
     B, out, seen = np.random.default_rng(1).normal(size=(N, 3)), np.zeros((N, 3)), np.zeros((N, N), int)
     upper = halves(rows)
@@ -85,13 +81,12 @@ def test_the_upper_half_is_enough_for_a_product_where_chunks_allow_it(kind: str,
         assert seen.mean() <= upper_share(rows) + 0.03  # the last band is short
 
 
-def test_chunks_that_make_up_squares_on_the_diagonal_can_be_halved(tmp_path: Path) -> None:
+def test_chunks_that_make_up_squares_on_the_diagonal_can_be_halved(tmp_path):
     found = {chunks: halves(open_rows(as_zarr(tmp_path, K, chunks))) for chunks in CHUNKS}
     assert [chunks for chunks, half in found.items() if half] == [(10, 10), (20, 10), (83, 83), (100, 100)]
     assert halves(open_rows(K))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(1, N),
     height=st.integers(1, 40),
@@ -99,7 +94,7 @@ def test_chunks_that_make_up_squares_on_the_diagonal_can_be_halved(tmp_path: Pat
     upper=st.booleans(),
     block_rows=st.one_of(st.none(), st.integers(1, 100)),
 )
-def test_any_grid_gives_the_product(n: int, height: int, width: int, upper: bool, block_rows: int | None) -> None:
+def test_any_grid_gives_the_product(n, height, width, upper, block_rows):
     rows = ArrayRows(K[:n, :n], grid=(min(height, n), min(width, n)))
     upper = upper and halves(rows)
     B, out = np.eye(n), np.zeros((n, n))
@@ -114,12 +109,12 @@ def test_any_grid_gives_the_product(n: int, height: int, width: int, upper: bool
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("zarr (")])
 @pytest.mark.parametrize("upper", [False, True])
-def test_each_chunk_is_decoded_once(kind: str, upper: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_chunk_is_decoded_once(kind, upper, tmp_path, monkeypatch):
     rows = open_rows(KINDS[kind](tmp_path))
     upper = upper and halves(rows)
     decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
 
-    def counting(self: Any, start: int, stop: int, columns: slice) -> Any:
+    def counting(self, start, stop, columns):
         (height, width) = self.grid
         decoded[start // height : -(-stop // height), columns.start // width : -(-columns.stop // width)] += 1
         return block(self, start, stop, columns)
@@ -134,7 +129,7 @@ def test_each_chunk_is_decoded_once(kind: str, upper: bool, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_are_small_or_one_chunk(kind: str, tmp_path: Path) -> None:
+def test_pieces_are_small_or_one_chunk(kind, tmp_path):
     rows = open_rows(KINDS[kind](tmp_path))
     chunk = np.prod(np.minimum(rows.grid, N)) * 8
     for part in parts(rows, None, upper=False):
@@ -146,7 +141,7 @@ def test_pieces_are_small_or_one_chunk(kind: str, tmp_path: Path) -> None:
             assert part.columns == slice(0, N)
 
 
-def test_pieces_of_plain_arrays_are_as_tall_as_the_products_like() -> None:
+def test_pieces_of_plain_arrays_are_as_tall_as_the_products_like():
     assert tile_shape(ArrayRows(np.empty((10**5, 10**5), np.int8)))[0] == 5
 
 
@@ -164,12 +159,12 @@ def test_pieces_of_plain_arrays_are_as_tall_as_the_products_like() -> None:
     ],
     ids=str,
 )
-def test_the_shape_of_a_piece(grid: Any, dtype: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shape_of_a_piece(grid, dtype, shape, monkeypatch):
     monkeypatch.undo()
     assert tile_shape(ArrayRows(np.broadcast_to(np.zeros(1, dtype), (60_000, 60_000)), grid=grid)) == shape
 
 
-def test_values_that_are_not_finite_are_named_and_the_rest_is_digested() -> None:
+def test_values_that_are_not_finite_are_named_and_the_rest_is_digested():
     digest = hashlib.sha256()
     whole = Part(slice(0, N), slice(0, N))
     values = [piece for _, piece in matrix_tiles(ArrayRows(K), whole, digest=digest)]

@@ -1,12 +1,8 @@
 """Every kind of input becomes the same rows; nonsense is named."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import dask
 import dask.array as da
@@ -31,7 +27,7 @@ from tests.helpers.stores import as_npy
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_gives_the_same_rows(kind: str, tmp_path: Path) -> None:
+def test_every_kind_gives_the_same_rows(kind, tmp_path):
     rows = open_rows(KINDS[kind](tmp_path))
     assert rows.shape == X.shape
     assert rows.dtype == np.float64
@@ -39,7 +35,7 @@ def test_every_kind_gives_the_same_rows(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_parts_number_their_rows_as_the_whole_does(kind: str, tmp_path: Path) -> None:
+def test_parts_number_their_rows_as_the_whole_does(kind, tmp_path):
     rows = open_rows(KINDS[kind](tmp_path))
     part = rows.part(20, 60)
     part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
@@ -47,13 +43,13 @@ def test_parts_number_their_rows_as_the_whole_does(kind: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_taking_rows(kind: str, tmp_path: Path) -> None:
+def test_taking_rows(kind, tmp_path):
     numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
     np.testing.assert_array_equal(take(open_rows(KINDS[kind](tmp_path)), numbers), X[numbers])
 
 
 @given(start=st.integers(0, 10), length=st.integers(1, 93), height=st.integers(1, 50))
-def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int) -> None:
+def test_tiles_cover_a_range_in_fixed_steps(start, length, height):
     rows = ArrayRows(X)
     digest = hashlib.sha256()
     found = [tile.copy() for tile in tiles(rows, start, start + length, height, digest)]
@@ -62,14 +58,14 @@ def test_tiles_cover_a_range_in_fixed_steps(start: int, length: int, height: int
     assert digest.hexdigest() == hashlib.sha256(X[start : start + length].tobytes()).hexdigest()
 
 
-def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr("bigkpca.data.reading.READ_BYTES", 30 * 7 * 8)
     stored = tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16)
     for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
         np.testing.assert_array_equal(ours, plain)
 
 
-def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
+def test_images_are_flattened_row_by_row(tmp_path):
     images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
     for order in (images, np.asfortranarray(images)):
         rows = NpyRows.open(as_npy(tmp_path, order))
@@ -108,18 +104,18 @@ def test_images_are_flattened_row_by_row(tmp_path: Path) -> None:
         ("ftp://bucket/rows.zarr", SpecError, "only local paths"),
     ],
 )
-def test_what_cannot_be_rows_is_refused(data: Any, error: type[Exception], message: str) -> None:
+def test_what_cannot_be_rows_is_refused(data, error, message):
     with pytest.raises(error, match=message):
         open_rows(data)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_frames_and_datasets_have_names(kind: str, tmp_path: Path) -> None:
+def test_only_frames_and_datasets_have_names(kind, tmp_path):
     expected = tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None  # as polars calls them
     assert open_rows(KINDS[kind](tmp_path)).names == expected
 
 
-def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was() -> None:
+def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was():
     lazy = da.from_array(X, chunks=(10, 4))
     some = lazy[lazy[:, 0] > 0]
     rows = open_rows(some)
@@ -131,7 +127,7 @@ def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was()
     assert rows.fingerprint() == open_rows(known).fingerprint()
 
 
-def test_what_cannot_be_counted_is_refused_before_a_pass() -> None:
+def test_what_cannot_be_counted_is_refused_before_a_pass():
     lazy = da.from_array(X, chunks=(10, 7))
     with dask.config.set(scheduler=refuse):
         with pytest.raises(
@@ -145,7 +141,7 @@ def test_what_cannot_be_counted_is_refused_before_a_pass() -> None:
 
 
 @pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
-def test_partitions_of_files_are_counted_as_they_are_read(filesystem: str, tmp_path: Path) -> None:
+def test_partitions_of_files_are_counted_as_they_are_read(filesystem, tmp_path):
     for number in range(6):  # of few columns Dask reads several files at once
         some = pd.DataFrame(np.random.default_rng(number).normal(size=(10 + number, 12)))
         some.rename(columns=str).to_parquet(tmp_path / f"{number}.parquet")
@@ -158,7 +154,7 @@ def test_partitions_of_files_are_counted_as_they_are_read(filesystem: str, tmp_p
         assert rows.names == tuple(table.columns)
 
 
-def test_files_and_folders_that_are_no_rows(tmp_path: Path) -> None:
+def test_files_and_folders_that_are_no_rows(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2\n")
     with pytest.raises(SpecError, match="bigkpca ingest"):
         open_rows(tmp_path / "rows.csv")
@@ -169,7 +165,7 @@ def test_files_and_folders_that_are_no_rows(tmp_path: Path) -> None:
         open_rows(tmp_path / "bad.npy")
 
 
-def test_arrays_in_groups_are_named(tmp_path: Path) -> None:
+def test_arrays_in_groups_are_named(tmp_path):
     group = zarr.create_group(str(tmp_path / "g.zarr"))
     for name in ("first", "second"):
         group.create_array(name, data=X)
@@ -180,14 +176,14 @@ def test_arrays_in_groups_are_named(tmp_path: Path) -> None:
     assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape
 
 
-def test_fingerprints_tell_what_is_in_memory_apart() -> None:
+def test_fingerprints_tell_what_is_in_memory_apart():
     for kind in (np.asarray, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
         stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), X + 1)]
         assert stamps[0] == stamps[1] != stamps[2]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_named(value: float, tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_named(value, tmp_path):
     bad = X.copy()
     bad[45, 3] = value
     rows = open_rows(as_npy(tmp_path, bad))

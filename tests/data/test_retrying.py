@@ -1,11 +1,7 @@
 """Errors that may pass are tried again, for a while; others are not."""
 
-from __future__ import annotations
-
 import errno
 import logging
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -27,19 +23,19 @@ PASSING = [
 
 
 @pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def pauses(monkeypatch):
     """The pauses between tries, which take no time here: the clock moves by them alone."""
-    found: list[float] = []
+    found = []
     monkeypatch.setattr(retrying.time, "sleep", found.append)
     monkeypatch.setattr(retrying.time, "monotonic", lambda: sum(found))
     monkeypatch.setattr(retrying, "_noted", {})
     return found
 
 
-def failing(errors: list[Exception]) -> Callable[[], str]:
+def failing(errors):
     """An action that raises these errors, one at each try, and then succeeds."""
 
-    def act() -> str:
+    def act():
         if errors:
             raise errors.pop(0)
         return "done"
@@ -48,7 +44,7 @@ def failing(errors: list[Exception]) -> Callable[[], str]:
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_what_may_pass_is_tried_again(error: Exception, pauses: list[float]) -> None:
+def test_what_may_pass_is_tried_again(error, pauses):
     assert retried(failing([error, error]), "x.zarr") == "done"
     assert pauses == [0.1, 0.2]
 
@@ -56,13 +52,13 @@ def test_what_may_pass_is_tried_again(error: Exception, pauses: list[float]) -> 
 @pytest.mark.parametrize(
     "error", [PermissionError(errno.EACCES, "no"), OSError(errno.ENOSPC, "full"), ValueError("no")]
 )
-def test_other_errors_are_raised_at_once(error: Exception, pauses: list[float]) -> None:
+def test_other_errors_are_raised_at_once(error, pauses):
     with pytest.raises(type(error)):
         retried(failing([error]), "x.zarr")
     assert pauses == []
 
 
-def test_a_file_that_does_not_come_back_is_named(pauses: list[float]) -> None:
+def test_a_file_that_does_not_come_back_is_named(pauses):
     with (
         retrying_for(60),
         pytest.raises(
@@ -74,7 +70,7 @@ def test_a_file_that_does_not_come_back_is_named(pauses: list[float]) -> None:
     assert max(pauses) == 5.0
 
 
-def test_other_errors_that_last_can_be_tried_again_later(pauses: list[float]) -> None:
+def test_other_errors_that_last_can_be_tried_again_later(pauses):
     with (
         retrying_for(10),
         pytest.raises(
@@ -86,26 +82,26 @@ def test_other_errors_that_last_can_be_tried_again_later(pauses: list[float]) ->
         retried(failing([PASSING[-1]] * 1000), "x.zarr", CorruptionError)
 
 
-def test_without_an_error_for_missing_files_they_are_not_waited_for(pauses: list[float]) -> None:
+def test_without_an_error_for_missing_files_they_are_not_waited_for(pauses):
     with pytest.raises(FileNotFoundError):
         retried(failing([MISSING]), "x.zarr", None)
     assert pauses == []
 
 
-def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_noted_once(caplog):
     with caplog.at_level(logging.WARNING, "bigkpca"):
         retried(failing([MISSING] * 4), "x.zarr")
         retried(failing([MISSING] * 4), "x.zarr")
     assert caplog.messages == ["x.zarr: a/chunk: No such file or directory; trying again"]
 
 
-def test_a_small_file_that_its_folder_lists_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_that_its_folder_lists_is_there(tmp_path, monkeypatch):
     assert json_files.read_if_there(f"{tmp_path}/manifest.json") is None
     assert json_files.read_if_there(f"{tmp_path}/nowhere/manifest.json") is None
     (tmp_path / "manifest.json").write_bytes(b"{}")
     read, errors = json_files.read_small, [MISSING]
 
-    def once_invisible(path: str) -> bytes:
+    def once_invisible(path):
         if errors:
             raise errors.pop()
         return read(path)
@@ -123,7 +119,7 @@ def test_a_small_file_that_its_folder_lists_is_there(tmp_path: Path, monkeypatch
         (errno.ENOENT, IncompleteError, "a/chunk: no: run the same command again when it can be reached"),
     ],
 )
-def test_what_errors_of_the_system_mean(number: int, kind: type[Exception], message: str) -> None:
+def test_what_errors_of_the_system_mean(number, kind, message):
     found = error_of(OSError(number, "no", "a/chunk"), "out")
     assert isinstance(found, kind)
     assert message in str(found)

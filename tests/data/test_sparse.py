@@ -1,12 +1,7 @@
 """Sparse rows: the same bits as dense ones, from memory, .npz and AnnData."""
 
-from __future__ import annotations
-
 import pickle
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -26,7 +21,7 @@ DENSE = RNG.normal(size=(700, 30)) * (RNG.random((700, 30)) < 0.1)
 CSR = sp.csr_array(DENSE)
 
 
-def in_group(group: Any, matrix: Any, kind: str = "csr_matrix") -> None:
+def in_group(group, matrix, kind="csr_matrix"):
     """A sparse matrix in a group of Zarr or HDF5, as AnnData writes it."""
     group.attrs["encoding-type"], group.attrs["encoding-version"] = kind, "0.1.0"
     group.attrs["shape"] = list(matrix.shape)
@@ -39,7 +34,7 @@ def in_group(group: Any, matrix: Any, kind: str = "csr_matrix") -> None:
             group.create_dataset(name, data=values, **options)
 
 
-def anndata(root: Any, matrix: Any) -> None:
+def anndata(root, matrix):
     """A file of AnnData with a sparse X, a dense layer, and names of its variables."""
     root.attrs["encoding-type"] = "anndata"
     in_group(root.create_group("X"), matrix)
@@ -55,7 +50,7 @@ def anndata(root: Any, matrix: Any) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path):
     """The root of a file of Zarr or HDF5, to change."""
     if path.suffix == ".zarr":
         yield zarr.open_group(str(path), mode="r+")
@@ -64,22 +59,22 @@ def opened(path: Path) -> Iterator[Any]:
             yield file
 
 
-def npz(path: Path) -> Path:
+def npz(path):
     sp.save_npz(path / "x.npz", CSR)
     return path / "x.npz"
 
 
-def in_zarr(path: Path) -> Path:
+def in_zarr(path):
     anndata(zarr.open_group(str(path / "x.zarr"), mode="w", zarr_format=2), CSR)
     return path / "x.zarr"
 
 
-def in_zarr_alone(path: Path) -> Path:
+def in_zarr_alone(path):
     in_group(zarr.open_group(str(path / "alone.zarr"), mode="w"), CSR)
     return path / "alone.zarr"
 
 
-def in_hdf5(path: Path) -> Path:
+def in_hdf5(path):
     with h5py.File(path / "x.h5ad", "w") as file:
         anndata(file, CSR)
     return path / "x.h5ad"
@@ -89,7 +84,7 @@ STORED = [npz, in_zarr, in_zarr_alone, in_hdf5]
 
 
 @pytest.mark.parametrize("write", STORED)
-def test_rows_are_those_of_the_dense_matrix(write: Any, tmp_path: Path) -> None:
+def test_rows_are_those_of_the_dense_matrix(write, tmp_path):
     rows = open_rows(write(tmp_path))
     assert (rows.shape, rows.dtype) == (DENSE.shape, DENSE.dtype)
     for start, stop in ((0, 700), (0, 1), (123, 456), (699, 700)):
@@ -102,9 +97,9 @@ def test_rows_are_those_of_the_dense_matrix(write: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "bsr_array", "lil_array"])
-def test_a_fit_gives_the_same_bits_as_of_dense_rows(kind: str) -> None:
+def test_a_fit_gives_the_same_bits_as_of_dense_rows(kind):
     X = getattr(sp, kind)(CSR)
-    options: Any = {"n_components": 4, "size": 60, "random_state": 0}
+    options = {"n_components": 4, "size": 60, "random_state": 0}
     dense, found = KernelPCA(**options).fit(DENSE), KernelPCA(**options).fit(X)
     np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_)
     np.testing.assert_array_equal(found.transform(X), dense.transform(DENSE))
@@ -113,7 +108,7 @@ def test_a_fit_gives_the_same_bits_as_of_dense_rows(kind: str) -> None:
 
 
 @pytest.mark.parametrize("write", STORED)
-def test_the_pipeline_takes_stored_matrices(write: Any, tmp_path: Path) -> None:
+def test_the_pipeline_takes_stored_matrices(write, tmp_path):
     path = write(tmp_path)
     expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50)
     model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50)
@@ -125,21 +120,20 @@ def test_the_pipeline_takes_stored_matrices(write: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(lazy.compute() if hasattr(lazy, "compute") else lazy, scores[:])
 
 
-@pytest.mark.cluster
 @pytest.mark.parametrize("write", [npz, in_zarr, in_hdf5])
-def test_workers_read_stored_matrices(write: Any, tmp_path: Path) -> None:
+def test_workers_read_stored_matrices(write, tmp_path):
     path = write(tmp_path)
     expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50, block_rows=192)
     model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50, block_rows=192, workers=2)
     np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
 
 
-def test_a_dense_layer_of_anndata_is_an_array(tmp_path: Path) -> None:
+def test_a_dense_layer_of_anndata_is_an_array(tmp_path):
     rows = open_rows(in_zarr(tmp_path), "dense")
     np.testing.assert_array_equal(rows.block(5, 9), DENSE[5:9])
 
 
-def test_an_explicit_nan_is_named_by_row_and_column() -> None:
+def test_an_explicit_nan_is_named_by_row_and_column():
     X = CSR.copy()
     X.data[17] = np.nan
     row = int(np.searchsorted(X.indptr, 17, side="right")) - 1
@@ -147,7 +141,7 @@ def test_an_explicit_nan_is_named_by_row_and_column() -> None:
         KernelPCA(2, size=50).fit(X)
 
 
-def test_matrices_that_cannot_be_rows(tmp_path: Path) -> None:
+def test_matrices_that_cannot_be_rows(tmp_path):
     np.savez(tmp_path / "dense.npz", x=DENSE)
     columns = zarr.open_group(str(tmp_path / "csc.zarr"), mode="w")
     in_group(columns, sp.csc_array(DENSE), "csc_matrix")
@@ -167,7 +161,7 @@ def test_matrices_that_cannot_be_rows(tmp_path: Path) -> None:
         open_rows(sp.csr_array((0, 5)))
 
 
-def test_damaged_matrices_are_told(tmp_path: Path) -> None:
+def test_damaged_matrices_are_told(tmp_path):
     path = in_zarr_alone(tmp_path)
     group = zarr.open_group(str(path), mode="r+")
     group["indices"][:] = 99
@@ -197,7 +191,7 @@ def test_damaged_matrices_are_told(tmp_path: Path) -> None:
         open_rows(tmp_path / "x.h5ad")
 
 
-def test_a_matrix_is_read_by_ranges_that_are_dense_in_few_megabytes() -> None:
+def test_a_matrix_is_read_by_ranges_that_are_dense_in_few_megabytes():
     wide = sparse.sparse_rows(sp.random_array((50, 200_000), density=1e-4, rng=RNG, format="csr"))
     assert wide.grain == 1
     assert wide.block(3, 5).shape == (2, 200_000)

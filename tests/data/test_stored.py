@@ -1,13 +1,9 @@
 """Rows in files: damage is named, and fingerprints tell what changed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import numcodecs
 import numpy as np
@@ -28,14 +24,14 @@ from tests.data.kinds import KINDS, X, fsspec_store, in_chunks
 from tests.helpers.stores import as_npy
 
 
-def test_a_truncated_npy_is_corrupt(tmp_path: Path) -> None:
+def test_a_truncated_npy_is_corrupt(tmp_path):
     path = Path(as_npy(tmp_path, X))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptionError, match="is truncated"):
         open_rows(path)
 
 
-def test_a_npy_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
+def test_a_npy_that_shrinks_while_it_is_read(tmp_path):
     path = Path(as_npy(tmp_path, X))
     rows = open_rows(path)
     path.write_bytes(path.read_bytes()[:-1])
@@ -45,7 +41,7 @@ def test_a_npy_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
         open_rows(path)
 
 
-def test_a_chunk_that_does_not_decode_is_named(tmp_path: Path) -> None:
+def test_a_chunk_that_does_not_decode_is_named(tmp_path):
     path = in_chunks(tmp_path)
     chunk = Path(path) / "c" / "3" / "0"
     chunk.write_bytes(b"noise")
@@ -53,14 +49,14 @@ def test_a_chunk_that_does_not_decode_is_named(tmp_path: Path) -> None:
         open_rows(path).block(25, 45)
 
 
-def test_a_missing_chunk_is_a_loss_where_the_fill_value_is_nan(tmp_path: Path) -> None:
+def test_a_missing_chunk_is_a_loss_where_the_fill_value_is_nan(tmp_path):
     path = in_chunks(tmp_path, fill_value=np.nan)
     (Path(path) / "c" / "3" / "0").unlink()
     with pytest.raises(CorruptionError, match="1 stored chunks are missing, the first holds row 30"):
         open_rows(path)
 
 
-def test_a_missing_chunk_is_the_fill_value_elsewhere(tmp_path: Path) -> None:
+def test_a_missing_chunk_is_the_fill_value_elsewhere(tmp_path):
     path = in_chunks(tmp_path, fill_value=0.0)
     (Path(path) / "c" / "3" / "0").unlink()
     rows = open_rows(path)
@@ -69,7 +65,7 @@ def test_a_missing_chunk_is_the_fill_value_elsewhere(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows.block(30, 40)[:, :4], 0)
 
 
-def test_a_half_finished_ingest_is_refused(tmp_path: Path) -> None:
+def test_a_half_finished_ingest_is_refused(tmp_path):
     attributes = {"bigkpca": {"format": "dataset", "format_version": 1}}
     zarr.create_group(str(tmp_path / "half.zarr"), attributes=attributes)
     with pytest.raises(IncompleteError, match="its ingest did not finish"):
@@ -77,7 +73,7 @@ def test_a_half_finished_ingest_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zarr v3", "npy"])
-def test_fingerprints_tell_a_changed_file(kind: str, tmp_path: Path) -> None:
+def test_fingerprints_tell_a_changed_file(kind, tmp_path):
     path = KINDS[kind](tmp_path)
     before = open_rows(path).fingerprint()
     assert open_rows(path).fingerprint() == before
@@ -138,7 +134,7 @@ def test_stores_that_tell_neither_tags_nor_times_are_told_apart_by_their_values(
 # -- what is read is what was listed --------------------------------------------------------------------------
 
 
-def foreign(tmp_path: Path, zarr_format: int = 3, **options: object) -> Path:
+def foreign(tmp_path, zarr_format=3, **options):
     """An array of others with chunks of 10 rows, of which rows 50 to 59 were never written."""
     array = zarr.create_array(
         str(tmp_path / "f.zarr"), shape=(100, 3), chunks=(10, 3), dtype="f4", zarr_format=zarr_format, **options
@@ -147,16 +143,16 @@ def foreign(tmp_path: Path, zarr_format: int = 3, **options: object) -> Path:
     return tmp_path / "f.zarr"
 
 
-def chunk_of(path: Path, number: int) -> Path:
+def chunk_of(path, number):
     return next(each for each in (path / "c" / f"{number}" / "0", path / f"{number}.0") if each.parent.is_dir())
 
 
 @pytest.fixture(params=[2, 3])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def path(request, tmp_path):
     return foreign(tmp_path, request.param)
 
 
-def test_a_chunk_that_goes_away_is_an_error_and_not_the_fill_value(path: Path) -> None:
+def test_a_chunk_that_goes_away_is_an_error_and_not_the_fill_value(path):
     rows = open_rows(path)
     chunk_of(path, 3).unlink()
     for read in (rows, rows.part(20, 40), pickle.loads(pickle.dumps(rows.part(20, 40)))):
@@ -168,7 +164,7 @@ def test_a_chunk_that_goes_away_is_an_error_and_not_the_fill_value(path: Path) -
     np.testing.assert_array_equal(rows.block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
 
 
-def test_a_chunk_that_was_never_written_stays_the_fill_value(path: Path) -> None:
+def test_a_chunk_that_was_never_written_stays_the_fill_value(path):
     part = open_rows(path).part(50, 60)
     np.testing.assert_array_equal(part.block(50, 60), 0)
     zarr.open_array(str(path), mode="r+")[50:60] = 7.0  # or its list was not complete
@@ -176,27 +172,27 @@ def test_a_chunk_that_was_never_written_stays_the_fill_value(path: Path) -> None
         part.block(50, 60)
 
 
-def test_a_chunk_that_comes_back_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_that_comes_back_is_read(path, monkeypatch):
     rows, chunk = open_rows(path), chunk_of(path, 3)
     kept = chunk.rename(path.parent / "kept")
     monkeypatch.setattr(retrying.time, "sleep", lambda _: kept.rename(chunk))
     np.testing.assert_array_equal(rows.block(30, 40), 1)
 
 
-def test_a_chunk_of_another_version_is_not_read(path: Path) -> None:
+def test_a_chunk_of_another_version_is_not_read(path):
     rows = open_rows(path)
     zarr.open_array(str(path), mode="r+")[30:40] = 7.0
     with pytest.raises(IncompleteError, match=r"f\.zarr changed while it was read"):
         rows.block(25, 35)
 
 
-def test_an_empty_chunk_file_is_an_error(path: Path) -> None:
+def test_an_empty_chunk_file_is_an_error(path):
     chunk_of(path, 3).write_bytes(b"")
     with pytest.raises(CorruptionError, match=r"3.0 is empty; restore it"):
         open_rows(path).block(25, 35)
 
 
-def test_a_task_can_read_its_own_rows_alone(path: Path) -> None:
+def test_a_task_can_read_its_own_rows_alone(path):
     part = open_rows(path).part(20, 40)
     assert isinstance(part, ZarrRows)
     assert part.reader is not None
@@ -205,10 +201,10 @@ def test_a_task_can_read_its_own_rows_alone(path: Path) -> None:
         part.block(40, 50)
 
 
-def test_a_list_that_lacks_what_is_there_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_lacks_what_is_there_is_made_again(path, monkeypatch):
     scandir, missed = os.scandir, []
 
-    def once_empty(folder: str) -> Iterator[os.DirEntry[str]]:
+    def once_empty(folder):
         if "f.zarr" in str(folder) and len(missed) < 2:
             missed.append(folder)
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", folder)
@@ -220,18 +216,16 @@ def test_a_list_that_lacks_what_is_there_is_made_again(path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("codec", [{"id": "gzip", "level": 1}, {"id": "bz2", "level": 1}])
-def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(
-    tmp_path: Path, codec: dict[str, Any]
-) -> None:
+def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(tmp_path, codec):
     path = foreign(tmp_path, 2, compressors=numcodecs.get_codec(codec))
     chunk_of(path, 3).write_bytes(b"damaged")
     with pytest.raises(CorruptionError, match="rows 30 to 39 cannot be read"):
         open_rows(path).block(30, 40)
 
 
-def test_stores_that_do_not_list_what_they_hold_are_read_as_zarr_reads_them() -> None:
+def test_stores_that_do_not_list_what_they_hold_are_read_as_zarr_reads_them():
     class Unlisted(zarr.storage.MemoryStore):
-        async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        async def list_prefix(self, prefix):
             for key in ():
                 yield key
 
@@ -240,7 +234,7 @@ def test_stores_that_do_not_list_what_they_hold_are_read_as_zarr_reads_them() ->
     np.testing.assert_array_equal(open_rows(array).block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
 
 
-def test_chunks_of_stores_that_tell_no_versions_must_be_there() -> None:
+def test_chunks_of_stores_that_tell_no_versions_must_be_there():
     array = zarr.create_array(zarr.storage.MemoryStore(), shape=(100, 3), chunks=(10, 3), dtype="f4")
     array[:50] = 1.0
     rows = open_rows(array)
@@ -251,21 +245,21 @@ def test_chunks_of_stores_that_tell_no_versions_must_be_there() -> None:
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Path:
+def dataset(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(300.0).reshape(100, 3))
     np.save(tmp_path / "y.npy", np.arange(100))
     ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "y.npy"), block_rows=16)
     return tmp_path / "d.zarr"
 
 
-def other_shard(dataset: Path, name: str, number: int) -> None:
+def other_shard(dataset, name, number):
     """Put the shard before in the place of one: it decodes, and is not what was written there."""
     at = dataset / name / "c"
     source, target = ((at / str(k) / "0") if name in ("x", "scores") else (at / str(k)) for k in (number - 1, number))
     target.write_bytes(source.read_bytes())
 
 
-def test_rows_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
+def test_rows_that_are_not_those_of_ingest_are_found(dataset):
     other_shard(dataset, "x", 2)
     rows = open_rows(dataset)
     np.testing.assert_array_equal(rows.block(0, 32), np.arange(96.0).reshape(32, 3))
@@ -274,7 +268,7 @@ def test_rows_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
             rows.part(start, stop).block(start, stop)
 
 
-def test_labels_of_nothing_but_zeros_are_stored(tmp_path: Path) -> None:
+def test_labels_of_nothing_but_zeros_are_stored(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((40, 3)))
     np.save(tmp_path / "y.npy", np.repeat([0, 1], 20))
     for append in (False, True):
@@ -283,20 +277,20 @@ def test_labels_of_nothing_but_zeros_are_stored(tmp_path: Path) -> None:
     bigkpca.verify(tmp_path / "d.zarr")
 
 
-def test_an_array_that_others_put_into_a_dataset_is_read_as_theirs(dataset: Path) -> None:
+def test_an_array_that_others_put_into_a_dataset_is_read_as_theirs(dataset):
     own = zarr.open_group(str(dataset)).create_array("own", shape=(100,), chunks=(10,), dtype="i4")
     own[50:] = 1
     np.testing.assert_array_equal(open_values(str(dataset), "own")[:], np.repeat([0, 1], 50))
 
 
-def test_labels_that_are_not_those_of_ingest_are_found(dataset: Path) -> None:
+def test_labels_that_are_not_those_of_ingest_are_found(dataset):
     np.testing.assert_array_equal(open_values(str(dataset), "y")[30:40], np.arange(30, 40))
     other_shard(dataset, "y", 2)
     with pytest.raises(CorruptionError, match="rows 32 to 47 are other values"):
         open_values(str(dataset), "y")[30:40]
 
 
-def test_digests_of_rows_that_were_added(dataset: Path) -> None:
+def test_digests_of_rows_that_were_added(dataset):
     before = open_rows(dataset)
     assert isinstance(before, ZarrRows)
     for _ in range(3):
@@ -311,14 +305,14 @@ def test_digests_of_rows_that_were_added(dataset: Path) -> None:
     np.testing.assert_array_equal(before.pin(100).block(90, 96), np.arange(270.0, 288.0).reshape(6, 3))
 
 
-def test_a_manifest_of_another_dataset_is_refused(dataset: Path) -> None:
+def test_a_manifest_of_another_dataset_is_refused(dataset):
     manifest = dataset / "x" / "manifest-100.json"
     manifest.write_bytes(manifest.read_bytes() + b" ")
     with pytest.raises(CorruptionError, match=r"manifest-100\.json is another one than .*d\.zarr names"):
         open_rows(dataset)
 
 
-def test_datasets_of_earlier_versions_have_no_digests(dataset: Path) -> None:
+def test_datasets_of_earlier_versions_have_no_digests(dataset):
     group = zarr.open_group(str(dataset))
     group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "manifest"}
     assert open_rows(dataset).block(0, 100).shape == (100, 3)
@@ -326,7 +320,7 @@ def test_datasets_of_earlier_versions_have_no_digests(dataset: Path) -> None:
     assert open_rows(dataset).block(0, 200).shape == (200, 3)
 
 
-def test_a_feature_store_is_read_as_its_manifest_says(dataset: Path) -> None:
+def test_a_feature_store_is_read_as_its_manifest_says(dataset):
     model = bigkpca.fit(dataset, dataset.parent / "m.zarr", components=2, size=20)
     bigkpca.transform(model, dataset, dataset.parent / "s.zarr", residual=True, block_rows=16)
     rows = open_rows(dataset.parent / "s.zarr")

@@ -1,7 +1,5 @@
 """What `kubectl kustomize` renders, and the pods that come of it."""
 
-from __future__ import annotations
-
 import subprocess
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 
 
 @cache
-def rendered() -> tuple[dict[str, Any], ...]:
+def rendered():
     """All documents; skips the test without kubectl."""
     command = [program("kubectl"), "kustomize", str(FOLDER)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -23,16 +21,16 @@ def rendered() -> tuple[dict[str, Any], ...]:
     return tuple(yaml.safe_load_all(done.stdout))
 
 
-def templates() -> list[dict[str, Any]]:
+def templates():
     """The Secrets that a user makes."""
     return list(yaml.safe_load_all((FOLDER / "secrets.template.yaml").read_text()))
 
 
-def of_kind(kind: str) -> list[dict[str, Any]]:
+def of_kind(kind):
     return [document for document in rendered() if document["kind"] == kind]
 
 
-def only(kind: str) -> dict[str, Any]:
+def only(kind):
     """The one document of a kind."""
     (found,) = of_kind(kind)
     return found
@@ -45,12 +43,12 @@ class Pod(NamedTuple):
     spec: dict[str, Any]
 
     @property
-    def container(self) -> dict[str, Any]:
+    def container(self):
         (found,) = self.spec["containers"]
         return dict(found)
 
 
-def pods() -> dict[str, Pod]:
+def pods():
     """Scheduler and worker with the labels that the operator gives them, and the job."""
     cluster, job = only("DaskCluster"), only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]
     labels = {"dask.org/cluster-name": cluster["metadata"]["name"]}
@@ -61,7 +59,7 @@ def pods() -> dict[str, Pod]:
     return {**found, "nightly": Pod(job["metadata"]["labels"], job["spec"])}
 
 
-def option(container: dict[str, Any], name: str) -> str:
+def option(container, name):
     """What follows an option in the command of a container."""
     return str(container["args"][container["args"].index(name) + 1])
 
@@ -69,24 +67,24 @@ def option(container: dict[str, Any], name: str) -> str:
 _UNITS = {"m": 1e-3, "Mi": 2**20, "Gi": 2**30}
 
 
-def amount(text: str) -> float:
+def amount(text):
     """A quantity of Kubernetes as a number."""
     unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
     return float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
 
 
-def matches(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+def matches(selector, labels):
     """Whether a selector of `matchLabels` takes these."""
     assert set(selector) <= {"matchLabels"}
     return selector.get("matchLabels", {}).items() <= labels.items()
 
 
-def admits(policy: dict[str, Any], way: str, namespace: str, labels: dict[str, str], port: int) -> bool:
+def admits(policy, way, namespace, labels, port):
     """Whether a NetworkPolicy lets its pods speak with such a pod at a port; way is `from` or `to`."""
     rules = policy["spec"].get({"from": "ingress", "to": "egress"}[way], [])
     home = policy["metadata"]["namespace"]
 
-    def takes(peer: dict[str, Any]) -> bool:
+    def takes(peer):
         if "ipBlock" in peer:
             return peer["ipBlock"] == {"cidr": f"{labels.get('address')}/32"}
         if "namespaceSelector" in peer:

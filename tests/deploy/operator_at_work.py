@@ -5,22 +5,19 @@ desired URL  how many workers the autoscaler wants of the scheduler whose HTTP s
 retire URL N the names of N workers that it has retired
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
 import sys
-from typing import Any
 
 from dask_kubernetes.operator.controller import controller
 
 NAME, NAMESPACE = "bigkpca", "bigkpca"
 
 
-def objects() -> dict[str, Any]:
+def objects():
     spec = json.load(sys.stdin)["spec"]
-    labels: dict[str, str] = {}
+    labels = {}
     worker = (f"{NAME}-default", NAMESPACE, NAME, "0123456789", spec["worker"]["spec"])
     return {
         "scheduler": controller.build_scheduler_deployment_spec(NAME, spec["scheduler"]["spec"], {}, labels),
@@ -29,14 +26,14 @@ def objects() -> dict[str, Any]:
     }
 
 
-def at(url: str) -> None:
-    async def address(*_: Any, **__: Any) -> str:
+def at(url):
+    async def address(*_, **__):
         return url
 
     controller.get_scheduler_address = address
 
 
-def main() -> Any:
+def main():
     what, *rest = sys.argv[1:]
     if what == "objects":
         return objects()

@@ -1,7 +1,5 @@
 """deploy/docker: the image, Compose and the scripts around them, without Docker."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,7 +13,6 @@ import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -36,7 +33,7 @@ STEPS = instructions(FOLDER / "Dockerfile")
 
 
 @cache
-def services() -> dict[str, dict[str, Any]]:
+def services():
     """The services of compose.yaml as Compose understands them; skips the test without it."""
     command = [program("docker-compose"), "-f", str(FOLDER / "compose.yaml"), "--profile", "nightly", "config"]
     env = {**os.environ, "BIGKPCA_USER": "10001:10001"}
@@ -48,12 +45,12 @@ def services() -> dict[str, dict[str, Any]]:
 each_service = pytest.mark.parametrize("name", [*OURS, "s3"])
 
 
-def test_the_dockerfile_has_no_remarks_of_its_linter() -> None:
+def test_the_dockerfile_has_no_remarks_of_its_linter():
     done = subprocess.run([program("hadolint"), FOLDER / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_image_is_pinned_small_and_without_root() -> None:
+def test_the_image_is_pinned_small_and_without_root():
     bases = [rest for word, rest in STEPS if word == "FROM"]
     (default,) = [rest for word, rest in STEPS if word == "ARG"]
     assert re.fullmatch(r"PYTHON=3\.\d+\.\d+-slim-\w+", default)
@@ -63,7 +60,7 @@ def test_the_image_is_pinned_small_and_without_root() -> None:
     assert [rest for word, rest in STEPS if word == "USER"] == ["10001:10001"]  # a number, for runAsNonRoot
 
 
-def test_everything_that_the_image_installs_is_pinned_and_fits_the_project() -> None:
+def test_everything_that_the_image_installs_is_pinned_and_fits_the_project():
     pins = pinned("requirements.txt")
     extras = PROJECT["optional-dependencies"]
     for text in [*PROJECT["dependencies"], *extras["cloud"], *extras["tls"]]:
@@ -72,7 +69,7 @@ def test_everything_that_the_image_installs_is_pinned_and_fits_the_project() -> 
     assert "hatchling" in pinned("build-requirements.txt")
 
 
-def pinned(name: str) -> dict[str, str]:
+def pinned(name):
     """The versions in a file of requirements, each of which has the hashes of one or two wheels."""
     lines = [line for line in (FOLDER / name).read_text().splitlines() if not line.startswith("#")]
     found = [re.fullmatch(r"([\w-]+)==([\w.]+)((?: --hash=sha256:[0-9a-f]{64}){1,2})", line) for line in lines]
@@ -81,7 +78,7 @@ def pinned(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
-def test_pip_installs_nothing_without_a_hash(name: str) -> None:
+def test_pip_installs_nothing_without_a_hash(name):
     (step,) = [rest for word, rest in STEPS if word == "RUN" and f" {name}" in rest]
     assert f"install --require-hashes --only-binary :all: -r {name}" in step
     installs = [rest for word, rest in STEPS if word == "RUN" and "pip" in rest and " install " in rest]
@@ -89,15 +86,15 @@ def test_pip_installs_nothing_without_a_hash(name: str) -> None:
     assert "install --no-deps wheels/*.whl" in installs[2]
 
 
-def test_what_pins_the_base_image_by_digest_is_an_argument(tmp_path: Path) -> None:
+def test_what_pins_the_base_image_by_digest_is_an_argument(tmp_path):
     text = (FOLDER / "Dockerfile").read_text()
     (default,) = [rest.partition("=")[2] for word, rest in STEPS if word == "ARG"]
     assert f"--build-arg PYTHON={default}@sha256:" in text
     assert f"imagetools inspect python:{default} --format" in text
 
 
-def test_hashes_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def install(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+def test_hashes_are_written_anew(tmp_path, monkeypatch):
+    def install(command, **_):
         wanted = Path(command[command.index("--requirement") + 1]).read_text()
         arm = any("aarch64" in word for word in command)
         wheels = [("b", "2", "00" if arm else "11"), ("A-c", "1.0", "22")]
@@ -122,17 +119,17 @@ def test_hashes_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_builder_gets_what_it_copies_and_no_secrets() -> None:
+def test_the_builder_gets_what_it_copies_and_no_secrets():
     let_through = set(context(FOLDER / "Dockerfile.dockerignore"))
     copied = [rest.split() for word, rest in STEPS if word == "COPY" and "--from" not in rest]
     assert {source for words in copied for source in words[:-1] if not source.startswith("--")} == let_through
     assert (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()[1] == "*"
 
 
-def test_dask_in_the_image_is_set_up_as_for_our_own_clusters() -> None:
+def test_dask_in_the_image_is_set_up_as_for_our_own_clusters():
     settings = yaml.safe_load((FOLDER / "dask.yaml").read_text())
 
-    def value(key: str) -> Any:
+    def value(key):
         node = settings
         for part in key.split("."):
             node = node[part]
@@ -142,14 +139,14 @@ def test_dask_in_the_image_is_set_up_as_for_our_own_clusters() -> None:
     assert value("distributed.comm.require-encryption") is True
 
 
-def test_the_images_of_compose_are_pinned_to_this_version() -> None:
+def test_the_images_of_compose_are_pinned_to_this_version():
     found = {name: service["image"] for name, service in services().items()}
     assert {found[name] for name in OURS} == {f"bigkpca:{PROJECT['version']}"}
     assert re.fullmatch(r"chrislusf/seaweedfs:\d+\.\d+", found["s3"])
 
 
 @each_service
-def test_a_service_has_limits_no_rights_and_nothing_to_write_but_its_data(name: str) -> None:
+def test_a_service_has_limits_no_rights_and_nothing_to_write_but_its_data(name):
     service = services()[name]
     assert int(service["deploy"]["resources"]["limits"]["memory"]) >= 1 << 30
     assert service["deploy"]["resources"]["limits"]["cpus"] >= 1
@@ -162,7 +159,7 @@ def test_a_service_has_limits_no_rights_and_nothing_to_write_but_its_data(name: 
 
 
 @each_service
-def test_a_service_is_started_again_and_watched_but_the_job_is_not(name: str) -> None:
+def test_a_service_is_started_again_and_watched_but_the_job_is_not(name):
     service = services()[name]
     if name == "nightly":
         assert service["restart"] == "no"
@@ -177,7 +174,7 @@ def test_a_service_is_started_again_and_watched_but_the_job_is_not(name: str) ->
         assert "http://127.0.0.1:8787/health" in next(rest for word, rest in STEPS if word == "HEALTHCHECK")
 
 
-def test_only_the_s3_server_is_published_and_on_this_machine_alone() -> None:
+def test_only_the_s3_server_is_published_and_on_this_machine_alone():
     ports = {name: service["ports"] for name, service in services().items() if "ports" in service}
     assert {name: [(each["host_ip"], each["target"]) for each in found] for name, found in ports.items()} == {
         "s3": [("127.0.0.1", 8333)]
@@ -186,7 +183,7 @@ def test_only_the_s3_server_is_published_and_on_this_machine_alone() -> None:
     assert set(services()["s3"]["networks"]) == {"storage"}
 
 
-def test_no_password_is_in_compose_but_files_are_that_git_ignores() -> None:
+def test_no_password_is_in_compose_but_files_are_that_git_ignores():
     for service in services().values():
         secret = [key for key in service.get("environment", {}) if re.search("KEY|SECRET|PASSWORD", key)]
         assert [key for key in secret if not key.endswith("_FILE")] == []
@@ -195,7 +192,7 @@ def test_no_password_is_in_compose_but_files_are_that_git_ignores() -> None:
     assert {Path(each["file"]).parts[0] + "/" for each in files} <= set(ignored)
 
 
-def test_the_job_names_the_scheduler_and_fits_the_containers() -> None:
+def test_the_job_names_the_scheduler_and_fits_the_containers():
     worker = services()["worker"]["command"]
     flags = dict(pairwise(worker))
     assert JOB["run"]["scheduler"] == worker[2] == "tls://scheduler:8786"
@@ -208,7 +205,7 @@ def test_the_job_names_the_scheduler_and_fits_the_containers() -> None:
     assert int(flags["--nthreads"]) == services()["worker"]["deploy"]["resources"]["limits"]["cpus"]
 
 
-def test_the_job_file_is_mounted_and_its_variables_are_set() -> None:
+def test_the_job_file_is_mounted_and_its_variables_are_set():
     nightly, text = services()["nightly"], (FOLDER / "nightly.toml").read_text()
     mounts = {each["target"]: each["source"] for each in nightly["volumes"]}
     assert nightly["command"] == ["bigkpca", "run", "/etc/bigkpca/nightly.toml"]
@@ -218,11 +215,11 @@ def test_the_job_file_is_mounted_and_its_variables_are_set() -> None:
     assert Path(JOB["run"]["metrics"]).parent == Path("/metrics")
 
 
-def test_the_job_file_is_a_job() -> None:
+def test_the_job_file_is_a_job():
     read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
 
 
-def prepare(folder: Path) -> Path:
+def prepare(folder):
     """A copy of deploy/docker in which prepare.sh has run."""
     program("openssl")
     shutil.copy(ROOT / "deploy" / "certificates.sh", folder)
@@ -233,11 +230,11 @@ def prepare(folder: Path) -> Path:
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> Path:
+def prepared(tmp_path):
     return prepare(tmp_path)
 
 
-def test_prepare_makes_every_secret_for_nobody_else(prepared: Path) -> None:
+def test_prepare_makes_every_secret_for_nobody_else(prepared):
     for secret in yaml.safe_load((prepared / "compose.yaml").read_text())["secrets"].values():
         assert stat.S_IMODE((prepared / secret["file"]).stat().st_mode) == 0o600
     secrets = prepared / "secrets"
@@ -247,8 +244,8 @@ def test_prepare_makes_every_secret_for_nobody_else(prepared: Path) -> None:
     assert (secrets / "s3-secret-key").read_text().strip() in (secrets / "s3.json").read_text()
 
 
-def test_prepare_again_renews_the_certificate_and_keeps_authority_and_credentials(prepared: Path) -> None:
-    def files() -> dict[str, bytes]:
+def test_prepare_again_renews_the_certificate_and_keeps_authority_and_credentials(prepared):
+    def files():
         return {path.name: path.read_bytes() for path in (prepared / "secrets").iterdir()}
 
     before = files()
@@ -256,7 +253,7 @@ def test_prepare_again_renews_the_certificate_and_keeps_authority_and_credential
     assert {name for name, content in files().items() if content != before[name]} == {"tls.crt", "tls.key"}
 
 
-def test_the_certificates_are_good_for_both_sides_and_the_names_of_the_services(prepared: Path) -> None:
+def test_the_certificates_are_good_for_both_sides_and_the_names_of_the_services(prepared):
     secrets = prepared / "secrets"
     strict = {"cafile": str(secrets / "ca.crt")}
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, **strict)
@@ -271,7 +268,7 @@ def test_the_certificates_are_good_for_both_sides_and_the_names_of_the_services(
         shaken(server, client, "elsewhere")
 
 
-def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bool:
+def shaken(server, client, name):
     """Whether both sides of a connection to this name finish their handshake."""
     a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [client.wrap_bio(a, b, server_hostname=name), server.wrap_bio(b, a, server_side=True)]
@@ -285,11 +282,11 @@ def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bool:
     return not sides
 
 
-def test_the_entrypoint_reads_credentials_from_files_and_passes_the_exit_code_on(tmp_path: Path) -> None:
+def test_the_entrypoint_reads_credentials_from_files_and_passes_the_exit_code_on(tmp_path):
     (tmp_path / "key").write_text("a b\n")
     env = {"AWS_ACCESS_KEY_ID_FILE": str(tmp_path / "key"), "PATH": os.environ["PATH"]}
 
-    def run(env: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+    def run(env, *command):
         line = [FOLDER / "entrypoint.sh", *command]
         return subprocess.run(line, env=env, capture_output=True, text=True, check=False)
 
@@ -309,9 +306,7 @@ def test_the_entrypoint_reads_credentials_from_files_and_passes_the_exit_code_on
         ([6] * 6, 6, ["60", "120", "240", "480", "960"]),
     ],
 )
-def test_a_night_is_tried_again_where_that_helps(
-    tmp_path: Path, codes: list[int], calls: int, pauses: list[str]
-) -> None:
+def test_a_night_is_tried_again_where_that_helps(tmp_path, codes, calls, pauses):
     (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
     docker = '#!/bin/sh\necho "$@" >> calls\nexit "$(sed -n "$(wc -l < calls)p" codes)"\n'
     for name, text in {"docker": docker, "sleep": '#!/bin/sh\necho "$1" >> pauses\n'}.items():
@@ -325,7 +320,7 @@ def test_a_night_is_tried_again_where_that_helps(
     assert (waited.read_text().split() if waited.exists() else []) == pauses
 
 
-def test_the_readme_names_every_file_that_a_user_calls_or_changes() -> None:
+def test_the_readme_names_every_file_that_a_user_calls_or_changes():
     readme = (FOLDER / "README.md").read_text()
     for name in ("prepare.sh", "nightly.sh", "nightly.toml", "compose.yaml"):
         assert name in readme

@@ -1,11 +1,8 @@
 """The image and the services of deploy/docker at work: the steps of the Dockerfile and the commands of compose.yaml are
 followed on this machine, over TLS, by a user without a name."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +11,22 @@ import pytest
 from tests.deploy.test_docker import FOLDER, STEPS, pinned, prepare, services
 from tests.helpers.compose import Services
 from tests.helpers.dask_processes import wait_until
-from tests.helpers.images import Image, build
+from tests.helpers.images import build
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = pytest.mark.long
 TMP = "/tmp"  # in a container, which may write nothing else
 HEALTH = next(rest for word, rest in STEPS if word == "HEALTHCHECK")
 
 
 @pytest.fixture(scope="module")
-def image() -> Iterator[Image]:
+def image():
     with tempfile.TemporaryDirectory(prefix="bigkpca-image-") as folder:
         (default,) = [rest for word, rest in STEPS if word == "ARG"]
         minor = ".".join(default.partition("=")[2].split(".")[:2])
         yield build(FOLDER / "Dockerfile", Path(folder), minor)
 
 
-def run(image: Image, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+def run(image, *command, **env):
     """A command in a container of its own, without certificates."""
     line, all_env = image.command(command), image.environment(env)
     return subprocess.run(line, env=all_env, cwd=image.folder, capture_output=True, text=True, timeout=200, check=False)
@@ -38,7 +35,7 @@ def run(image: Image, *command: str, **env: str) -> subprocess.CompletedProcess[
 LIST = "import importlib.metadata as m; print(*(f'{each.name}=={each.version}' for each in m.distributions()))"
 
 
-def test_the_image_holds_what_is_pinned_and_no_more(image: Image) -> None:
+def test_the_image_holds_what_is_pinned_and_no_more(image):
     found = run(image, "python", "-c", LIST).stdout.lower().replace("_", "-").split()
     wanted = {f"{name}=={version}" for name, version in pinned("requirements.txt").items()}
     assert {each for each in found if not each.startswith("bigkpca==")} == wanted
@@ -46,7 +43,7 @@ def test_the_image_holds_what_is_pinned_and_no_more(image: Image) -> None:
     assert sum(path.stat().st_size for path in files) < 430e6  # 340 MB, and 90 of Arrow, which reads tables
 
 
-def test_tables_are_read_and_written(image: Image) -> None:
+def test_tables_are_read_and_written(image):
     Path(image.at(f"{TMP}/x.csv")).write_text("a,b\n" + "".join(f"{i},{i % 7}\n" for i in range(50)))
     for line in (
         ["ingest", f"{TMP}/x.csv", f"{TMP}/table.zarr", "--columns", "a,b"],
@@ -57,7 +54,7 @@ def test_tables_are_read_and_written(image: Image) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_commands_run_without_certificates_and_write_to_tmp_alone(image: Image) -> None:
+def test_commands_run_without_certificates_and_write_to_tmp_alone(image):
     """As `docker run` would: on threads, and on processes of their own, which have a certificate of their own."""
     np.save(Path(image.at(f"{TMP}/x.npy")), np.random.default_rng(0).normal(size=(9000, 9)).astype("f4"))
     before = listed(image)
@@ -70,14 +67,14 @@ def test_commands_run_without_certificates_and_write_to_tmp_alone(image: Image) 
     assert listed(image) == before
 
 
-def listed(image: Image) -> dict[str, int]:
+def listed(image):
     """Files that a read-only container could not change."""
     folders = [Path(image.at(folder)) for folder in ("/opt/bigkpca", "/etc/dask")]
     return {str(path): path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
-def running(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def running(image, tmp_path_factory):
     """S3 server, scheduler and a worker, healthy."""
     with Services(services(), image, prepare(tmp_path_factory.mktemp("deploy")) / "secrets") as found:
         found.start("s3")
@@ -92,7 +89,7 @@ def running(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield found
 
 
-def test_the_services_fit_and_transform_on_their_own_object_store(running: Services) -> None:
+def test_the_services_fit_and_transform_on_their_own_object_store(running):
     cluster = ["--scheduler", "tls://scheduler:8786"]
     for line in (
         ["fit", "s3://lake/rows.zarr", "s3://lake/tried-model.zarr", "--size", "100", "--components", "5", *cluster],
@@ -104,14 +101,14 @@ def test_the_services_fit_and_transform_on_their_own_object_store(running: Servi
     assert running.healthy("worker", HEALTH)
 
 
-def test_the_nightly_job_runs_and_has_nothing_to_do_the_second_time(running: Services, image: Image) -> None:
+def test_the_nightly_job_runs_and_has_nothing_to_do_the_second_time(running, image):
     for _ in range(2):
         done = running.run("nightly")
         assert done.returncode == 0, done.stderr
     assert "bigkpca_last_success_timestamp_seconds" in Path(image.at("/metrics/bigkpca.prom")).read_text()
 
 
-def test_services_that_died_are_not_healthy(running: Services) -> None:
+def test_services_that_died_are_not_healthy(running):
     running.kill()
     assert not running.healthy("scheduler", HEALTH)
     assert not running.healthy("worker", HEALTH)

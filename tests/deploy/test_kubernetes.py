@@ -1,16 +1,12 @@
 """deploy/kubernetes: valid for Kubernetes and for the Dask operator, and what its parts say of each other."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import dask.config
@@ -23,7 +19,6 @@ from bigkpca.data.stores import store_of
 from bigkpca.spec.job import read_job
 from tests.deploy.manifests import (
     FOLDER,
-    Pod,
     admits,
     amount,
     matches,
@@ -38,7 +33,7 @@ from tests.helpers.custom_resources import schema_of
 from tests.helpers.files import ROOT
 from tests.helpers.nights import Night, some_rows
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import BUCKET, KEY, SECRET, Server
+from tests.helpers.s3 import BUCKET, KEY, SECRET
 
 SERVICE = "tls://bigkpca-scheduler:8786"
 JOB = tomllib.loads((FOLDER / "nightly.toml").read_text())
@@ -46,14 +41,14 @@ IMAGE_SETTINGS = yaml.safe_load((ROOT / "deploy" / "docker" / "dask.yaml").read_
 each_pod = pytest.mark.parametrize("name", ["scheduler", "worker", "nightly"])
 
 
-def check(documents: list[dict[str, Any]], version: str) -> None:
+def check(documents, version):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     for document in documents:
         kubernetes_validate.validate(document, version, strict=True)
 
 
 @pytest.mark.parametrize("version", ["1.33", "1.37"])
-def test_what_is_rendered_is_valid_for_kubernetes(version: str) -> None:
+def test_what_is_rendered_is_valid_for_kubernetes(version):
     ours = [document for document in rendered() if "dask.org" not in document["apiVersion"]]
     made = [{"kind": "Pod", "metadata": {"labels": pod.labels}, "spec": pod.spec} for pod in pods().values()]
     made += [{"kind": "Service", "spec": only("DaskCluster")["spec"]["scheduler"]["service"]}]
@@ -61,12 +56,12 @@ def test_what_is_rendered_is_valid_for_kubernetes(version: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DaskCluster", "DaskAutoscaler"])
-def test_the_resources_of_the_operator_are_valid_and_no_field_is_dropped(kind: str) -> None:
+def test_the_resources_of_the_operator_are_valid_and_no_field_is_dropped(kind):
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(only(kind), schema_of(kind))
 
 
-def test_a_field_or_a_type_that_the_operator_does_not_know_is_an_error() -> None:
+def test_a_field_or_a_type_that_the_operator_does_not_know_is_an_error():
     jsonschema = pytest.importorskip("jsonschema")
     for change in ({"minimum": "two"}, {"least": 2}):
         document = {"spec": {**only("DaskAutoscaler")["spec"], **change}}
@@ -74,7 +69,7 @@ def test_a_field_or_a_type_that_the_operator_does_not_know_is_an_error() -> None
             jsonschema.validate(document, schema_of("DaskAutoscaler"))
 
 
-def test_a_night_never_runs_twice_at_once_and_ends_before_the_next() -> None:
+def test_a_night_never_runs_twice_at_once_and_ends_before_the_next():
     night = only("CronJob")["spec"]
     job = night["jobTemplate"]["spec"]
     assert night["concurrencyPolicy"] == "Forbid"
@@ -82,7 +77,7 @@ def test_a_night_never_runs_twice_at_once_and_ends_before_the_next() -> None:
     assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
 
 
-def fate(code: int, disrupted: bool = False) -> str:
+def fate(code, disrupted=False):
     """What the Job does with a pod that ended so: the action of the first rule that fits."""
     for rule in only("CronJob")["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]:
         codes = rule.get("onExitCodes", {"operator": "In", "values": []})
@@ -92,18 +87,18 @@ def fate(code: int, disrupted: bool = False) -> str:
     return "Count"
 
 
-def test_exit_codes_decide_what_is_tried_again() -> None:
+def test_exit_codes_decide_what_is_tried_again():
     assert {code: fate(code) for code in (5, 6, 137, 143)} == dict.fromkeys((5, 6, 137, 143), "Count")
     assert [code for code in range(256) if fate(code) == "FailJob"] == [1, 2, 3, 4, 7]
     assert fate(6, disrupted=True) == "Ignore"
     assert only("CronJob")["spec"]["jobTemplate"]["spec"]["backoffLimit"] >= 3
 
 
-def test_the_time_to_stop_is_longer_than_sigterm_needs() -> None:
+def test_the_time_to_stop_is_longer_than_sigterm_needs():
     assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
 
 
-def test_job_and_workers_name_the_service_of_the_scheduler() -> None:
+def test_job_and_workers_name_the_service_of_the_scheduler():
     cluster = only("DaskCluster")
     service = cluster["spec"]["scheduler"]["service"]
     ports = {port["name"]: port["port"] for port in service["ports"]}
@@ -114,7 +109,7 @@ def test_job_and_workers_name_the_service_of_the_scheduler() -> None:
     assert f"certificates.sh tls {cluster['metadata']['name']}-scheduler" in (FOLDER / "README.md").read_text()
 
 
-def named(node: Any, kind: str) -> set[str]:
+def named(node, kind):
     """The ConfigMaps, or Secrets, that a pod names."""
     words = {"ConfigMap": ("configMapRef", "configMap"), "Secret": ("secretRef", "secret")}[kind]
     if isinstance(node, list):
@@ -126,7 +121,7 @@ def named(node: Any, kind: str) -> set[str]:
 
 
 @each_pod
-def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme(name: str) -> None:
+def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme(name):
     spec, readme = pods()[name].spec, (FOLDER / "README.md").read_text()
     assert named(spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
     assert spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
@@ -136,14 +131,14 @@ def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme(name: str) -
         assert [key for key in template["stringData"] if key not in readme] == []
 
 
-def test_no_secret_is_in_the_repository() -> None:
+def test_no_secret_is_in_the_repository():
     assert of_kind("Secret") == []  # to apply it again would undo what a user made
     assert {value for each in templates() for value in each["stringData"].values()} == {""}
     assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
 
 
 @each_pod
-def test_the_certificates_are_where_dask_looks_for_them(name: str) -> None:
+def test_the_certificates_are_where_dask_looks_for_them(name):
     tls = IMAGE_SETTINGS["comm"]["tls"]
     files = {tls["ca-file"], *(path for role in ("scheduler", "worker", "client") for path in tls[role].values())}
     mounts = {mount["name"]: mount["mountPath"] for mount in pods()[name].container["volumeMounts"]}
@@ -152,7 +147,7 @@ def test_the_certificates_are_where_dask_looks_for_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["worker", "nightly"])
-def test_memory_of_the_job_fits_the_containers_and_their_flags(name: str) -> None:
+def test_memory_of_the_job_fits_the_containers_and_their_flags(name):
     container = pods()[name].container
     limit, planned = amount(container["resources"]["limits"]["memory"]), parse_bytes(JOB["run"]["memory"])
     assert 1.25 * planned <= limit  # one process in each
@@ -162,20 +157,20 @@ def test_memory_of_the_job_fits_the_containers_and_their_flags(name: str) -> Non
 
 
 @each_pod
-def test_every_container_has_requests_and_limits(name: str) -> None:
+def test_every_container_has_requests_and_limits(name):
     resources = pods()[name].container["resources"]
     for of in ("cpu", "memory", "ephemeral-storage"):
         assert 0 < amount(resources["requests"][of]) <= amount(resources["limits"][of])
 
 
 @each_pod
-def test_images_are_pinned_to_this_version(name: str) -> None:
+def test_images_are_pinned_to_this_version(name):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert pods()[name].container["image"] == f"registry.example.org/bigkpca:{project['version']}"
 
 
 @each_pod
-def test_pods_have_no_rights(name: str) -> None:
+def test_pods_have_no_rights(name):
     pod = pods()[name]
     assert pod.spec["securityContext"]["runAsNonRoot"] is True
     assert pod.spec["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
@@ -191,7 +186,7 @@ def test_pods_have_no_rights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["scheduler", "worker"])
-def test_probes_ask_a_port_that_is_there_and_wait_for_a_worker_that_hangs(name: str) -> None:
+def test_probes_ask_a_port_that_is_there_and_wait_for_a_worker_that_hangs(name):
     container = pods()[name].container
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -203,14 +198,14 @@ def test_probes_ask_a_port_that_is_there_and_wait_for_a_worker_that_hangs(name: 
     assert alive["periodSeconds"] * alive["failureThreshold"] >= patience
 
 
-def test_only_the_job_and_workers_reach_the_scheduler() -> None:
+def test_only_the_job_and_workers_reach_the_scheduler():
     home = only("Namespace")["metadata"]["name"]
     there = {name: (home, pod.labels) for name, pod in pods().items()} | {"stranger": (home, {"app": "other"})}
     outside = {"operator": ("dask-operator", {}), "elsewhere": ("default", {"dask.org/component": "worker"})}
     outside |= {"identity": ("", {"address": "169.254.170.23"}), "gateway": ("monitoring", {})}
     policies = of_kind("NetworkPolicy")
 
-    def lets(one: str, way: str, other: str, port: int) -> bool:
+    def lets(one, way, other, port):
         namespace, labels = {**there, **outside}[one]
         own = [p for p in policies if namespace == home and matches(p["spec"]["podSelector"], labels)]
         if namespace == home:
@@ -235,7 +230,7 @@ def test_only_the_job_and_workers_reach_the_scheduler() -> None:
     assert [name for name in there if lets(name, "to", "elsewhere", 80)] == []
 
 
-def test_the_autoscaler_can_ask_the_scheduler() -> None:
+def test_the_autoscaler_can_ask_the_scheduler():
     cluster, scaler = only("DaskCluster"), only("DaskAutoscaler")["spec"]
     env = {each["name"]: each["value"] for each in pods()["scheduler"].container["env"]}
     settings = dask.config.collect_env(env)["distributed"]
@@ -247,7 +242,7 @@ def test_the_autoscaler_can_ask_the_scheduler() -> None:
     assert option(pods()["worker"].container, "--name") == "$(DASK_WORKER_NAME)"
 
 
-def variables(pod: Pod) -> set[str]:
+def variables(pod):
     """The environment variables that a pod's ConfigMaps and Secrets set."""
     maps = {each["metadata"]["name"]: each["data"] for each in of_kind("ConfigMap")}
     keys = {each["metadata"]["name"]: each["stringData"] for each in templates()}
@@ -255,7 +250,7 @@ def variables(pod: Pod) -> set[str]:
     return {key for name in named for key in (maps | keys)[name]}
 
 
-def test_the_job_file_is_mounted_and_its_variables_are_set() -> None:
+def test_the_job_file_is_mounted_and_its_variables_are_set():
     nightly = pods()["nightly"]
     text = (FOLDER / "nightly.toml").read_text()
     (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
@@ -266,14 +261,14 @@ def test_the_job_file_is_mounted_and_its_variables_are_set() -> None:
     assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
 
 
-def test_the_job_file_is_a_job_whose_metrics_go_to_the_gateway() -> None:
+def test_the_job_file_is_a_job_whose_metrics_go_to_the_gateway():
     job = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
     host = urlsplit(str(job.run.push_metrics)).hostname
     assert host == "pushgateway.monitoring"  # a service, and its namespace
     assert "--set fullnameOverride=pushgateway -n monitoring" in (FOLDER / "README.md").read_text()
 
 
-def test_images_are_pulled_with_a_secret_of_the_readme() -> None:
+def test_images_are_pulled_with_a_secret_of_the_readme():
     ((secret,),) = [each["imagePullSecrets"] for each in of_kind("ServiceAccount")]
     assert f"create secret docker-registry {secret['name']} " in (FOLDER / "README.md").read_text()
     assert all(
@@ -281,7 +276,7 @@ def test_images_are_pulled_with_a_secret_of_the_readme() -> None:
     )  # which would replace those of the account
 
 
-def budget(name: str) -> dict[str, Any]:
+def budget(name):
     """What may leave at once of the pods that a PodDisruptionBudget selects; nothing for pods without one."""
     (found,) = [
         each["spec"]
@@ -291,14 +286,14 @@ def budget(name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_night_is_not_disturbed_and_no_node_is_kept_for_ever() -> None:
+def test_a_night_is_not_disturbed_and_no_node_is_kept_for_ever():
     assert budget("nightly")["minAvailable"] == 1  # the only kind that a Job may have
     assert budget("worker")["maxUnavailable"] == 1
     assert budget("scheduler") == {}  # it runs by day, too
     assert all(each["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in of_kind("PodDisruptionBudget"))
 
 
-def test_workers_are_spread_over_nodes_as_far_as_there_are_some() -> None:
+def test_workers_are_spread_over_nodes_as_far_as_there_are_some():
     (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
     assert matches(rule["labelSelector"], pods()["worker"].labels)
     assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
@@ -306,7 +301,7 @@ def test_workers_are_spread_over_nodes_as_far_as_there_are_some() -> None:
 
 
 @pytest.mark.parametrize("name", ["worker", "nightly"])
-def test_pods_take_on_a_role_and_need_no_key(name: str) -> None:
+def test_pods_take_on_a_role_and_need_no_key(name):
     role = only("ServiceAccount")["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
     assert re.fullmatch(r"arn:aws:iam::\d{12}:role/bigkpca-nightly", role)
     (keys,) = [each["secretRef"] for each in pods()[name].container["envFrom"] if "secretRef" in each]
@@ -314,11 +309,11 @@ def test_pods_take_on_a_role_and_need_no_key(name: str) -> None:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
+def agent(tmp_path):
     """An agent that gives credentials to who shows its token, and the environment that a pod gets for it."""
 
     class Asked(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             known = self.headers["Authorization"] == "token-of-the-pod"
             held = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
             content = json.dumps(held).encode()
@@ -327,7 +322,7 @@ def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, *_): ...
 
     (tmp_path / "token").write_text("token-of-the-pod")
     with HTTPServer(("127.0.0.1", 0), Asked) as server:
@@ -341,9 +336,7 @@ def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
         thread.join()
 
 
-def test_a_process_without_keys_gets_those_of_its_role(
-    bucket: str, agent: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name, value in agent.items():
@@ -355,11 +348,11 @@ def test_a_process_without_keys_gets_those_of_its_role(
 POLICY = json.loads((FOLDER / "bucket-policy.json").read_text())["Statement"]
 
 
-def listed(value: str | list[str]) -> list[str]:
+def listed(value):
     return [value] if isinstance(value, str) else value
 
 
-def allowed(action: str, resource: str) -> bool:
+def allowed(action, resource):
     """Whether the policy allows an action on a bucket, or on a key in one."""
     return any(
         each["Effect"] == "Allow"
@@ -369,7 +362,7 @@ def allowed(action: str, resource: str) -> bool:
     )
 
 
-def asked_for(method: str, url: str) -> tuple[str, str]:
+def asked_for(method, url):
     """The action that a request needs, and the key; none where it is about the bucket, or names keys in its body."""
     parts = urlsplit(url)
     key, query = (
@@ -385,9 +378,7 @@ def asked_for(method: str, url: str) -> tuple[str, str]:
     ], key
 
 
-def test_the_role_may_do_what_the_job_does_and_nothing_else(
-    bucket: str, s3_server: Server, use_s3: Callable[..., None], tmp_path: Path
-) -> None:
+def test_the_role_may_do_what_the_job_does_and_nothing_else(bucket, s3_server, use_s3, tmp_path):
     text = re.sub(r"^(scheduler|push_metrics) = .*$", "", (FOLDER / "nightly.toml").read_text(), flags=re.M)
     night = Night.made(tmp_path / "job", bucket)
     Path(night.job).write_text(text.replace("${BUCKET}", bucket.removeprefix("s3://")))
@@ -417,7 +408,7 @@ def test_the_role_may_do_what_the_job_does_and_nothing_else(
     assert not allowed("s3:GetObject", "arn:aws:s3:::lake/other.zarr/zarr.json")
 
 
-def test_the_policy_names_the_bucket_and_the_paths_of_the_job() -> None:
+def test_the_policy_names_the_bucket_and_the_paths_of_the_job():
     (storage,) = [each["data"] for each in of_kind("ConfigMap") if "BUCKET" in each["data"]]
     for table, action in (("input", "Get"), ("model", "Put"), ("output", "Delete")):
         path = JOB[table]["path"].replace("s3://${BUCKET}", f"arn:aws:s3:::{storage['BUCKET']}")

@@ -1,17 +1,13 @@
 """deploy/kubernetes with the Dask operator's own code: what it makes of our documents, and that it scales a scheduler
 that has TLS. Scheduler and worker are started with the commands of the documents."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from distributed import Client, Security
@@ -23,12 +19,12 @@ from tests.helpers.dask_processes import wait_until
 from tests.helpers.files import ROOT
 from tests.helpers.s3 import free_ports
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = pytest.mark.long
 VERSION = "2026.3.0"
 
 
 @pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def operator(tmp_path_factory):
     """A Python that has the operator: 200 MB, so not among what tests need."""
     assert f"--version {VERSION} " in (ROOT / "deploy" / "kubernetes" / "README.md").read_text()
     folder = tmp_path_factory.mktemp("operator")
@@ -41,7 +37,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def ask(operator: Path, *arguments: object, given: Any = None) -> Any:
+def ask(operator, *arguments, given=None):
     """What the operator's code answers."""
     command = [operator, Path(__file__).with_name("operator_at_work.py"), *map(str, arguments)]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "DASK"))}
@@ -51,12 +47,12 @@ def ask(operator: Path, *arguments: object, given: Any = None) -> Any:
     return json.loads(asked.stdout)
 
 
-def test_the_stored_schemas_are_those_of_the_operator(operator: Path) -> None:
+def test_the_stored_schemas_are_those_of_the_operator(operator):
     (crds,) = operator.parents[1].glob("lib/python*/site-packages/dask_kubernetes/operator/deployment/helm/*/crds")
     assert condensed(crds) == STORED.read_text()
 
 
-def test_what_the_operator_makes_is_valid_and_what_policies_expect(operator: Path) -> None:
+def test_what_the_operator_makes_is_valid_and_what_policies_expect(operator):
     made = ask(operator, "objects", given=only("DaskCluster"))
     check(list(made.values()), "1.37")
     for name in ("scheduler", "worker"):
@@ -76,14 +72,14 @@ def test_what_the_operator_makes_is_valid_and_what_policies_expect(operator: Pat
 class Started:
     """Scheduler and workers on this machine, with the commands and variables of their pods, and certificates."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         subprocess.run([ROOT / "deploy" / "certificates.sh", folder, "bigkpca-scheduler"], check=True)
         self._folder, (self._port, self.http, *self._rest) = folder, free_ports(4)
         text = (ROOT / "deploy" / "docker" / "dask.yaml").read_text().replace("/etc/bigkpca/tls", str(folder))
         (folder / "dask.yaml").write_text(text)
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes = []
 
-    def start(self, name: str) -> subprocess.Popen[bytes]:
+    def start(self, name):
         container, http = pods()[name].container, self.http if name == "scheduler" else self._rest[0]
         given = {each["name"]: each["value"] for each in container.get("env", [])}
         local = {
@@ -100,7 +96,7 @@ class Started:
             self.processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=log))
         return self.processes[-1]
 
-    def client(self) -> Client:
+    def client(self):
         tls = {
             name: str(self._folder / file)
             for name, file in {
@@ -113,7 +109,7 @@ class Started:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
+def started(tmp_path):
     found = Started(tmp_path)
     try:
         yield found
@@ -123,7 +119,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
             process.wait(60)
 
 
-def test_the_autoscaler_starts_from_nothing_grows_and_retires_over_tls(operator: Path, started: Started) -> None:
+def test_the_autoscaler_starts_from_nothing_grows_and_retires_over_tls(operator, started):
     started.start("scheduler")
     url = f"tcp://127.0.0.1:{started.http}"  # as the operator writes addresses of HTTP servers
     with started.client() as client:
@@ -141,5 +137,5 @@ def test_the_autoscaler_starts_from_nothing_grows_and_retires_over_tls(operator:
         assert worker.wait(60) == 0
 
 
-def nap(_: int) -> None:
+def nap(_):
     time.sleep(3)

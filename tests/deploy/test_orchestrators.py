@@ -1,7 +1,5 @@
 """deploy/airflow and deploy/prefect: what is done about each exit code, with stand-ins for the two libraries."""
 
-from __future__ import annotations
-
 import runpy
 import subprocess
 import sys
@@ -20,11 +18,11 @@ class AirflowFailException(Exception):
     """As that of Airflow: not tried again."""
 
 
-def decorator(kept: dict[str, Any]) -> Callable[..., Any]:
+def decorator(kept):
     """A decorator with options, as of both libraries, which keeps these by the names of functions."""
 
-    def with_options(**options: Any) -> Callable[[Decorated], Decorated]:
-        def decorate(function: Decorated) -> Decorated:
+    def with_options(**options):
+        def decorate(function):
             kept[function.__name__] = (options, function)
             return function
 
@@ -34,9 +32,9 @@ def decorator(kept: dict[str, Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def kept(monkeypatch):
     """What the modules decorate, and a pager that keeps what it gets."""
-    found: dict[str, Any] = {}
+    found = {}
     modules = {
         "airflow": {},
         "airflow.sdk": {"dag": decorator(found), "task": decorator(found)},
@@ -51,7 +49,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-def ended(run: Decorated, code: int, monkeypatch: pytest.MonkeyPatch) -> tuple[BaseException | None, list[bytes]]:
+def ended(run, code, monkeypatch):
     """The error with which a task ends where the command has this exit code, and the calls."""
     commands, paged = [], []
     monkeypatch.setattr(subprocess, "run", lambda line: commands.append(line) or SimpleNamespace(returncode=code))
@@ -70,7 +68,7 @@ AGAIN = {5, 6, 137, 143, -9}
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_airflow_tries_again_fails_or_pages(kept: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_airflow_tries_again_fails_or_pages(kept, code, monkeypatch):
     with monkeypatch.context() as patched:  # the night runs when its module is loaded
         patched.setattr(subprocess, "run", lambda _: SimpleNamespace(returncode=0))
         runpy.run_path(str(ROOT / "deploy" / "airflow" / "bigkpca_nightly.py"))
@@ -84,7 +82,7 @@ def test_airflow_tries_again_fails_or_pages(kept: dict[str, Any], code: int, mon
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_prefect_tries_again_fails_or_pages(kept: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefect_tries_again_fails_or_pages(kept, code, monkeypatch):
     runpy.run_path(str(ROOT / "deploy" / "prefect" / "bigkpca_nightly.py"))
     options, run = kept["run"]
     error, paged = ended(run, code, monkeypatch)

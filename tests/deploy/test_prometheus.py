@@ -1,18 +1,13 @@
 """deploy/prometheus: rules and their tests by promtool, the dashboard, and real metrics over TLS to a real alert."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -42,7 +37,7 @@ needs_promtool = pytest.mark.skipif(
 )
 
 
-def promtool(*arguments: object) -> str:
+def promtool(*arguments):
     """What promtool prints, which finds nothing wrong."""
     command = ["promtool", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -50,26 +45,26 @@ def promtool(*arguments: object) -> str:
     return done.stdout
 
 
-def metrics_of(text: str) -> set[str]:
+def metrics_of(text):
     return set(re.findall(r"\bbigkpca_\w+", text))
 
 
-def alerts() -> dict[str, dict[str, Any]]:
+def alerts():
     (group,) = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
-def panels() -> list[dict[str, Any]]:
+def panels():
     return json.loads((PROMETHEUS / "dashboard.json").read_text())["panels"]
 
 
-def expressions() -> list[str]:
+def expressions():
     """Every query of the dashboard."""
     return [target["expr"] for panel in panels() for target in panel["targets"]]
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def certificate(tmp_path_factory):
     """A folder with a certificate for `localhost`, which is its own authority, and its key."""
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
@@ -81,7 +76,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def installed(folder: Path, certificate: Path, changes: dict[str, str]) -> Path:
+def installed(folder, certificate, changes):
     """The files in a folder, with this certificate and these words changed."""
     for file in PROMETHEUS.glob("*.yml"):
         text = file.read_text().replace("/etc/prometheus/tls", str(certificate))
@@ -92,32 +87,32 @@ def installed(folder: Path, certificate: Path, changes: dict[str, str]) -> Path:
 
 
 @needs_promtool
-def test_promtool_accepts_the_rules_and_each_alert_fires_when_it_should() -> None:
+def test_promtool_accepts_the_rules_and_each_alert_fires_when_it_should():
     assert f"{len(alerts())} rules found" in promtool("check", "rules", "--lint-fatal", PROMETHEUS / "alerts.yml")
     promtool("test", "rules", PROMETHEUS / "alerts_test.yml")
 
 
-def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:
+def test_every_alert_is_tested_to_fire_and_not_to_fire():
     tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
     cases = [(case["alertname"], bool(case.get("exp_alerts"))) for test in tests for case in test["alert_rule_test"]]
     assert set(cases) == {(name, fires) for name in alerts() for fires in (True, False)}
 
 
 @needs_promtool
-def test_promtool_accepts_the_configurations(tmp_path: Path, certificate: Path) -> None:
+def test_promtool_accepts_the_configurations(tmp_path, certificate):
     installed(tmp_path, certificate, {})
     promtool("check", "config", tmp_path / "prometheus.yml")
     promtool("check", "web-config", tmp_path / "node-exporter.yml")
 
 
-def test_rules_and_dashboard_name_only_metrics_that_are_written() -> None:
+def test_rules_and_dashboard_name_only_metrics_that_are_written():
     assert metrics_of((PROMETHEUS / "alerts.yml").read_text()) <= METRICS
     assert metrics_of((PROMETHEUS / "alerts_test.yml").read_text()) <= METRICS
     assert metrics_of((PROMETHEUS / "dashboard.json").read_text()) == METRICS
 
 
 @needs_promtool
-def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
+def test_promtool_accepts_every_query_of_the_dashboard(tmp_path):
     rules = [
         {"record": f"panel:{number}", "expr": query.replace("$output", ".*")}
         for number, query in enumerate(expressions())
@@ -126,7 +121,7 @@ def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
     promtool("check", "rules", tmp_path / "queries.yml")
 
 
-def test_the_dashboard_can_be_imported() -> None:
+def test_the_dashboard_can_be_imported():
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
     assert {"uid", "title", "schemaVersion", "templating", "time"} <= set(board)
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "output"}
@@ -138,7 +133,7 @@ def test_the_dashboard_can_be_imported() -> None:
     assert all('{output=~"$output"}' in query for query in expressions())
 
 
-def test_the_panels_of_the_dashboard_lie_beside_each_other() -> None:
+def test_the_panels_of_the_dashboard_lie_beside_each_other():
     places = [panel["gridPos"] for panel in panels()]
     assert all(place["x"] + place["w"] <= 24 for place in places)
     for one, other in combinations(places, 2):
@@ -147,14 +142,14 @@ def test_the_panels_of_the_dashboard_lie_beside_each_other() -> None:
         assert any(apart) or any(behind)
 
 
-def test_the_dashboard_turns_red_when_the_alert_is_raised() -> None:
+def test_the_dashboard_turns_red_when_the_alert_is_raised():
     (panel,) = (panel for panel in panels() if panel["title"] == "Time since the last success")
     assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1]["value"] == 26 * 3600
     assert alerts()["BigkpcaNoSuccess"]["expr"].endswith("> 26 * 3600")
 
 
 @contextmanager
-def running(*command: object) -> Iterator[None]:
+def running(*command):
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
@@ -163,14 +158,12 @@ def running(*command: object) -> Iterator[None]:
         process.wait(30)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("prometheus-node-exporter")),
     reason="needs a real Prometheus: apt-get install prometheus prometheus-node-exporter",
 )
-def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(
-    tmp_path: Path, certificate: Path
-) -> None:
+def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(tmp_path, certificate):
     values = dict.fromkeys(METRICS, 0.0) | {"bigkpca_drift": 0.3, "bigkpca_drift_threshold": 0.2}
     values["bigkpca_last_success_timestamp_seconds"] = time.time()
     lines = [f'{name}{{output="f.zarr"}} {value}\n' for name, value in values.items()]
@@ -180,7 +173,7 @@ def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(
     installed(tmp_path, certificate, changes)
     api = f"http://127.0.0.1:{ports[1]}/api/v1"
 
-    def asked(what: str) -> Any:
+    def asked(what):
         try:
             with urlopen(f"{api}/{what}", timeout=5) as answer:
                 return json.load(answer)["data"]

@@ -1,8 +1,6 @@
 """deploy/slurm: the script with stand-ins for Slurm's commands, its cluster without Slurm, and a real Slurm of one node
 on which the job is cancelled, stopped before its time limit, and goes on."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy
@@ -12,9 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import dask
 import numpy as np
@@ -41,13 +37,13 @@ COMMANDS = {
 }
 
 
-def submit_options() -> dict[str, str]:
+def submit_options():
     """The options of sbatch in the script."""
     found = re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", (SLURM / "nightly.sbatch").read_text(), re.MULTILINE)
     return dict(found)
 
 
-def prepared(folder: Path, **commands: str) -> dict[str, str]:
+def prepared(folder, **commands):
     """A folder as a user has it, with these commands in its environment; the variables of a job."""
     shutil.copytree(SLURM, folder, dirs_exist_ok=True)
     programs = folder / ".venv" / "bin"
@@ -58,12 +54,12 @@ def prepared(folder: Path, **commands: str) -> dict[str, str]:
     return {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1", "SLURM_MEM_PER_CPU": "1500"}
 
 
-def start(folder: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+def start(folder, env):
     command = ["bash", "nightly.sbatch"]
     return subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def queued_again(folder: Path) -> bool:
+def queued_again(folder):
     calls = (folder / "calls.txt").read_text().splitlines()
     found = [call for call in calls if call.startswith("scontrol")]
     assert found in ([], ["scontrol requeue 7", "scontrol update JobId=7 StartTime=now+5minutes"])
@@ -71,7 +67,7 @@ def queued_again(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 6, 7, 137, 143])
-def test_a_job_is_queued_again_after_5_and_6_and_if_it_was_killed(code: int, tmp_path: Path) -> None:
+def test_a_job_is_queued_again_after_5_and_6_and_if_it_was_killed(code, tmp_path):
     env = prepared(tmp_path, **COMMANDS, bigkpca=f'[ "$BIGKPCA_SCHEDULER" = {ADDRESS} ] && exit {code}')
     with start(tmp_path, env) as job:
         _, errors = job.communicate(timeout=60)
@@ -81,7 +77,7 @@ def test_a_job_is_queued_again_after_5_and_6_and_if_it_was_killed(code: int, tmp
     assert not list(tmp_path.glob(".cluster-*"))
 
 
-def test_a_job_is_queued_again_ten_times_at_most(tmp_path: Path) -> None:
+def test_a_job_is_queued_again_ten_times_at_most(tmp_path):
     env = prepared(tmp_path, **COMMANDS, bigkpca="exit 6")
     with start(tmp_path, env | {"SLURM_RESTART_COUNT": "10"}) as job:
         job.communicate(timeout=60)
@@ -90,9 +86,7 @@ def test_a_job_is_queued_again_ten_times_at_most(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
-def test_the_signal_before_the_limit_queues_it_again_and_a_cancelled_job_stays_so(
-    number: signal.Signals, again: bool, tmp_path: Path
-) -> None:
+def test_the_signal_before_the_limit_queues_it_again_and_a_cancelled_job_stays_so(number, again, tmp_path):
     body = 'trap "exit 6" TERM\ntouch running; for _ in {1..300}; do sleep 0.1; done'
     env = prepared(tmp_path, **COMMANDS, bigkpca=body)
     with start(tmp_path, env) as job:
@@ -107,7 +101,7 @@ def test_the_signal_before_the_limit_queues_it_again_and_a_cancelled_job_stays_s
     assert queued_again(tmp_path) == again
 
 
-def test_the_options_bound_time_and_memory_and_let_slurm_queue_it_again() -> None:
+def test_the_options_bound_time_and_memory_and_let_slurm_queue_it_again():
     options = submit_options()
     assert options["time"]
     assert options["signal"].startswith("B:USR1@")
@@ -119,7 +113,7 @@ def test_the_options_bound_time_and_memory_and_let_slurm_queue_it_again() -> Non
     assert dask.utils.parse_bytes(options["mem-per-cpu"] + "iB") > dask.utils.parse_bytes(memory)
 
 
-def test_dask_is_configured_as_clusters_that_bigkpca_starts() -> None:
+def test_dask_is_configured_as_clusters_that_bigkpca_starts():
     configured = yaml.safe_load((SLURM / "dask.yaml").read_text())
     assert {key: dask.config.get(key, config=configured) for key in clusters._SETTINGS} == clusters._SETTINGS
 
@@ -137,23 +131,20 @@ def test_dask_is_configured_as_clusters_that_bigkpca_starts() -> None:
         ({"SLURM_TASKS_PER_NODE": "4"}, 16_000),  # of a site that does not count memory
     ],
 )
-def test_a_task_knows_its_memory_however_a_site_sets_it(
-    env: dict[str, str], megabytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_knows_its_memory_however_a_site_sets_it(env, megabytes, monkeypatch):
     pytest.importorskip("dask_jobqueue")
     cluster = runpy.run_path(str(SLURM / "cluster.py"))
     monkeypatch.setitem(cluster["memory_of_a_task"].__globals__, "MEMORY_LIMIT", 64_000 * 2**20)
     assert cluster["memory_of_a_task"](env) == megabytes * 2**20
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.parametrize(
     "memory",
     [{"SLURM_MEM_PER_CPU": "1500"}, {"SLURM_MEM_PER_NODE": "4500", "SLURM_STEP_TASKS_PER_NODE": "3"}],
     ids=["--mem-per-cpu", "--mem"],
 )
-def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path: Path, memory: dict[str, str]) -> None:
+def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path, memory):
     X = np.random.default_rng(0).normal(size=(5000, 20)).astype("f4")
     np.save(tmp_path / "x.npy", X)
     options = {"components": 3, "size": 50, "seed": 1}
@@ -175,13 +166,13 @@ trap 'kill $(jobs -p)' TERM; wait"""
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+def slurm(tmp_path_factory):
     with Slurm(tmp_path_factory.mktemp("slurm")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rows(tmp_path_factory):
     """A night of rows, and what it gives on threads."""
     folder = tmp_path_factory.mktemp("rows")
     np.save(folder / "rows.npy", np.random.default_rng(0).normal(size=(400_000, 40)).astype("f4"))
@@ -196,7 +187,7 @@ BLOCK_ROWS = 8192
 TASKS = ("--ntasks=3", "--mem-per-cpu=1500M", "--time=10")
 
 
-def submit(slurm: Slurm, folder: Path, rows: Path) -> int:
+def submit(slurm, folder, rows):
     """The folder of deploy/slurm as a user has it, with few tasks on this node, as a job."""
     run = f'exec "{sys.executable}" -m bigkpca.cli "$@"'
     env = prepared(folder, python=f'exec "{sys.executable}" "$@"', bigkpca=run) | slurm.env
@@ -208,27 +199,27 @@ def submit(slurm: Slurm, folder: Path, rows: Path) -> int:
     return slurm.submit(folder, *TASKS, "nightly.sbatch", env=env | mine)
 
 
-def block_files(folder: Path) -> set[int]:
+def block_files(folder):
     """The inodes of the blocks of features: a block that is computed again has another."""
     return {file.stat().st_ino for file in folder.glob("features.zarr*/**/c/*/*")}
 
 
-def wait_for_blocks(folder: Path) -> None:
+def wait_for_blocks(folder):
     """Wait until some blocks of the features are there, and not all."""
     wait_until(lambda: len(block_files(folder)) >= 2, 100)
     assert not (folder / "features.zarr" / "1").exists()
 
 
-def start_soon(slurm: Slurm, job: int) -> None:
+def start_soon(slurm, job):
     """Do not wait as long as Slurm or the script want it; but in the second of its end no job can start."""
     time.sleep(2)
     slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
 
 
-def same_as_undisturbed(folder: Path, rows: Path) -> bool:
+def same_as_undisturbed(folder, rows):
     """Whether model and scores have the bytes of a fit and a transform, but for what these say of their input."""
 
-    def differing(found: Path, wanted: Path) -> set[str]:
+    def differing(found, wanted):
         one, other = tree_bytes(found), tree_bytes(wanted)
         return {name for name in {**one, **other} if one.get(name) != other.get(name)}
 
@@ -236,11 +227,8 @@ def same_as_undisturbed(folder: Path, rows: Path) -> bool:
     return scores == {"manifest.json"} and differing(folder / "model.zarr", rows / "model.zarr") == {"zarr.json"}
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(
-    slurm: Slurm, rows: Path, tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(slurm, rows, tmp_path):
     job = submit(slurm, tmp_path, rows)
     wait_for_blocks(tmp_path)
     slurm.run("scancel", str(job))
@@ -260,11 +248,8 @@ def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(
     assert not list(tmp_path.glob(".cluster-*"))
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_same_bytes(
-    slurm: Slurm, rows: Path, tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_same_bytes(slurm, rows, tmp_path):
     job = submit(slurm, tmp_path, rows)
     wait_for_blocks(tmp_path)
     slurm.run("scancel", "--batch", "--signal=USR1", str(job))  # as --signal does
@@ -278,9 +263,8 @@ def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_sam
     assert same_as_undisturbed(tmp_path, rows)
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_a_job_with_bad_data_fails_at_once(slurm: Slurm, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_job_with_bad_data_fails_at_once(slurm, tmp_path):
     zarr.create_array(tmp_path / "rows.zarr", shape=(100, 4), dtype="f4", chunks=(50, 4))[:] = np.nan
     job = submit(slurm, tmp_path, tmp_path)
     ended = slurm.wait(job, "COMPLETED", "FAILED")

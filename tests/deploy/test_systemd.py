@@ -1,7 +1,5 @@
 """deploy/systemd: the units as systemd-analyze sees them, a fit under their filter of system calls, the crontab."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -33,12 +31,12 @@ RETRY, GIVE_UP = {"5", "6"}, {"1", "2", "3", "4", "7"}
 needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 
 
-def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
+def analyze(*arguments):
     command = ["systemd-analyze", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, check=False)
 
 
-def installed(folder: Path, *drop_ins: str) -> list[Path]:
+def installed(folder, *drop_ins):
     """Both units in a folder, with these drop-ins and a program that is there."""
     (folder / "bigkpca-nightly.service.d").mkdir()
     for name in drop_ins:
@@ -51,14 +49,14 @@ def installed(folder: Path, *drop_ins: str) -> list[Path]:
 
 @needs_systemd
 @pytest.mark.parametrize("drop_ins", [(), ("network.conf",), ("network.conf", "tls.conf")])
-def test_systemd_accepts_the_units(drop_ins: tuple[str, ...], tmp_path: Path) -> None:
+def test_systemd_accepts_the_units(drop_ins, tmp_path):
     done = analyze("verify", "--man=no", *installed(tmp_path, *drop_ins))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")  # unknown keys are only remarks
 
 
 @needs_systemd
 @pytest.mark.parametrize("drop_in", list(MOST_EXPOSED))
-def test_the_service_is_no_more_exposed_than_the_readme_says(drop_in: str, tmp_path: Path) -> None:
+def test_the_service_is_no_more_exposed_than_the_readme_says(drop_in, tmp_path):
     if "--offline" not in analyze("--help").stdout:
         pytest.skip("systemd-analyze security --offline needs systemd 250")
     service, _ = installed(tmp_path, *filter(None, [drop_in]))
@@ -69,7 +67,7 @@ def test_the_service_is_no_more_exposed_than_the_readme_says(drop_in: str, tmp_p
 
 
 @needs_systemd
-def test_the_timer_elapses_every_night_at_two() -> None:
+def test_the_timer_elapses_every_night_at_two():
     (when,) = re.findall(r"OnCalendar=(.*)", TIMER.read_text())
     nights = re.findall(r"(?:elapse|#\d): \w+ (\S+) (\S+) UTC", analyze("calendar", "--iterations=3", when).stdout)
     first, second, third = (datetime.fromisoformat(" ".join(night)) for night in nights)
@@ -78,7 +76,7 @@ def test_the_timer_elapses_every_night_at_two() -> None:
     assert "Persistent=true" in TIMER.read_text()
 
 
-def test_the_service_starts_again_when_that_helps() -> None:
+def test_the_service_starts_again_when_that_helps():
     service = settings(SERVICE)
     assert service["Restart"] == ["on-failure"]  # oneshot services may not name the codes that start them again
     assert set(service["RestartPreventExitStatus"][0].split()) == GIVE_UP
@@ -86,24 +84,23 @@ def test_the_service_starts_again_when_that_helps() -> None:
     assert "SuccessExitStatus" not in service
 
 
-def test_the_memory_of_the_service_is_above_that_of_the_job() -> None:
+def test_the_memory_of_the_service_is_above_that_of_the_job():
     job = tomllib.loads((SYSTEMD / "nightly.toml").read_text())
     limit = settings(SERVICE)["MemoryMax"][0]
     assert dask.utils.parse_bytes(limit + "iB") >= 1.25 * dask.utils.parse_bytes(job["run"]["memory"])
 
 
-def test_the_service_may_write_what_the_job_writes() -> None:
+def test_the_service_may_write_what_the_job_writes():
     job, service = tomllib.loads((SYSTEMD / "nightly.toml").read_text()), settings(SERVICE)
     may_write = ["/var/lib/" + service["StateDirectory"][0], service["ReadWritePaths"][0].removeprefix("-")]
     for path in (job["model"]["path"], job["output"]["path"], job["run"]["metrics"]):
         assert str(Path(path).parent) in may_write
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @needs_systemd
 @pytest.mark.skipif(not find_library("seccomp"), reason="libseccomp is not installed")
-def test_a_fit_on_two_processes_makes_no_call_that_the_service_refuses(tmp_path: Path) -> None:
+def test_a_fit_on_two_processes_makes_no_call_that_the_service_refuses(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(5000, 20)).astype("f4"))
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", components=3, size=50)
     under = [sys.executable, ROOT / "tests" / "deploy" / "under_filter.py", SERVICE, sys.executable]
@@ -115,7 +112,7 @@ def test_a_fit_on_two_processes_makes_no_call_that_the_service_refuses(tmp_path:
     assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
 
 
-def test_with_tls_conf_an_address_without_tls_is_refused() -> None:
+def test_with_tls_conf_an_address_without_tls_is_refused():
     variables = [line.partition("=") for line in settings(SYSTEMD / "tls.conf")["Environment"]]
     credentials = {line.partition(":")[0] for line in settings(SYSTEMD / "tls.conf")["LoadCredential"]}
     assert {value.removeprefix("%d/") for _, _, value in variables if value.startswith("%d/")} == credentials
@@ -126,14 +123,14 @@ def test_with_tls_conf_an_address_without_tls_is_refused() -> None:
         assert dask.config.get(f"distributed.comm.tls.{key}", config=configured).startswith("%d/")
 
 
-def crontab_lines() -> tuple[dict[str, str], list[list[str]]]:
+def crontab_lines():
     """The variables of the crontab, and its jobs: five fields and a command each."""
     lines = [line for line in (SYSTEMD / "crontab").read_text().splitlines() if line and not line.startswith("#")]
     variables = dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
     return variables, [line.split(maxsplit=5) for line in lines if not re.match(r"\w+=", line)]
 
 
-def test_the_crontab_runs_the_job_hourly_from_two_to_five() -> None:
+def test_the_crontab_runs_the_job_hourly_from_two_to_five():
     variables, ((*when, command),) = crontab_lines()
     assert {"MAILTO", "PATH", "SHELL"} <= set(variables)
     assert variables["PATH"].split(":")[0] + "/bigkpca run" in settings(SERVICE)["ExecStart"][0]
@@ -145,6 +142,6 @@ def test_the_crontab_runs_the_job_hourly_from_two_to_five() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("crontab"), reason="cron is not installed: apt-get install cron")
-def test_cron_accepts_the_crontab() -> None:
+def test_cron_accepts_the_crontab():
     done = subprocess.run(["crontab", "-n", SYSTEMD / "crontab"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -28,9 +28,9 @@ class Argument(ctypes.Structure):
     )
 
 
-def settings(unit: Path) -> dict[str, list[str]]:
+def settings(unit):
     """The values of each key of [Service]."""
-    found: dict[str, list[str]] = {}
+    found = {}
     section = unit.read_text().partition("[Service]")[2].partition("\n[")[0]
     for line in section.splitlines():
         key, equals, value = line.partition("=")
@@ -39,7 +39,7 @@ def settings(unit: Path) -> dict[str, list[str]]:
     return found
 
 
-def expanded(name: str) -> set[str]:
+def expanded(name):
     """The system calls of a set such as @system-service."""
     if not name.startswith("@"):
         return {name}
@@ -48,16 +48,16 @@ def expanded(name: str) -> set[str]:
     return set().union(*(expanded(each) for each in inside))
 
 
-def allowed_calls(values: list[str]) -> set[str]:
+def allowed_calls(values):
     """What SystemCallFilter leaves: the sets that are named, without those behind a tilde."""
-    allowed: set[str] = set()
+    allowed = set()
     for value in values:
         calls = set().union(*(expanded(name) for name in value.lstrip("~").split()))
         allowed = allowed - calls if value.startswith("~") else allowed | calls
     return allowed
 
 
-def restricted(unit: dict[str, list[str]]) -> dict[str, list[Argument]]:
+def restricted(unit):
     """System calls that are allowed with some values of an argument only."""
     families = [getattr(socket, name) for name in unit["RestrictAddressFamilies"][0].split()]
     rules = {"socket": [Argument(0, EQUAL, family) for family in families]}
@@ -67,7 +67,7 @@ def restricted(unit: dict[str, list[str]]) -> dict[str, list[Argument]]:
     return rules
 
 
-def load(unit: dict[str, list[str]]) -> None:
+def load(unit):
     """Set the filter for this process and those that it starts."""
     seccomp = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     seccomp.seccomp_init.restype = ctypes.c_void_p

@@ -1,7 +1,5 @@
 """Models whose errors are estimated, and the truth of them from the whole Gram matrix."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,12 +16,11 @@ from bigkpca.execution.projection import score_rows
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.model import Model
 from tests.helpers import oracles
 from tests.helpers.fits import fit
 
 R = 4
-MODELS: dict[str, dict[str, Any]] = {
+MODELS = {
     "uniform": {"landmarks": "uniform"},
     "kmeans": {"landmarks": "kmeans"},
     "columns": {"method": "columns"},
@@ -35,15 +32,15 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def some_rows(n: int, seed: int = 0, d: int = 3) -> np.ndarray[Any, Any]:
+def some_rows(n, seed=0, d=3):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-def fitted(X: Any, engine: Engine | None = None, **options: Any) -> Model:
+def fitted(X, engine=None, **options):
     return fit(X, engine, **{"components": R, "size": 60, "seed": 1} | options)
 
 
-def truth(model: Model, X: Any) -> dict[str, Any]:
+def truth(model, X):
     """What `evaluate` estimates, and the eigenvalues of Kc, from the whole Gram matrix of rows X."""
     center, method = model.provenance["spec"]["center"], model.provenance["spec"]["method"]
     features = model.features
@@ -82,14 +79,14 @@ class Whole:
     center: bool
 
     @classmethod
-    def of(cls, model: Model, X: Any) -> Whole:
+    def of(cls, model, X):
         P, n = model.factor(rank_tolerance(model.features.dtype)), len(X)
         given = evaluation.probes(model.features, model.solution, X, P, uniform(n, n))
         sums = sums_with(open_rows(X), model, given, Engine(threads=1), Silent())
         pool = evaluation.pool(model.features, model.solution, [X], P, n)
         return cls(sums, given, pool, P, model.provenance["spec"]["center"])
 
-    def sampled(self, size: int, rng: np.random.Generator) -> Evaluation:
+    def sampled(self, size, rng):
         n, sums, given = len(self.given.rows), self.sums, self.given
         pooled = np.sort(rng.choice(n, min(8 * size, n), replace=False))
         sizes = evaluation.sizes(Pool(self.pool.own[pooled], self.pool.Y[pooled]), center=self.center)
@@ -99,17 +96,17 @@ class Whole:
         probes = Probes(given.rows[numbers], given.Y[numbers], given.C[numbers], sample)
         return evaluation.evaluation(few, probes, self.P, center=self.center)
 
-    def samples(self, size: int, count: int) -> list[Evaluation]:
+    def samples(self, size, count):
         rng = np.random.default_rng(0)
         return [self.sampled(size, rng) for _ in range(count)]
 
 
-def uniform(m: int, n: int) -> Sample:
+def uniform(m, n):
     """Of m of n rows, all with the same chance."""
     return Sample(np.full(m, m / n), n, n)
 
 
-def assert_same(found: Evaluation, other: Evaluation) -> None:
+def assert_same(found, other):
     for part in fields(Evaluation):
         assert_array_equal(
             np.asarray(getattr(found, part.name), object), np.asarray(getattr(other, part.name), object), part.name

@@ -1,10 +1,5 @@
 """Settings chosen by cross-validated pre-images, against naive loops."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, KFold
@@ -28,7 +23,7 @@ SIGMAS = (25.0, 40.0)
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-def test_grid_search_picks_what_a_loop_picks(X: np.ndarray[Any, Any]) -> None:
+def test_grid_search_picks_what_a_loop_picks(X):
     grid = {"sigma": [20.0, 35.0], "n_components": [2, 20], "preimage": ["linear", preimages.Ridge(size=60)]}
     folds = KFold(2)
     search = GridSearchCV(KernelPCA(size=60, landmarks="uniform", random_state=0), grid, cv=folds).fit(X)
@@ -46,14 +41,12 @@ def test_grid_search_picks_what_a_loop_picks(X: np.ndarray[Any, Any]) -> None:
     assert search.best_estimator_.inverse_transform(search.best_estimator_.transform(X)).shape == X.shape
 
 
-def naive_settings(
-    X: np.ndarray[Any, Any], components: list[int], noise: float | None, way: Any, sigmas: Any = SIGMAS, **options: Any
-) -> dict[tuple[float, int], list[float]]:
+def naive_settings(X, components, noise, way, sigmas=SIGMAS, **options):
     """The errors of folds, by estimators that are fitted for each setting alone."""
     X = X[random_stream(0, FOLDS).permutation(len(X))]
     parts = np.array_split(np.arange(len(X)), 3)
     key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
-    found: dict[tuple[float, int], list[float]] = {}
+    found = {}
     for sigma in sigmas:
         for r in components:
             for part in parts:
@@ -70,7 +63,7 @@ def naive_settings(
 
 @pytest.mark.parametrize("noise", [None, 3.0])
 @pytest.mark.parametrize("way", ["fixed-point", "linear", "mds"])
-def test_settings_are_those_of_a_naive_loop(way: str, noise: float | None, X: np.ndarray[Any, Any]) -> None:
+def test_settings_are_those_of_a_naive_loop(way, noise, X):
     options = {"size": 60, "landmarks": "uniform"}
     spec = FitSpec.checked(preimage=way, noise=noise, **options)
     found = cross_validate(ArrayRows(X), spec, Engine(), sigmas=SIGMAS, components=[4, 12])
@@ -86,7 +79,7 @@ def test_settings_are_those_of_a_naive_loop(way: str, noise: float | None, X: np
 
 
 @pytest.mark.parametrize("noise", [None, 3.0])
-def test_learned_ways_try_every_ridge_from_one_pass(noise: float | None, X: np.ndarray[Any, Any]) -> None:
+def test_learned_ways_try_every_ridge_from_one_pass(noise, X):
     options = {"size": 60, "landmarks": "uniform"}
     way = preimages.Ridge(size=40) if noise is None else preimages.Denoising(size=40)
     spec = FitSpec.checked(preimage=way, noise=noise, **options)
@@ -105,13 +98,13 @@ def test_learned_ways_try_every_ridge_from_one_pass(noise: float | None, X: np.n
 
 
 @pytest.mark.bits
-def test_settings_are_the_same_everywhere(engine: Engine, X: np.ndarray[Any, Any]) -> None:
+def test_settings_are_the_same_everywhere(engine, X):
     spec = FitSpec.checked(preimage=preimages.Ridge(size=30), size=40)
     given = {"sigmas": SIGMAS[:1], "components": [4, 12]}
     assert cross_validate(ArrayRows(X), spec, engine, **given) == cross_validate(ArrayRows(X), spec, ONE, **given)
 
 
-def test_lengths_and_components_are_tried_by_default(X: np.ndarray[Any, Any]) -> None:
+def test_lengths_and_components_are_tried_by_default(X):
     spec = FitSpec.checked(preimage="linear", size=60)
     median = sample_lengths(ArrayRows(X), spec, ONE, Silent())["median"].sigma
     few = cross_validate(ArrayRows(X), spec.model_copy(update={"size": 30}), Engine(), folds=2, sigmas=[2 * median])
@@ -122,7 +115,7 @@ def test_lengths_and_components_are_tried_by_default(X: np.ndarray[Any, Any]) ->
     assert len({one.error for one in found.settings}) == 10
 
 
-def test_more_components_than_a_fit_can_have_are_refused(X: np.ndarray[Any, Any]) -> None:
+def test_more_components_than_a_fit_can_have_are_refused(X):
     spec = FitSpec.checked(preimage="linear", size=20)
     with pytest.raises(
         SpecError, match="components=200: fits of 160 rows with 20 landmarks have at most 20 components"
@@ -132,13 +125,13 @@ def test_more_components_than_a_fit_can_have_are_refused(X: np.ndarray[Any, Any]
     assert [one.components for one in by_default.settings] == [10]
 
 
-def test_progress_counts_every_sampled_row_once(X: np.ndarray[Any, Any]) -> None:
+def test_progress_counts_every_sampled_row_once(X):
     told, spec = Recorder(), FitSpec.checked(preimage="linear", size=20)
     cross_validate(ArrayRows(X), spec, ONE, told, sigmas=SIGMAS, components=[4])
     assert told.started[-1] == ("cross-validating, 6 fits", 240)
 
 
-def test_errors_of_standardized_columns_are_in_their_deviations(X: np.ndarray[Any, Any]) -> None:
+def test_errors_of_standardized_columns_are_in_their_deviations(X):
     """Whatever the units of a column: else the one in the smallest would be all that counts."""
     given, spec = X[:120, 20:26], FitSpec.checked(preimage="linear", size=30, standardize=True, landmarks="uniform")
     found = [
@@ -150,8 +143,8 @@ def test_errors_of_standardized_columns_are_in_their_deviations(X: np.ndarray[An
     assert 0 < found[0].best.error < 1  # of the variance of a column
 
 
-def test_a_best_value_at_the_edge_is_remarked(X: np.ndarray[Any, Any]) -> None:
-    def found(*errors: float) -> CrossValidation:
+def test_a_best_value_at_the_edge_is_remarked(X):
+    def found(*errors):
         values = zip(
             [(s, r, p) for s in (1.0, 2.0, 3.0) for r in (5, 9, 20) for p in (0.1, 1.0, 10.0)], errors, strict=True
         )
@@ -168,7 +161,7 @@ def test_a_best_value_at_the_edge_is_remarked(X: np.ndarray[Any, Any]) -> None:
     assert CrossValidation((Setting(1.0, 5, None, 0.1, 0.1),), 100, 3, 40, False).edge_notes == ()
 
 
-def test_folds_of_different_rank_are_compared(X: np.ndarray[Any, Any]) -> None:
+def test_folds_of_different_rank_are_compared(X):
     """A very long kernel in single precision has few components, and not as many in every fold."""
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(90, 2)) * [1, 0.3]).astype(np.float32)
@@ -179,14 +172,14 @@ def test_folds_of_different_rank_are_compared(X: np.ndarray[Any, Any]) -> None:
     assert found.best.error < found.settings[0].error
 
 
-def test_only_a_sample_is_looked_at(X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_sample_is_looked_at(X, monkeypatch):
     monkeypatch.setattr("bigkpca.evaluating.cross_validation.MAX_ROWS", 100)
     assert MAX_ROWS == 6000
     spec = FitSpec.checked(preimage="linear", size=20)
     assert cross_validate(ArrayRows(X), spec, ONE, sigmas=SIGMAS[:1], components=[4]).rows == 100
 
 
-def test_a_gamma_gives_way_to_the_lengths_that_are_tried(X: np.ndarray[Any, Any]) -> None:
+def test_a_gamma_gives_way_to_the_lengths_that_are_tried(X):
     given = {"sigmas": SIGMAS, "components": [12]}
     plain, with_gamma = (
         cross_validate(ArrayRows(X), FitSpec.checked(preimage="linear", size=40, gamma=gamma), Engine(), **given)
@@ -196,7 +189,7 @@ def test_a_gamma_gives_way_to_the_lengths_that_are_tried(X: np.ndarray[Any, Any]
     assert plain.settings[0].error != plain.settings[1].error
 
 
-def test_what_cannot_be_cross_validated(X: np.ndarray[Any, Any]) -> None:
+def test_what_cannot_be_cross_validated(X):
     for n in (2, 5):
         with pytest.raises(SpecError, match=f"the array has {n} rows: too few for 3 folds"):
             cross_validate(ArrayRows(X[:n]), FitSpec.checked(preimage="linear"), ONE, sigmas=SIGMAS)
@@ -209,14 +202,14 @@ def test_what_cannot_be_cross_validated(X: np.ndarray[Any, Any]) -> None:
         cross_validate(ArrayRows(X), FitSpec.checked(kernel="laplacian"), ONE, sigmas=[300.0])
 
 
-def test_few_rows_are_refused(tmp_path: Path, X: np.ndarray[Any, Any]) -> None:
+def test_few_rows_are_refused(tmp_path, X):
     np.save(tmp_path / "few.npy", X[:4])
     result = run("sigma", tmp_path / "few.npy", "--cv", "-q")
     assert result.exit_code == 2
     assert "too few for 3 folds" in result.stderr
 
 
-def test_settings_from_which_nothing_can_be_learned_lose(X: np.ndarray[Any, Any]) -> None:
+def test_settings_from_which_nothing_can_be_learned_lose(X):
     spec = FitSpec.checked(preimage="denoising", noise=40.0, size=50)
     found = cross_validate(ArrayRows(X), spec, ONE, sigmas=(3.0, 100.0), components=(5,))
     lost = [setting.error for setting in found.settings if setting.sigma == 3.0]
@@ -225,7 +218,7 @@ def test_settings_from_which_nothing_can_be_learned_lose(X: np.ndarray[Any, Any]
     assert np.isfinite(found.best.error)
 
 
-def test_lengths_may_be_whole_numbers_and_far_too_long(X: np.ndarray[Any, Any]) -> None:
+def test_lengths_may_be_whole_numbers_and_far_too_long(X):
     spec = FitSpec.checked(preimage="ridge", size=40, noise=4.0)
     found = cross_validate(ArrayRows(X), spec, Engine(), sigmas=[20, 2000, 20_000], components=[4])
     assert sorted({one.sigma for one in found.settings}) == [20, 2000, 20_000]

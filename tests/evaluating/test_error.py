@@ -1,11 +1,7 @@
 """The error of fitted models from exact kernels with sampled rows, and the command that prints it."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
-from bigkpca.execution.engine import Engine
 from tests.evaluating.models import R, assert_same, fitted, some_rows, truth
 from tests.helpers.commands import run
 from tests.helpers.stores import counted_reads
 
 
 @pytest.mark.parametrize("center", [True, False])
-def test_digits_fitted_and_new(digits: np.ndarray[Any, Any], center: bool) -> None:
+def test_digits_fitted_and_new(digits, center):
     model = fitted(digits[:900], center=center)
     for X in (digits[:900], digits[900:]):  # the second it has not seen
         true, found = truth(model, X), bigkpca.evaluate(model, X, sample=300, seed=2)
@@ -35,7 +30,7 @@ def test_digits_fitted_and_new(digits: np.ndarray[Any, Any], center: bool) -> No
         assert difference <= 4 * found.total_variance.standard_error + 1e-5 * true["total_variance"]
 
 
-def test_estimates_are_better_than_the_eigenvalues_of_the_model() -> None:
+def test_estimates_are_better_than_the_eigenvalues_of_the_model():
     X = some_rows(600)
     model = fitted(X, landmarks="uniform", size=40)
     found = bigkpca.evaluate(model, X, sample=200)
@@ -44,7 +39,7 @@ def test_estimates_are_better_than_the_eigenvalues_of_the_model() -> None:
     assert error.sum() < 0.5 * np.abs(model.solution.eigenvalues - truth(model, X)["eigenvalues"]).sum()
 
 
-def test_the_dense_exact_method_has_no_error() -> None:
+def test_the_dense_exact_method_has_no_error():
     X = some_rows(200)
     model = fitted(X, method="exact")
     found = bigkpca.evaluate(model, X, sample=80)
@@ -54,7 +49,7 @@ def test_the_dense_exact_method_has_no_error() -> None:
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
-def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them(method: str) -> None:
+def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them(method):
     X = some_rows(200)
     model = fitted(X, method=method, refine=2, residual_tol=1e-9)
     found = bigkpca.evaluate(model, X, sample=80)
@@ -63,7 +58,7 @@ def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them(method: str) ->
 
 
 @pytest.mark.parametrize("size", [1e12, 1e20])
-def test_rows_whose_kernels_overflow_are_refused(size: float) -> None:
+def test_rows_whose_kernels_overflow_are_refused(size):
     X = some_rows(300).astype(np.float32)
     model = fitted(X, kernel="polynomial")
     X[7] = size
@@ -71,7 +66,7 @@ def test_rows_whose_kernels_overflow_are_refused(size: float) -> None:
         bigkpca.evaluate(model, X, sample=50)
 
 
-def test_samples_follow_the_seed() -> None:
+def test_samples_follow_the_seed():
     X = some_rows(300)
     model = fitted(X)
     first, again, other = (bigkpca.evaluate(model, X, sample=50, seed=seed) for seed in (0, 0, 1))
@@ -80,20 +75,19 @@ def test_samples_follow_the_seed() -> None:
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> str:
+def stored(tmp_path):
     path = str(tmp_path / "rows.zarr")
     zarr.create_array(path, shape=(600, 3), dtype=np.float64, chunks=(100, 3))[:] = some_rows(600)
     return path
 
 
-def test_rows_are_read_once_for_the_sample_and_once_more(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_read_once_for_the_sample_and_once_more(stored, monkeypatch):
     model, counts = fitted(stored), counted_reads(monkeypatch, 6, 100)
     bigkpca.evaluate(model, stored, sample=100)
     assert_array_equal(counts, 2)
 
 
-@pytest.mark.cluster
-def test_estimates_are_the_same_on_threads_and_processes(stored: str, two_processes: Engine) -> None:
+def test_estimates_are_the_same_on_threads_and_processes(stored, two_processes):
     model = fitted(stored, block_rows=100)
     here = bigkpca.evaluate(model, stored, sample=100)
     assert two_processes.client is not None
@@ -101,7 +95,7 @@ def test_estimates_are_the_same_on_threads_and_processes(stored: str, two_proces
         assert_same(bigkpca.evaluate(model, stored, sample=100), here)
 
 
-def test_what_cannot_be_evaluated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_evaluated_is_refused(monkeypatch):
     X = some_rows(150)
     model = fitted(X)
     with pytest.raises(SpecError, match="has 4 columns, the model was fitted on 3"):
@@ -116,10 +110,10 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert bigkpca.evaluate(model, X, sample=50).sampled == 50
 
 
-def test_the_command_prints_estimates_or_json(stored: str, tmp_path: Path) -> None:
+def test_the_command_prints_estimates_or_json(stored, tmp_path):
     KernelPCA(R, size=60, random_state=0).fit(stored).save(tmp_path / "model.zarr")
 
-    def evaluate(*options: Any) -> Any:
+    def evaluate(*options):
         return run("evaluate", tmp_path / "model.zarr", stored, *options)
 
     expected = bigkpca.evaluate(tmp_path / "model.zarr", stored, sample=200, seed=5)

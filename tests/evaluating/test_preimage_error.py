@@ -1,9 +1,5 @@
 """The score of a model by its pre-images."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -22,16 +18,14 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.mark.parametrize("way", ["fixed-point", "linear", "mds", "ridge", preimages.Denoising(noise=2.0)], ids=str)
-def test_the_score_is_minus_the_mean_squared_error(way: Any, X: np.ndarray[Any, Any]) -> None:
+def test_the_score_is_minus_the_mean_squared_error(way, X):
     kpca = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)
     assert kpca.score(X[:100]) == pytest.approx(-oracles.preimage_error(kpca, X[:100]), rel=1e-6)
     assert KernelPCA(30, size=50, preimage=way, random_state=0).fit(X).score(X) > kpca.score(X)
 
 
 @pytest.mark.parametrize("way", ["fixed-point", "ridge"])
-def test_with_noise_the_score_is_that_of_denoising(
-    way: str, X: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_noise_the_score_is_that_of_denoising(way, X, monkeypatch):
     monkeypatch.setattr(
         "bigkpca.evaluating.preimage_error.tile_rows", lambda *_: 32
     )  # noise is that of a row, whatever its tile
@@ -49,14 +43,14 @@ def test_with_noise_the_score_is_that_of_denoising(
 
 
 @pytest.mark.bits
-def test_scores_are_the_same_everywhere(engine: Engine, X: np.ndarray[Any, Any]) -> None:
+def test_scores_are_the_same_everywhere(engine, X):
     model = KernelPCA(6, size=50, random_state=0, block_rows=50).fit(X).model_
     for noise in (None, 2.0):
         found = preimage_error(model, ArrayRows(X), noise, engine, Silent())
         assert found == preimage_error(model, ArrayRows(X), noise, ONE, Silent())
 
 
-def test_rows_that_cannot_be_scored(X: np.ndarray[Any, Any]) -> None:
+def test_rows_that_cannot_be_scored(X):
     kpca = KernelPCA(6, size=50, random_state=0).fit(X)
     bad = X.copy()
     bad[17, 3] = np.nan

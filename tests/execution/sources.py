@@ -1,10 +1,5 @@
 """Kernels, and one matrix as every kind of source, for tests of products with Gram matrices."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import dask.array as da
 import numpy as np
 import zarr
@@ -19,11 +14,11 @@ KERNELS = [
 ]
 
 
-def some_rows(n: int, d: int = 5, seed: int = 0) -> np.ndarray[Any, Any]:
+def some_rows(n, d=5, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-def sources(X: np.ndarray[Any, Any], folder: Path, chunk: int = 30) -> dict[str, Any]:
+def sources(X, folder, chunk=30):
     stored = zarr.create_array(str(folder / "rows.zarr"), shape=X.shape, dtype=X.dtype, chunks=(chunk, X.shape[1]))
     stored[:] = X
     return {"array": X, "zarr": stored, "path": str(folder / "rows.zarr"), "dask": da.from_array(X, chunks=(40, -1))}

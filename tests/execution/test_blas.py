@@ -1,7 +1,5 @@
 """BLAS stays at one thread while tasks run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -11,27 +9,26 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import Engine
 from bigkpca.execution.tasks import Task
 from tests.helpers.progress import Recorder
 
 
-def blas_threads() -> int:
+def blas_threads():
     return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
 
 
-def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs() -> None:
+def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs():
     before = blas_threads()
     if before == 1:
         pytest.skip("BLAS has one thread anyway here")
     entered, leave_first, seen = threading.Event(), threading.Event(), []
 
-    def first() -> None:
+    def first():
         with single_threaded_blas:
             entered.wait(10)
         leave_first.set()
 
-    def second() -> None:
+    def second():
         with single_threaded_blas:
             entered.set()
             leave_first.wait(10)
@@ -46,7 +43,7 @@ def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs() -> None:
     assert blas_threads() == before
 
 
-def test_tasks_run_with_one_blas_thread(engine: Engine) -> None:
+def test_tasks_run_with_one_blas_thread(engine):
     assert engine.each("looking", [Task(blas_threads, (), 1)], Recorder()) == [1]
 
 
@@ -64,7 +61,7 @@ print(json.dumps([found, len(threadpool_info()) - before]))
 """
 
 
-def test_a_library_that_is_loaded_later_has_one_thread_too() -> None:
+def test_a_library_that_is_loaded_later_has_one_thread_too():
     done = subprocess.run([sys.executable, "-c", _LATER], capture_output=True, text=True, timeout=60, check=True)
     threads, more = json.loads(done.stdout)
     if not more:
@@ -72,7 +69,7 @@ def test_a_library_that_is_loaded_later_has_one_thread_too() -> None:
     assert set(threads) == {1}
 
 
-def test_the_blas_of_scipy_is_there_before_a_limit_is_set() -> None:
+def test_the_blas_of_scipy_is_there_before_a_limit_is_set():
     """SciPy loads it at its first use, and a limit that was set before would not hold for it."""
     code = "import sys, bigkpca.execution.blas; print('scipy.linalg' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

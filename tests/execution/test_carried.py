@@ -1,13 +1,9 @@
 """Arrays enter tasks, and leave them, as NumPy would allocate them, whatever they were before."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -18,7 +14,6 @@ from bigkpca import KernelPCA, arrays
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
-from bigkpca.data.rows import Rows
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -26,13 +21,12 @@ from bigkpca.execution.projection import block_denoised, reconstruct_rows, resid
 from bigkpca.execution.tasks import Task, shared
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.aligned import all_aligned
-from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 from tests.helpers.askew import ASKEW, Array, every_askew, in_order, misaligned
 
 
-def sum_of(A: Array, B: Array) -> Any:
+def sum_of(A, B):
     return (A + B).sum()
 
 
@@ -41,7 +35,7 @@ class Slotted:
 
     __slots__ = ("X",)
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X):
         self.X = X
 
 
@@ -55,9 +49,9 @@ class Slotted:
     ],
     ids=["dictionary", "rows", "function", "object"],
 )
-def test_what_is_carried_is_aligned_where_it_is_unpacked(held: Any, array: Any) -> None:
+def test_what_is_carried_is_aligned_where_it_is_unpacked(held, array):
     X = np.arange(12.0).reshape(3, 4)
-    buffers: list[pickle.PickleBuffer] = []
+    buffers = []
     packed = pickle.dumps(Carried(held(X)), protocol=5, buffer_callback=buffers.append)
     at = [memoryview(misaligned(np.frombuffer(buffer, np.uint8))) for buffer in buffers]  # as in a message
     found = array(pickle.loads(packed, buffers=at).value)
@@ -69,11 +63,11 @@ def test_what_is_carried_is_aligned_where_it_is_unpacked(held: Any, array: Any) 
 class SlottedKernel:
     scale: float
 
-    def __call__(self, A: Array, B: Array) -> Array:
+    def __call__(self, A, B):
         return np.exp(-self.scale * ((A[:, None] - B) ** 2).sum(axis=2))
 
 
-def test_kernels_of_any_class_are_taken() -> None:
+def test_kernels_of_any_class_are_taken():
     X = np.random.default_rng(0).normal(size=(60, 3))
     assert KernelPCA(2, kernel=SlottedKernel(0.3), size=20, random_state=0).fit(X).n_components_ == 2
 
@@ -81,14 +75,14 @@ def test_kernels_of_any_class_are_taken() -> None:
 # -- through the engine --------------------------------------------------------------------------------------
 
 
-def looks(argument: Any, inner: Any, common: Any) -> tuple[bool, Any]:
+def looks(argument, inner, common):
     """Whether all that a task was given is in order; and a result that is not."""
     given = [argument, inner["X"], *common]
     return all(in_order(X) for X in given), misaligned(given[0])
 
 
 @every_askew
-def test_arguments_shared_values_and_results_are_in_order(how: str, engine: Engine) -> None:
+def test_arguments_shared_values_and_results_are_in_order(how, engine):
     X = np.arange(15.0).reshape(5, 3)
     bad = ASKEW[how](X)
     tasks = [Task(looks, (bad, {"X": bad}, shared((bad, bad))), 1) for _ in range(3)]
@@ -98,7 +92,7 @@ def test_arguments_shared_values_and_results_are_in_order(how: str, engine: Engi
         np.testing.assert_array_equal(result, X)
 
 
-def askew_sum(X: Array) -> Summand:
+def askew_sum(X):
     return Summand(misaligned(X), True)
 
 
@@ -107,12 +101,12 @@ class Summand:
     X: Array
     fine: bool
 
-    def __add__(self, other: Summand) -> Summand:
+    def __add__(self, other):
         fine = self.fine and other.fine and in_order(self.X) and in_order(other.X)
         return Summand(misaligned(self.X + other.X), fine)
 
 
-def test_summands_are_in_order(engine: Engine) -> None:
+def test_summands_are_in_order(engine):
     total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
     assert total.fine
     assert in_order(total.X)
@@ -123,12 +117,12 @@ def test_summands_are_in_order(engine: Engine) -> None:
 
 
 @every_askew
-def test_what_is_read_of_rows_is_in_order(how: str, tmp_path: Any) -> None:
+def test_what_is_read_of_rows_is_in_order(how, tmp_path):
     X = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
     bad = ASKEW[how](X)
     stored = zarr.create_array(str(tmp_path / "f.zarr"), data=np.asfortranarray(X), chunks=(16, 3))
     np.save(tmp_path / "f.npy", np.asfortranarray(X))
-    sources: list[Rows] = [
+    sources = [
         ArrayRows(bad),
         open_rows(da.from_array(bad, chunks=(20, 2))),
         open_rows(stored),
@@ -145,8 +139,8 @@ def test_what_is_read_of_rows_is_in_order(how: str, tmp_path: Any) -> None:
 # -- end to end ----------------------------------------------------------------------------------------------
 
 
-OPTIONS: dict[str, Any] = {"components": 5, "seed": 3, "block_rows": 64, "sigma": 3.0}
-FITS: dict[str, dict[str, Any]] = {
+OPTIONS = {"components": 5, "seed": 3, "block_rows": 64, "sigma": 3.0}
+FITS = {
     "own landmarks": {"size": "auto"},
     "ridge": {"size": 40, "preimage": "ridge"},
     "rff-pca": {"method": "rff-pca", "size": 40},
@@ -155,7 +149,7 @@ FITS: dict[str, dict[str, Any]] = {
 }
 
 
-def askew(value: Any, how: Callable[[Array], Array]) -> Any:
+def askew(value, how):
     """A copy of a value of the package with every array of it laid out otherwise."""
     if isinstance(value, np.ndarray):
         return how(value) if value.ndim else value
@@ -169,11 +163,11 @@ def askew(value: Any, how: Callable[[Array], Array]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def X() -> Array:
+def X():
     return np.random.default_rng(2).normal(size=(300, 7)) + 1.0
 
 
-def fitted(X: Array, fit: str, how: Callable[[Array], Array], engine: Engine) -> Model:
+def fitted(X, fit, how, engine):
     own = {"landmarks": how(X[::7] + 0.25)} if fit == "own landmarks" else {}
     return fit_rows(ArrayRows(how(X)), FitSpec.checked(**OPTIONS | FITS[fit] | own), engine, Silent())
 
@@ -181,13 +175,13 @@ def fitted(X: Array, fit: str, how: Callable[[Array], Array], engine: Engine) ->
 @pytest.mark.bits
 @pytest.mark.parametrize("fit", FITS)
 @every_askew
-def test_models_do_not_depend_on_how_rows_and_landmarks_lie_in_memory(fit: str, how: str, X: Array) -> None:
+def test_models_do_not_depend_on_how_rows_and_landmarks_lie_in_memory(fit, how, X):
     one, two = (fitted(X, fit, lay, Engine(threads=2)) for lay in (np.array, ASKEW[how]))
     assert model_digest(one) == model_digest(two)
 
 
 @pytest.mark.parametrize("fit", FITS)
-def test_a_model_holds_its_arrays_as_it_will_after_it_was_loaded(fit: str, X: Array) -> None:
+def test_a_model_holds_its_arrays_as_it_will_after_it_was_loaded(fit, X):
     model = fitted(X, fit, np.array, Engine(threads=2))
     assert all_aligned(model) is model
     assert all_aligned(askew(model, ASKEW["transposed"])) is not model
@@ -196,7 +190,7 @@ def test_a_model_holds_its_arrays_as_it_will_after_it_was_loaded(fit: str, X: Ar
 @pytest.mark.bits
 @pytest.mark.parametrize("fit", ["own landmarks", "ridge"])
 @every_askew
-def test_what_a_model_makes_does_not_depend_on_how_its_arrays_lie_in_memory(fit: str, how: str, X: Array) -> None:
+def test_what_a_model_makes_does_not_depend_on_how_its_arrays_lie_in_memory(fit, how, X):
     engine = Engine(threads=2)
     model = fitted(X, fit, np.array, engine)
     other, rows = askew(model, ASKEW[how]), ArrayRows(X)
@@ -209,7 +203,7 @@ def test_what_a_model_makes_does_not_depend_on_how_its_arrays_lie_in_memory(fit:
 
 @pytest.mark.bits
 @every_askew
-def test_singular_values_do_not_depend_on_how_chunks_lie_in_memory(how: str, X: Array) -> None:
+def test_singular_values_do_not_depend_on_how_chunks_lie_in_memory(how, X):
     one, two = (
         arrays.randomized_svd(da.from_array(X, chunks=(90, 7)).map_blocks(lay), 3) for lay in (np.array, ASKEW[how])
     )

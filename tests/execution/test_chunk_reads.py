@@ -1,9 +1,6 @@
 """Passes, counted: how often each stored chunk is read by a fit, and that its plan says the same."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import dask
 import numpy as np
@@ -22,12 +19,12 @@ from tests.helpers.fits import fit
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import counted_reads
 
-OPTIONS: dict[str, Any] = {"components": 5, "size": 80, "seed": 3}
+OPTIONS = {"components": 5, "size": 80, "seed": 3}
 CHUNK = 100
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory, digits: np.ndarray[Any, Any]) -> str:
+def dataset(tmp_path_factory, digits):
     """900 digits in nine chunks."""
     path = str(tmp_path_factory.mktemp("rows") / "digits.zarr")
     zarr.create_array(path, shape=(900, 64), dtype=np.uint8, chunks=(CHUNK, 64))[:] = digits[:900]
@@ -35,16 +32,16 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, digits: np.ndarray[Any, An
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
+def reads(monkeypatch):
     """How often each of the nine chunks was read."""
     return counted_reads(monkeypatch, 9, CHUNK)
 
 
-def fitted(dataset: str, progress: Any = None, **options: Any) -> Any:
+def fitted(dataset, progress=None, **options):
     return fit(dataset, progress=progress, **OPTIONS | options)
 
 
-def planned(dataset: str, **options: Any) -> int:
+def planned(dataset, **options):
     return plan_fit(open_rows(dataset), FitSpec.checked(**OPTIONS | options), 1).passes
 
 
@@ -76,8 +73,8 @@ def planned(dataset: str, **options: Any) -> int:
     ids=str,
 )
 def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(
-    options: dict[str, Any], passes: int, block_rows: int | None, dataset: str, reads: np.ndarray[Any, Any]
-) -> None:
+    options, passes, block_rows, dataset, reads
+):
     fitted(dataset, **options, block_rows=block_rows)
     np.testing.assert_array_equal(reads, 1 + passes)
     assert planned(dataset, **options, block_rows=block_rows) == passes
@@ -85,9 +82,7 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(
 
 @pytest.mark.parametrize("options", [{}, {"kernel": "polynomial"}, {"block_rows": 300}], ids=str)
 @pytest.mark.parametrize("tol", [0.0, 0.1])
-def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
-    options: dict[str, Any], tol: float, dataset: str, reads: np.ndarray[Any, Any]
-) -> None:
+def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(options, tol, dataset, reads):
     notes = Recorder()
     fitted(dataset, notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **options)
     (said,) = (re.search(r"landmarks from all rows after (\d+) refreshing passes", note) for note in notes.notes)  # type: ignore[attr-defined]
@@ -97,9 +92,7 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(
         assert int(said[1]) >= 1
 
 
-def test_landmarks_by_number_are_read_with_the_sample(
-    dataset: str, reads: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
     monkeypatch.setattr("bigkpca.spec.resolved._unseen", lambda spec, n, d: 0)
     fitted(dataset, kernel="linear", landmarks="uniform", size=3)
@@ -114,9 +107,7 @@ def test_landmarks_by_number_are_read_with_the_sample(
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "rff"}, {"method": "rff-pca"}, {"standardize": True}], ids=str)
-def test_adding_rows_and_projecting_read_each_chunk_once(
-    options: dict[str, Any], dataset: str, reads: np.ndarray[Any, Any]
-) -> None:
+def test_adding_rows_and_projecting_read_each_chunk_once(options, dataset, reads):
     model = fitted(dataset, **options)
     spec = FitSpec.checked(**OPTIONS | options)
     reads[:] = 0
@@ -133,7 +124,7 @@ def test_adding_rows_and_projecting_read_each_chunk_once(
         np.testing.assert_array_equal(reads, 1)
 
 
-def test_randomized_svd_of_views_reads_each_chunk_once_a_pass(dataset: str, reads: np.ndarray[Any, Any]) -> None:
+def test_randomized_svd_of_views_reads_each_chunk_once_a_pass(dataset, reads):
     model = fitted(dataset)
     for Z in (arrays.feature_map(model, dataset), arrays.random_features(dataset, 40, model.features.kernel)):
         U, s, _ = arrays.randomized_svd(Z, 3, passes=3)
@@ -143,7 +134,7 @@ def test_randomized_svd_of_views_reads_each_chunk_once_a_pass(dataset: str, read
             np.testing.assert_array_equal(reads, passes)
 
 
-def test_views_read_nothing_before_they_are_computed(dataset: str, reads: np.ndarray[Any, Any]) -> None:
+def test_views_read_nothing_before_they_are_computed(dataset, reads):
     model = fitted(dataset)
     reads[:] = 0
     views = [view(model, dataset) for view in (arrays.scores, arrays.feature_map, arrays.leverage)]

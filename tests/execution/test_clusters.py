@@ -1,13 +1,8 @@
 """Clusters: which one is used, and what they are told of their workers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import dask.config
 import distributed
@@ -18,7 +13,6 @@ from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
 from bigkpca.execution import clusters
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import check_address, open_engine
-from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
 from tests.helpers.progress import Recorder
@@ -41,8 +35,7 @@ print(__file__)
 """
 
 
-@pytest.mark.cluster
-def test_workers_do_not_run_the_script_that_starts_them(tmp_path: Path) -> None:
+def test_workers_do_not_run_the_script_that_starts_them(tmp_path):
     """Nothing has to stand behind `if __name__ == "__main__"`, and what the script defines reaches them."""
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
@@ -52,8 +45,7 @@ def test_workers_do_not_run_the_script_that_starts_them(tmp_path: Path) -> None:
     assert found.returncode == 0
 
 
-@pytest.mark.cluster
-def test_processes_start_without_the_library_for_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_start_without_the_library_for_tls(monkeypatch):
     monkeypatch.setattr("bigkpca.execution.clusters.find_spec", lambda name: None)
     with open_engine(workers=1) as engine:
         assert engine.client is not None
@@ -61,19 +53,17 @@ def test_processes_start_without_the_library_for_tls(monkeypatch: pytest.MonkeyP
         assert engine.each("halving", [Task(divmod, (42, 2), 1)], Silent()) == [(21, 0)]
 
 
-def test_one_of_scheduler_and_workers() -> None:
+def test_one_of_scheduler_and_workers():
     with pytest.raises(SpecError, match="not both"), open_engine("tcp://127.0.0.1:1", 2):
         pass
 
 
-def test_a_scheduler_that_refuses_connections_is_tried_again(
-    two_processes: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_that_refuses_connections_is_tried_again(two_processes, monkeypatch):
     """As one that starts at the same time."""
     assert two_processes.client is not None
     tried, recorder, real = list[str](), Recorder(), distributed.Client
 
-    def refused(address: str, **options: Any) -> Client:
+    def refused(address, **options):
         tried.append(address)
         if len(tried) < 4:
             raise OSError("refused")
@@ -88,8 +78,8 @@ def test_a_scheduler_that_refuses_connections_is_tried_again(
     assert note == "the scheduler at tcp://127.0.0.1:1 does not answer: tried again for 60 seconds"
 
 
-def test_a_scheduler_that_refuses_connections_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(address: str, **options: Any) -> None:
+def test_a_scheduler_that_refuses_connections_for_too_long(monkeypatch):
+    def refused(address, **options):
         raise OSError("refused")
 
     monkeypatch.setattr(distributed, "Client", refused)
@@ -101,7 +91,7 @@ def test_a_scheduler_that_refuses_connections_for_too_long(monkeypatch: pytest.M
         pass
 
 
-def made_for(folder: Path) -> dict[str, str]:
+def made_for(folder):
     """Files of a certificate, by the keys of Dask's configuration."""
     folder.mkdir()
     found = Security.temporary().get_tls_config_for_role("client")
@@ -128,7 +118,7 @@ _KEYS = {"ca-file": "ca_file", "client.cert": "cert", "client.key": "key"}
         ("ca-file", "junk.pem", r"--tls-ca .*junk.pem holds no certificate"),
     ],
 )
-def test_certificates_that_do_not_fit_are_named(tmp_path: Path, key: str, value: str | None, message: str) -> None:
+def test_certificates_that_do_not_fit_are_named(tmp_path, key, value, message):
     own, other = made_for(tmp_path / "own"), made_for(tmp_path / "other")
     (tmp_path / "junk.pem").write_text("junk")
     given = None if value is None else other[key] if value == "other" else str(tmp_path / value)
@@ -137,7 +127,7 @@ def test_certificates_that_do_not_fit_are_named(tmp_path: Path, key: str, value:
         check_address("tls://127.0.0.1:9")
 
 
-def test_a_current_client_is_used(two_processes: Engine) -> None:
+def test_a_current_client_is_used(two_processes):
     assert two_processes.client is not None
     with two_processes.client.as_current(), open_engine() as engine:
         assert engine.client is two_processes.client
@@ -146,7 +136,7 @@ def test_a_current_client_is_used(two_processes: Engine) -> None:
 
 
 @pytest.fixture
-def unlike_workers() -> Iterator[Client]:
+def unlike_workers():
     """Two workers whose BLAS computes for other processors."""
     here = blas_core_types()
     other = "Nehalem" if "Nehalem" not in here else "Prescott"
@@ -165,8 +155,7 @@ def unlike_workers() -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.cluster
-def test_a_cluster_of_unlike_workers_is_told_of_once(unlike_workers: Client) -> None:
+def test_a_cluster_of_unlike_workers_is_told_of_once(unlike_workers):
     with unlike_workers.as_current():
         with (
             pytest.warns(

@@ -1,11 +1,7 @@
 """Dask frames and DataArrays of xarray are streamed, and get back what they are: lazily, with their labels."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import dask
 import dask.array as da
@@ -29,35 +25,35 @@ TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
 VALUES = np.random.default_rng(0).normal(size=(500, 6))
 
 
-def fresh() -> KernelPCA:
+def fresh():
     return KernelPCA(3, size=40, random_state=0)
 
 
 @pytest.fixture(scope="module")
-def plain() -> KernelPCA:
+def plain():
     """Fitted to the same rows in memory."""
     return fresh().fit(VALUES)
 
 
 @pytest.fixture
-def frame() -> Any:
+def frame():
     return dd.from_pandas(pd.DataFrame(VALUES, TIMES, NAMES), npartitions=7)
 
 
-def data_array(values: Any) -> xr.DataArray:
+def data_array(values):
     coords = {"time": TIMES, "label": ("time", list("xyxyx") * 100), "place": "here", "column": NAMES}
     return xr.DataArray(values, dims=("time", "column"), coords=coords, attrs={"unit": "m"}, name="rows")
 
 
 @pytest.fixture(params=["dask", "numpy"])
-def table(request: pytest.FixtureRequest) -> xr.DataArray:
+def table(request):
     return data_array(da.from_array(VALUES, chunks=(60, 4)) if request.param == "dask" else VALUES)
 
 
 # -- Dask frames ---------------------------------------------------------------------------------------------
 
 
-def test_a_dask_frame_gives_the_model_of_its_rows_and_its_names(frame: Any, plain: KernelPCA) -> None:
+def test_a_dask_frame_gives_the_model_of_its_rows_and_its_names(frame, plain):
     kpca = fresh().fit(frame)
     np.testing.assert_array_equal(kpca.transform(VALUES_AS_FRAME), plain.transform(VALUES))
     assert list(kpca.feature_names_in_) == NAMES
@@ -67,7 +63,7 @@ def test_a_dask_frame_gives_the_model_of_its_rows_and_its_names(frame: Any, plai
 VALUES_AS_FRAME = pd.DataFrame(VALUES, TIMES, NAMES)
 
 
-def test_scores_of_a_dask_frame_are_a_lazy_frame_with_its_index(frame: Any) -> None:
+def test_scores_of_a_dask_frame_are_a_lazy_frame_with_its_index(frame):
     kpca = fresh().fit(frame)
     with dask.config.set(scheduler=refuse):
         scores = kpca.transform(frame)
@@ -82,7 +78,7 @@ def test_scores_of_a_dask_frame_are_a_lazy_frame_with_its_index(frame: Any) -> N
     np.testing.assert_allclose(found, kpca.transform(VALUES_AS_FRAME), atol=1e-12)
 
 
-def test_other_results_of_a_dask_frame_are_lazy_frames_too(frame: Any) -> None:
+def test_other_results_of_a_dask_frame_are_lazy_frames_too(frame):
     kpca = fresh().fit(frame)
     with dask.config.set(scheduler=refuse):
         residual, clean = kpca.residual(frame), kpca.denoise(frame)
@@ -99,12 +95,12 @@ def test_other_results_of_a_dask_frame_are_lazy_frames_too(frame: Any) -> None:
     assert kpca.score(frame) == pytest.approx(kpca.score(VALUES_AS_FRAME))
 
 
-def test_pre_images_of_a_frame_have_numbers_for_columns_where_no_names_were_fitted(plain: KernelPCA) -> None:
+def test_pre_images_of_a_frame_have_numbers_for_columns_where_no_names_were_fitted(plain):
     scores = dd.from_pandas(pd.DataFrame(plain.transform(VALUES)), npartitions=2)
     assert list(plain.inverse_transform(scores).compute().columns) == list(range(6))
 
 
-def test_frames_of_other_columns_are_refused_before_anything_is_computed(frame: Any) -> None:
+def test_frames_of_other_columns_are_refused_before_anything_is_computed(frame):
     kpca = fresh().fit(frame)
     with dask.config.set(scheduler=refuse):
         for method in (kpca.transform, kpca.denoise, kpca.residual, kpca.score, kpca.partial_fit):
@@ -116,17 +112,17 @@ def test_frames_of_other_columns_are_refused_before_anything_is_computed(frame: 
             kpca.inverse_transform(frame[["a", "c"]])
 
 
-def test_names_of_a_frame_are_forgotten_when_an_array_is_fitted(frame: Any) -> None:
+def test_names_of_a_frame_are_forgotten_when_an_array_is_fitted(frame):
     kpca = fresh().fit(frame).fit(da.from_array(VALUES, chunks=100))
     assert not hasattr(kpca, "feature_names_in_")
 
 
-def test_partial_fit_takes_dask_frames(frame: Any) -> None:
+def test_partial_fit_takes_dask_frames(frame):
     kpca = fresh().partial_fit(frame.partitions[:3]).partial_fit(frame.partitions[3:])
     assert kpca.model_.moments.count == 500
 
 
-def test_partitions_may_be_empty() -> None:
+def test_partitions_may_be_empty():
     kept = VALUES_AS_FRAME.assign(kept=np.arange(500) >= 150)
     some = dd.from_pandas(kept, npartitions=7).query("kept")[NAMES]
     assert 0 in list(some.map_partitions(len).compute())
@@ -136,7 +132,7 @@ def test_partitions_may_be_empty() -> None:
     np.testing.assert_allclose(found, kpca.transform(VALUES_AS_FRAME[150:]), atol=1e-12)
 
 
-def test_columns_of_all_kinds_of_numbers_are_rows(plain: KernelPCA) -> None:
+def test_columns_of_all_kinds_of_numbers_are_rows(plain):
     mixed = pd.DataFrame(
         {
             "small": np.arange(20, dtype=np.int8),
@@ -151,7 +147,7 @@ def test_columns_of_all_kinds_of_numbers_are_rows(plain: KernelPCA) -> None:
     assert open_rows(dd.from_pandas(mixed[["small"]], npartitions=2)).dtype == np.int8
 
 
-def test_what_is_missing_in_a_nullable_column_is_not_a_number(plain: KernelPCA) -> None:
+def test_what_is_missing_in_a_nullable_column_is_not_a_number(plain):
     whole = pd.DataFrame(np.arange(60).reshape(10, 6)).astype("Int64")
     found = plain.transform(dd.from_pandas(whole, npartitions=2))
     np.testing.assert_allclose(found.compute(), plain.transform(whole), atol=1e-12)
@@ -160,7 +156,7 @@ def test_what_is_missing_in_a_nullable_column_is_not_a_number(plain: KernelPCA) 
         plain.transform(dd.from_pandas(whole, npartitions=2)).compute(scheduler="synchronous")
 
 
-def test_frames_that_are_no_tables_of_numbers(frame: Any) -> None:
+def test_frames_that_are_no_tables_of_numbers(frame):
     with pytest.raises(DataError, match=r"column 'word' holds .* values: rows must be real numbers"):
         fresh().fit(frame.assign(word="x"))
     with pytest.raises(DataError, match="column 'kind' holds object values"):
@@ -173,7 +169,7 @@ def test_frames_that_are_no_tables_of_numbers(frame: Any) -> None:
         bigkpca.fit(frame[[]], "nowhere")
 
 
-def test_bad_values_are_named_in_their_partition(frame: Any) -> None:
+def test_bad_values_are_named_in_their_partition(frame):
     kpca = fresh().fit(frame)
     bad = frame.assign(b=np.nan)
     with pytest.raises(DataError, match="a partition of the dask dataframe: row 0, column 1 is NaN"):
@@ -184,13 +180,13 @@ def test_bad_values_are_named_in_their_partition(frame: Any) -> None:
 
 
 @pytest.fixture
-def uncounted() -> da.Array:
+def uncounted():
     """Rows of which nobody knows how many there are, and none in some chunks."""
     rows = da.from_array(VALUES, chunks=(60, 4))
     return rows[(rows[:, 0] > 0) & (da.arange(500, chunks=60) >= 130)]
 
 
-def test_models_of_uncounted_rows_are_those_of_counted_ones_to_the_bit(uncounted: da.Array, tmp_path: Any) -> None:
+def test_models_of_uncounted_rows_are_those_of_counted_ones_to_the_bit(uncounted, tmp_path):
     counted = uncounted.copy().compute_chunk_sizes()
     kpca, expected = fresh().fit(uncounted), fresh().fit(counted)
     np.testing.assert_array_equal(kpca.model_.solution.components, expected.model_.solution.components)
@@ -203,7 +199,7 @@ def test_models_of_uncounted_rows_are_those_of_counted_ones_to_the_bit(uncounted
     np.testing.assert_array_equal(scores, bigkpca.transform(model, counted, tmp_path / "counted.zarr"))
 
 
-def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk(uncounted: da.Array, plain: KernelPCA) -> None:
+def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk(uncounted, plain):
     with dask.config.set(scheduler=refuse):
         scores = plain.transform(uncounted)
         found = [scores, plain.residual(uncounted), plain.denoise(uncounted), plain.inverse_transform(scores)]
@@ -222,12 +218,12 @@ def test_results_of_uncounted_rows_are_lazy_chunk_by_chunk(uncounted: da.Array, 
     np.testing.assert_allclose(fitted.compute(), fresh().fit(rows).transform(rows), atol=1e-6)
 
 
-def test_bad_values_of_uncounted_rows_are_named_in_their_chunk(uncounted: da.Array, plain: KernelPCA) -> None:
+def test_bad_values_of_uncounted_rows_are_named_in_their_chunk(uncounted, plain):
     with pytest.raises(DataError, match="a chunk of the dask array: row 0, column 0 is NaN"):
         plain.transform(uncounted * np.nan).compute(scheduler="synchronous")
 
 
-def test_data_arrays_of_unknown_length_are_refused(uncounted: da.Array, plain: KernelPCA) -> None:
+def test_data_arrays_of_unknown_length_are_refused(uncounted, plain):
     table = xr.DataArray(uncounted, dims=("t", "v"))
     for method in (plain.transform, plain.score, fresh().fit):
         with pytest.raises(SpecError, match=r"call compute_chunk_sizes\(\) on its Dask array before you make it"):
@@ -237,9 +233,7 @@ def test_data_arrays_of_unknown_length_are_refused(uncounted: da.Array, plain: K
 # -- DataArrays ----------------------------------------------------------------------------------------------
 
 
-def test_scores_of_a_data_array_keep_the_dim_and_the_coordinates_of_its_rows(
-    table: xr.DataArray, plain: KernelPCA
-) -> None:
+def test_scores_of_a_data_array_keep_the_dim_and_the_coordinates_of_its_rows(table, plain):
     scores = fresh().fit(table).transform(table)
     assert scores.dims == ("time", "component")
     assert set(scores.coords) == {"time", "label", "place"}
@@ -249,7 +243,7 @@ def test_scores_of_a_data_array_keep_the_dim_and_the_coordinates_of_its_rows(
     xr.testing.assert_equal(scores["label"], table["label"].drop_vars("column", errors="ignore"))
 
 
-def test_other_results_of_a_data_array_are_labelled_too(table: xr.DataArray, plain: KernelPCA) -> None:
+def test_other_results_of_a_data_array_are_labelled_too(table, plain):
     kpca = fresh().fit(table)
     residual, clean, back = kpca.residual(table), kpca.denoise(table), kpca.inverse_transform(kpca.transform(table))
     assert residual.dims == ("time",)
@@ -261,18 +255,18 @@ def test_other_results_of_a_data_array_are_labelled_too(table: xr.DataArray, pla
     np.testing.assert_allclose(back.values, plain.inverse_transform(plain.transform(VALUES)))
 
 
-def test_pre_images_of_a_data_array_have_the_names_of_the_columns(frame: Any) -> None:
+def test_pre_images_of_a_data_array_have_the_names_of_the_columns(frame):
     kpca = fresh().fit(frame)
     back = kpca.inverse_transform(xr.DataArray(np.zeros((2, 3)), dims=("component", "c")))
     assert list(back["feature"].values) == NAMES
 
 
-def test_a_dim_of_rows_that_is_called_component_stays(plain: KernelPCA) -> None:
+def test_a_dim_of_rows_that_is_called_component_stays(plain):
     found = plain.transform(xr.DataArray(VALUES[:5], dims=("component", "column")))
     assert found.dims == ("component", "component_")
 
 
-def test_data_arrays_over_dask_stay_lazy(plain: KernelPCA) -> None:
+def test_data_arrays_over_dask_stay_lazy(plain):
     table = data_array(da.from_array(VALUES, chunks=(60, 6)))
     with dask.config.set(scheduler=refuse):
         for found in (plain.transform(table), plain.residual(table), plain.denoise(table)):
@@ -280,14 +274,14 @@ def test_data_arrays_over_dask_stay_lazy(plain: KernelPCA) -> None:
                 found.compute()
 
 
-def test_data_arrays_of_other_shapes_are_refused(plain: KernelPCA) -> None:
+def test_data_arrays_of_other_shapes_are_refused(plain):
     with pytest.raises(DataError, match=r"dims \('t', 'y', 'x'\): rows .*X\.stack\(feature=\['y', 'x'\]\)"):
         fresh().fit(xr.DataArray(da.ones((5, 2, 3)), dims=("t", "y", "x")))
     with pytest.raises(SpecError, match="has 2 columns, the model was fitted on 6"):
         plain.transform(xr.DataArray(da.ones((5, 2)), dims=("t", "y")))
 
 
-def test_columns_of_a_data_array_keep_their_coordinates_and_order() -> None:
+def test_columns_of_a_data_array_keep_their_coordinates_and_order():
     table = xr.DataArray(VALUES, dims=("t", "v"), coords={"v": [f"c{j}" for j in range(VALUES.shape[1])]})
     kpca = fresh().fit(table)
     with pytest.raises(SpecError, match="the coordinates of the dim 'v' are not those that were fitted"):
@@ -297,7 +291,7 @@ def test_columns_of_a_data_array_keep_their_coordinates_and_order() -> None:
     assert kpca.inverse_transform(kpca.transform(table)).coords["v"].equals(table.coords["v"])
 
 
-def test_rows_that_were_stacked_are_maps_again() -> None:
+def test_rows_that_were_stacked_are_maps_again():
     field = xr.DataArray(
         VALUES[:60].reshape(60, 2, 3), dims=("time", "lat", "lon"), coords={"lat": [0, 1], "lon": [5, 6, 7]}
     )
@@ -313,7 +307,7 @@ def test_rows_that_were_stacked_are_maps_again() -> None:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_rows_that_were_left_out_of_a_stack_are_missing_in_maps(lazy: bool) -> None:
+def test_rows_that_were_left_out_of_a_stack_are_missing_in_maps(lazy):
     values = VALUES[:120].reshape(8, 15, 6).copy()
     land = np.random.default_rng(0).random((8, 15)) < 0.3
     values[land] = np.nan
@@ -343,7 +337,7 @@ def test_rows_that_were_left_out_of_a_stack_are_missing_in_maps(lazy: bool) -> N
         kpca.inverse_transform(some)
 
 
-def test_maps_with_missing_rows_are_not_stored_as_rows(plain: KernelPCA, tmp_path: Any) -> None:
+def test_maps_with_missing_rows_are_not_stored_as_rows(plain, tmp_path):
     maps = xr.DataArray(np.zeros((2, 2, 3)), dims=("y", "x", "component"))
     assert plain.inverse_transform(maps, tmp_path / "rows.zarr").shape == (4, 6)
     with pytest.raises(DataError, match="row 1, column 0 is NaN"):
@@ -351,7 +345,7 @@ def test_maps_with_missing_rows_are_not_stored_as_rows(plain: KernelPCA, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["frame", "array", "memory"])
-def test_columns_of_a_data_array_are_forgotten_when_something_else_is_fitted(kind: str, frame: Any) -> None:
+def test_columns_of_a_data_array_are_forgotten_when_something_else_is_fitted(kind, frame):
     others = {"frame": frame, "array": da.from_array(VALUES), "memory": VALUES}
     kpca = fresh().fit(data_array(VALUES).rename(column="channel")).fit(others[kind])
     back = kpca.inverse_transform(xr.DataArray(np.zeros((2, 3)), dims=("t", "component")))
@@ -362,7 +356,7 @@ def test_columns_of_a_data_array_are_forgotten_when_something_else_is_fitted(kin
 
 
 @pytest.mark.parametrize("output", ["pandas", "polars"])
-def test_frames_that_were_asked_for_are_made_of_what_is_in_memory(output: str) -> None:
+def test_frames_that_were_asked_for_are_made_of_what_is_in_memory(output):
     kpca = fresh().set_output(transform=output).fit(VALUES_AS_FRAME)
     expected = fresh().fit(VALUES_AS_FRAME).transform(VALUES_AS_FRAME)
     for given in (VALUES_AS_FRAME, pl.DataFrame(VALUES, schema=NAMES)):
@@ -375,9 +369,7 @@ def test_frames_that_were_asked_for_are_made_of_what_is_in_memory(output: str) -
 
 
 @pytest.mark.parametrize("output", ["pandas", "polars"])
-def test_what_is_lazy_or_labelled_stays_so_whatever_frames_are_asked_for(
-    output: str, frame: Any, tmp_path: Any
-) -> None:
+def test_what_is_lazy_or_labelled_stays_so_whatever_frames_are_asked_for(output, frame, tmp_path):
     kpca = fresh().set_output(transform=output).fit(VALUES)
     np.save(tmp_path / "rows.npy", VALUES)
     with dask.config.set(scheduler=refuse):
@@ -394,33 +386,33 @@ def test_what_is_lazy_or_labelled_stays_so_whatever_frames_are_asked_for(
 # -- Memory and work -----------------------------------------------------------------------------------------
 
 PARTS, PART_ROWS, COLUMNS = 40, 5000, 50  # 2 MB each, 80 MB together
-LOADED: Counter[int] = Counter()
+LOADED = Counter()
 LOCK = threading.Lock()
 
 
-def piece(number: int) -> np.ndarray[Any, Any]:
+def piece(number):
     with LOCK:
         LOADED[number] += 1
     return np.random.default_rng(number).normal(size=(PART_ROWS, COLUMNS))
 
 
-def chunk(block_info: Any = None) -> np.ndarray[Any, Any]:
+def chunk(block_info=None):
     return piece(block_info[None]["chunk-location"][0])
 
 
-def partition(number: int) -> pd.DataFrame:
+def partition(number):
     return pd.DataFrame(piece(number), columns=[f"c{column}" for column in range(COLUMNS)])
 
 
-def lazy_array() -> da.Array:
+def lazy_array():
     return da.map_blocks(chunk, chunks=((PART_ROWS,) * PARTS, (COLUMNS,)), dtype=float, meta=np.empty((0, 0)))
 
 
-def lazy_table() -> xr.DataArray:
+def lazy_table():
     return xr.DataArray(lazy_array(), dims=("time", "column"))
 
 
-def lazy_frame() -> Any:
+def lazy_frame():
     return dd.from_map(partition, range(PARTS))
 
 
@@ -428,11 +420,11 @@ every_lazy = pytest.mark.parametrize("make", [lazy_array, lazy_table, lazy_frame
 
 
 @every_lazy
-def test_rows_are_streamed_in_and_out(make: Callable[[], Any]) -> None:
+def test_rows_are_streamed_in_and_out(make):
     rows = make()
     held = 8 * PARTS * PART_ROWS * COLUMNS
 
-    def fit_and_transform() -> None:
+    def fit_and_transform():
         kpca = KernelPCA(2, method="rff", size=20, random_state=0).fit(rows)
         np.asarray(kpca.transform(rows).sum(axis=0).compute())
 
@@ -440,7 +432,7 @@ def test_rows_are_streamed_in_and_out(make: Callable[[], Any]) -> None:
 
 
 @every_lazy
-def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(make: Callable[[], Any]) -> None:
+def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(make):
     rows = make()
     LOADED.clear()
     kpca = KernelPCA(2, size=20, random_state=0, block_rows=2000).fit(rows)
@@ -451,7 +443,7 @@ def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(
     assert set(LOADED.values()) == {1}
 
 
-def test_memory_limits_count_the_chunks_of_a_graph() -> None:
+def test_memory_limits_count_the_chunks_of_a_graph():
     for huge in (lazy_array().rechunk(-1), lazy_table().chunk(-1), lazy_frame().repartition(npartitions=1)):
         with pytest.raises(MemoryLimitError, match="500 MB are allowed"):
             KernelPCA(2, size=20, memory_limit="500 MB").fit(huge)

@@ -1,7 +1,5 @@
 """Where tasks run changes nothing: order, sums, limits, progress, errors."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 
@@ -20,11 +18,11 @@ class Bracket:
 
     text: str
 
-    def __add__(self, other: Bracket) -> Bracket:
+    def __add__(self, other):
         return Bracket(f"({self.text}+{other.text})")
 
 
-def late_when_even(number: int) -> Bracket:
+def late_when_even(number):
     time.sleep(0.02 * (number % 2 == 0))
     return Bracket(str(number))
 
@@ -33,21 +31,21 @@ def late_when_even(number: int) -> Bracket:
     ("count", "tree"),
     [(1, "0"), (2, "(0+1)"), (5, "(((0+1)+(2+3))+4)"), (7, "(((0+1)+(2+3))+((4+5)+6))")],
 )
-def test_sums_follow_a_tree_that_block_numbers_fix(engine: Engine, count: int, tree: str) -> None:
+def test_sums_follow_a_tree_that_block_numbers_fix(engine, count, tree):
     tasks = [Task(late_when_even, (number,), 1) for number in range(count)]
     assert engine.total("adding", tasks, Recorder()).text == tree
 
 
-def test_results_keep_the_order_of_tasks(engine: Engine) -> None:
+def test_results_keep_the_order_of_tasks(engine):
     tasks = [Task(late_when_even, (number,), 1) for number in range(6)]
     assert [result.text for result in engine.each("listing", tasks, Recorder())] == list("012345")
 
 
-def test_no_tasks_give_no_results(engine: Engine) -> None:
+def test_no_tasks_give_no_results(engine):
     assert engine.each("nothing", [], Recorder()) == []
 
 
-def test_progress_hears_of_every_row_once(engine: Engine) -> None:
+def test_progress_hears_of_every_row_once(engine):
     recorder = Recorder()
     engine.total("adding", [Task(late_when_even, (number,), 10) for number in range(6)], recorder)
     for _ in range(100):  # events of a cluster may arrive a moment after its results
@@ -57,37 +55,37 @@ def test_progress_hears_of_every_row_once(engine: Engine) -> None:
     assert (recorder.started, recorder.rows, recorder.finished) == ([("adding", 60)], 60, 1)
 
 
-def fail_on_third(number: int) -> int:
+def fail_on_third(number):
     if number % 3 == 2:
         raise DataError(f"task {number} failed")
     return number
 
 
-def test_an_error_of_a_task_reaches_the_caller_as_itself(engine: Engine) -> None:
+def test_an_error_of_a_task_reaches_the_caller_as_itself(engine):
     recorder = Recorder()
     with pytest.raises(DataError, match="task 2 failed"):
         engine.each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)], recorder)
     assert recorder.finished == 1
 
 
-def test_shared_values_arrive_in_every_task(engine: Engine) -> None:
+def test_shared_values_arrive_in_every_task(engine):
     value = shared({"landmarks": [1, 2, 3]})
     tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
     assert engine.each("sharing", tasks, Recorder()) == [3, 3, 3]
 
 
-def test_workers_with_too_little_memory_are_refused(two_processes: Engine) -> None:
+def test_workers_with_too_little_memory_are_refused(two_processes):
     two_processes.check_memory(lambda threads: threads)
     with pytest.raises(MemoryLimitError, match=r"worker t[cl][ps]://.* may use .* MB, the plan needs 1000000000 MB"):
         two_processes.check_memory(lambda threads: 10**15)
 
 
-def test_threads_have_no_worker_limits() -> None:
+def test_threads_have_no_worker_limits():
     Engine(threads=2).check_memory(lambda threads: 10**15)
 
 
-def test_small_work_has_the_floating_point_settings_of_its_caller() -> None:
-    def squared(exponent: int) -> float:
+def test_small_work_has_the_floating_point_settings_of_its_caller():
+    def squared(exponent):
         return float(np.float64(10.0**exponent) ** 2)
 
     with Engine(threads=2).small_work() as in_order:
@@ -97,17 +95,17 @@ def test_small_work_has_the_floating_point_settings_of_its_caller() -> None:
             in_order(squared, [1, 200])
 
 
-def test_small_work_may_be_nested() -> None:
+def test_small_work_may_be_nested():
     with Engine(threads=2).small_work() as in_order:
         tables = in_order(lambda i: in_order(lambda j: in_order(lambda k: i * j * k, range(3)), range(4)), range(5))
     assert tables == [[[i * j * k for k in range(3)] for j in range(4)] for i in range(5)]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_small_work_ends_with_the_error_of_a_step(threads: int) -> None:
+def test_small_work_ends_with_the_error_of_a_step(threads):
     done = []
 
-    def step(number: int) -> int:
+    def step(number):
         if number == 2:
             raise ValueError("step 2")
         time.sleep(0.01)

@@ -21,20 +21,18 @@ from bigkpca.execution.projection import score_rows
 Array = np.ndarray[Any, Any]
 
 
-def fitted(digits: Array, **options: Any) -> KernelPCA:
+def fitted(digits, **options):
     return KernelPCA(5, size=60, random_state=0, **options).fit(digits)
 
 
-def by_pass(kpca: KernelPCA, X: Array) -> Array:
+def by_pass(kpca, X):
     return score_rows(ArrayRows(X), kpca.model_, Engine(threads=2), Silent())
 
 
 @pytest.mark.bits
 @pytest.mark.parametrize("options", [{}, {"method": "rff"}, {"standardize": True}, {"dtype": "float64"}])
 @pytest.mark.parametrize("count", [1, 2, 300, 1024])
-def test_few_rows_have_the_bits_of_a_pass_and_start_no_engine(
-    options: dict[str, Any], count: int, digits: Array, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_rows_have_the_bits_of_a_pass_and_start_no_engine(options, count, digits, monkeypatch):
     kpca = fitted(digits, **options)
     X = digits[-count:].astype(np.float32)
     wanted = by_pass(kpca, X)
@@ -43,7 +41,7 @@ def test_few_rows_have_the_bits_of_a_pass_and_start_no_engine(
     assert_array_equal(kpca.transform(X), wanted)  # in the work space of before
 
 
-def test_more_rows_are_left_to_a_pass(digits: Array) -> None:
+def test_more_rows_are_left_to_a_pass(digits):
     kpca = fitted(digits)
     blocks = fitted(digits, block_rows=100)
     assert few_rows.are_few(ArrayRows(digits[:1024]), kpca.model_)
@@ -51,7 +49,7 @@ def test_more_rows_are_left_to_a_pass(digits: Array) -> None:
     assert not few_rows.are_few(ArrayRows(digits[:101]), blocks.model_)
 
 
-def test_models_take_turns_and_are_not_kept_alive(digits: Array) -> None:
+def test_models_take_turns_and_are_not_kept_alive(digits):
     one, other = fitted(digits), fitted(digits, sigma=40.0)
     X = digits[:7].astype(np.float32)
     wanted = [by_pass(each, X) for each in (one, other)]
@@ -68,12 +66,12 @@ def test_models_take_turns_and_are_not_kept_alive(digits: Array) -> None:
         assert [slot.project for slot in slots] == [None, None]
 
 
-def test_threads_do_not_share_work_space(digits: Array) -> None:
+def test_threads_do_not_share_work_space(digits):
     kpca, start = fitted(digits), threading.Barrier(4)
     parts = [digits[i::4][:400].astype(np.float32) for i in range(4)]
     wanted = [by_pass(kpca, part) for part in parts]
 
-    def scored(part: Array) -> list[Array]:
+    def scored(part):
         start.wait(10)
         return [kpca.transform(part) for _ in range(20)]
 
@@ -83,7 +81,7 @@ def test_threads_do_not_share_work_space(digits: Array) -> None:
                 assert_array_equal(each, right)
 
 
-def test_bad_rows_are_named(digits: Array) -> None:
+def test_bad_rows_are_named(digits):
     kpca, X = fitted(digits), digits[:9].astype(np.float32)
     X[4, 7] = np.nan
     with pytest.raises(DataError, match="row 4, column 7 is NaN"):

@@ -1,17 +1,11 @@
 """Products with the Gram matrix, tile by tile, against the whole matrix."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows
 from bigkpca.execution import gram
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
@@ -19,35 +13,35 @@ from bigkpca.numerics.features import Columns
 from tests.execution.sources import KERNELS, some_rows, sources
 
 
-def product(rows: Rows, kernel: Any, B: Any, engine: Engine | None = None, dtype: Any = np.float64) -> Any:
+def product(rows, kernel, B, engine=None, dtype=np.float64):
     d = rows.shape[1]
     columns = Columns(kernel, np.zeros(d), np.dtype(dtype))
     return gram.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
 
 
 @pytest.fixture
-def small_strips(monkeypatch: pytest.MonkeyPatch) -> int:
+def small_strips(monkeypatch):
     monkeypatch.setattr(gram, "_STRIP_ROWS", 50)
     return 50
 
 
 @pytest.mark.parametrize("n", [2, 49, 50, 99, 100, 137, 150, 240, 250], ids=lambda n: f"{n} rows")
 @pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "polynomial", "product and sum", "function"])
-def test_a_product_is_the_gram_matrix_times_the_block(kernel: Any, n: int, small_strips: int) -> None:
+def test_a_product_is_the_gram_matrix_times_the_block(kernel, n, small_strips):
     X, B = some_rows(n), np.random.default_rng(1).normal(size=(n, 3))
     K = kernel.gram(X)
     assert_allclose(product(ArrayRows(X), kernel, B), K @ B, rtol=1e-10, atol=1e-11 * np.abs(K).sum())
 
 
 @pytest.mark.parametrize("strip", [1, 7, 64, 2048])
-def test_products_are_the_same_for_strips_of_any_height(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_the_same_for_strips_of_any_height(strip, monkeypatch):
     monkeypatch.setattr(gram, "_STRIP_ROWS", strip)
     X, B = some_rows(130), np.random.default_rng(1).normal(size=(130, 4))
     assert_allclose(product(ArrayRows(X), KERNELS[0], B), KERNELS[0].gram(X) @ B, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", KERNELS[:3], ids=["gaussian", "polynomial", "product and sum"])
-def test_products_of_single_precision_are_added_up_in_double(kernel: Any, small_strips: int) -> None:
+def test_products_of_single_precision_are_added_up_in_double(kernel, small_strips):
     X, B = some_rows(137).astype(np.float32), np.random.default_rng(1).normal(size=(137, 3))
     columns = Columns(kernel, np.zeros(5), np.dtype(np.float32))
     found = gram.gram_product(ArrayRows(X), columns, B, Engine(threads=1), Silent(), "products")
@@ -56,7 +50,7 @@ def test_products_of_single_precision_are_added_up_in_double(kernel: Any, small_
     assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
 
 
-def test_products_shift_and_scale_their_columns(small_strips: int) -> None:
+def test_products_shift_and_scale_their_columns(small_strips):
     X, B = some_rows(120), np.ones((120, 1))
     offset, scale = X.mean(axis=0), np.arange(1.0, 6.0)
     columns = Columns(KERNELS[1], offset, np.dtype(np.float64), scale=scale)
@@ -67,7 +61,7 @@ def test_products_shift_and_scale_their_columns(small_strips: int) -> None:
     assert_array_equal(gathered, columns.shifted(X))
 
 
-def test_products_come_from_every_source(tmp_path: Path, small_strips: int) -> None:
+def test_products_come_from_every_source(tmp_path, small_strips):
     X, B = some_rows(170), np.random.default_rng(1).normal(size=(170, 3))
     expected = KERNELS[0].gram(X) @ B
     for source in sources(X, tmp_path).values():
@@ -79,9 +73,7 @@ def test_products_come_from_every_source(tmp_path: Path, small_strips: int) -> N
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [40, 130, 200])
 @pytest.mark.bits
-def test_products_have_the_same_bits_everywhere(
-    engine: Engine, n: int, dtype: Any, tmp_path: Path, small_strips: int
-) -> None:
+def test_products_have_the_same_bits_everywhere(engine, n, dtype, tmp_path, small_strips):
     X, B = some_rows(n).astype(dtype), np.random.default_rng(1).normal(size=(n, 3))
     rows = open_rows(sources(X, tmp_path)["path"])
     reference = product(rows, KERNELS[0], B, dtype=dtype)

@@ -1,11 +1,8 @@
 """Plans of fits from products with the Gram matrix, and the peaks that they bound."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +16,8 @@ from bigkpca.execution.planning import plan_fit
 from bigkpca.spec import FitSpec
 
 
-def test_a_plan_counts_the_rows_in_memory_and_blocks_but_no_gram_matrix() -> None:
-    def plan(n: int, **options: Any) -> Any:
+def test_a_plan_counts_the_rows_in_memory_and_blocks_but_no_gram_matrix():
+    def plan(n, **options):
         rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (n, 100)))
         return plan_fit(rows, FitSpec.checked(components=20, **options), 2)
 
@@ -41,7 +38,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 @pytest.mark.parametrize(
     "options",
@@ -51,7 +48,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
         "dict(n_components=10, refine=2, residual_tol=1e-9, method='rff', size=500, standardize=True)",
     ],
 )
-def test_peaks_stay_below_the_plan(options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peaks_stay_below_the_plan(options, tmp_path, monkeypatch):
     monkeypatch.setattr(freed_memory, "_set", [False])  # as in the process that is measured
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(20_000, 300))

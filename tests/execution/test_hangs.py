@@ -1,17 +1,14 @@
 """Whatever hangs or dies, a run ends within its time, and says what it was; real processes are stopped and killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster, Status, Worker
+from distributed import Client, LocalCluster, Status
 
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.execution.clusters import open_engine
@@ -21,16 +18,14 @@ from bigkpca.execution.tasks import Task
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding
 
-pytestmark = pytest.mark.cluster
-
 SECONDS = 4.0
 
 
-def double(number: int) -> int:
+def double(number):
     return 2 * number
 
 
-def stops(number: int, marker: str, pid: int | None = None) -> int:
+def stops(number, marker, pid=None):
     """Stops a process, its own unless another is given, the first time that it runs."""
     if number == 1 and not os.path.exists(marker):
         Path(marker).touch()
@@ -40,7 +35,7 @@ def stops(number: int, marker: str, pid: int | None = None) -> int:
     return 2 * number
 
 
-def kills(number: int, guilty: int, log: str) -> int:
+def kills(number, guilty, log):
     """Kills its process each time that it is the guilty one."""
     with open(log, "a") as file:
         file.write(f"{number}\n")
@@ -50,16 +45,16 @@ def kills(number: int, guilty: int, log: str) -> int:
     return 2 * number
 
 
-def pauses(dask_worker: Worker) -> None:
+def pauses(dask_worker):
     dask_worker.status = Status.paused
 
 
-def named(function: object, count: int, *arguments: object) -> list[Task]:
+def named(function, count, *arguments):
     return [Task(function, (i, *arguments), 10, f"rows {10 * i} to {10 * i + 9}") for i in range(count)]  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[DaskProcesses]:
+def cluster(tmp_path):
     settings = {
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2",
@@ -70,7 +65,7 @@ def cluster(tmp_path: Path) -> Iterator[DaskProcesses]:
 
 
 @pytest.fixture
-def engine_of_two(cluster: DaskProcesses) -> Iterator[Engine]:
+def engine_of_two(cluster):
     cluster.start_worker()
     cluster.start_worker()
     with open_engine(cluster.address, timeout=60) as engine:
@@ -79,13 +74,13 @@ def engine_of_two(cluster: DaskProcesses) -> Iterator[Engine]:
         yield Engine(client=engine.client, timeout=SECONDS)
 
 
-@pytest.mark.slow
-def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(engine_of_two: Engine, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_worker_that_hangs_is_given_up_and_its_tasks_go_elsewhere(engine_of_two, tmp_path):
     patient = Engine(client=engine_of_two.client, timeout=60)
     assert patient.total("x", named(stops, 40, str(tmp_path / "once")), Silent()) == sum(range(0, 80, 2))
 
 
-def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: DaskProcesses, tmp_path: Path) -> None:
+def test_where_all_workers_hang_the_run_ends_and_names_them(cluster, tmp_path):
     cluster.start_worker()
     with open_engine(cluster.address, timeout=SECONDS) as engine:
         started = time.monotonic()
@@ -94,8 +89,8 @@ def test_where_all_workers_hang_the_run_ends_and_names_them(cluster: DaskProcess
     assert time.monotonic() - started < SECONDS + 30
 
 
-@pytest.mark.slow
-def test_a_scheduler_that_hangs_is_named(cluster: DaskProcesses, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
     cluster.start_worker()
     pid = cluster.scheduler.pid
     started = time.monotonic()
@@ -107,8 +102,8 @@ def test_a_scheduler_that_hangs_is_named(cluster: DaskProcesses, tmp_path: Path)
     assert time.monotonic() - started < SECONDS + 40
 
 
-def test_a_scheduler_that_is_killed_is_named(cluster: DaskProcesses, engine_of_two: Engine) -> None:
-    def kill_scheduler(number: int, pid: int) -> None:
+def test_a_scheduler_that_is_killed_is_named(cluster, engine_of_two):
+    def kill_scheduler(number, pid):
         if number == 1:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.3)
@@ -117,23 +112,23 @@ def test_a_scheduler_that_is_killed_is_named(cluster: DaskProcesses, engine_of_t
         engine_of_two.each("x", named(kill_scheduler, 30, cluster.scheduler.pid), Silent())
 
 
-def test_paused_workers_are_named(engine_of_two: Engine) -> None:
+def test_paused_workers_are_named(engine_of_two):
     assert engine_of_two.client is not None
     engine_of_two.client.run(pauses)
     with pytest.raises(IncompleteError, match="all workers are paused, as their memory is full, for example tcp://"):
         engine_of_two.each("x", named(double, 8), Silent())
 
 
-@pytest.mark.slow
-def test_workers_that_die_and_none_that_comes_back(engine_of_two: Engine, cluster: DaskProcesses) -> None:
+@pytest.mark.long
+def test_workers_that_die_and_none_that_comes_back(engine_of_two, cluster):
     for process in cluster.workers:
         os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(IncompleteError, match=rf"no worker is connected to the scheduler at {cluster.address}"):
         engine_of_two.each("x", named(double, 8), Silent())
 
 
-@pytest.mark.slow
-def test_a_task_that_kills_its_workers_is_tried_alone_and_named(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_task_that_kills_its_workers_is_tried_alone_and_named(tmp_path):
     """Tasks that ran beside it are done, and the run ends by itself."""
     log, env = tmp_path / "log", {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2"}
     with (
@@ -146,12 +141,12 @@ def test_a_task_that_kills_its_workers_is_tried_alone_and_named(tmp_path: Path) 
     assert {int(line) for line in log.read_text().split()} == set(range(8))
 
 
-def hangs(number: int) -> int:
+def hangs(number):
     time.sleep(12 if number == 2 else 0)
     return number
 
 
-def test_a_thread_that_hangs_is_named() -> None:
+def test_a_thread_that_hangs_is_named():
     started = time.monotonic()
     with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: a thread hangs at rows 20 to 29;"):
         Engine(threads=2, timeout=2).each("x", named(hangs, 5), Silent())
@@ -166,20 +161,18 @@ def test_a_thread_that_hangs_is_named() -> None:
         ("tcp://127.0.0.1", 2, "is not the address of a Dask scheduler"),
         ("tls://127.0.0.1:8786", 2, "needs certificates: give --tls-ca, --tls-cert and --tls-key"),
         pytest.param(
-            "tcp://127.0.0.1:9", 6, "the scheduler at tcp://127.0.0.1:9 does not answer", marks=pytest.mark.slow
+            "tcp://127.0.0.1:9", 6, "the scheduler at tcp://127.0.0.1:9 does not answer", marks=pytest.mark.long
         ),
     ],
 )
-def test_addresses_without_a_scheduler(address: str, code: int, match: str) -> None:
+def test_addresses_without_a_scheduler(address, code, match):
     with pytest.raises(BigKPCAError, match=re.escape(match)) as found, open_engine(address, timeout=5):
         pass
     assert found.value.exit_code == code
 
 
-@pytest.mark.slow
-def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(
-    dataset: str, tmp_path: Path, cluster: DaskProcesses
-) -> None:
+@pytest.mark.long
+def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(dataset, tmp_path, cluster):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         options = "--size", "20", "--timeout", "3 s", "--scheduler"
@@ -198,25 +191,21 @@ def test_a_port_at_which_something_else_listens_and_a_scheduler_without_workers(
         (OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, this process has [0-9.]+: install the same in both"),
     ],
 )
-def test_workers_with_other_packages_are_refused(
-    change: str, match: str, cluster: DaskProcesses, tmp_path: Path
-) -> None:
+def test_workers_with_other_packages_are_refused(change, match, cluster, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(change)
     cluster.start_worker(PYTHONPATH=str(tmp_path))
     with pytest.raises(SpecError, match=match), open_engine(cluster.address, timeout=30):
         pass
 
 
-def test_a_path_that_a_worker_does_not_see_is_named_before_the_run(
-    dataset: str, cluster: DaskProcesses, tmp_path: Path
-) -> None:
+def test_a_path_that_a_worker_does_not_see_is_named_before_the_run(dataset, cluster, tmp_path):
     cluster.start_worker(hiding(Path(dataset).parent))
     found = run_apart("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler", cluster.address)
     assert found.returncode == 2, found.stderr
     assert f" does not see {dataset}: workers read and write by themselves" in found.stderr
 
 
-def test_tls_options_with_an_address_that_has_none(tmp_path: Path, dataset: str) -> None:
+def test_tls_options_with_an_address_that_has_none(tmp_path, dataset):
     (tmp_path / "ca.pem").write_text("")
     options = "--scheduler", "tcp://127.0.0.1:8786", "--tls-ca", tmp_path / "ca.pem"
     found = run_apart("fit", dataset, tmp_path / "m.zarr", *options)
@@ -227,8 +216,8 @@ def test_tls_options_with_an_address_that_has_none(tmp_path: Path, dataset: str)
     )
 
 
-@pytest.mark.slow
-def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for(tmp_path):
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0") as adapting,
         Client(adapting, set_as_default=False) as client,
@@ -238,7 +227,7 @@ def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for(tmp_path: Pa
             assert engine.total("x", named(double, 5), Silent()) == 20
 
 
-def test_a_client_that_was_closed_is_named() -> None:
+def test_a_client_that_was_closed_is_named():
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         client = Client(cluster, set_as_default=False)
         client.close()

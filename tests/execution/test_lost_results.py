@@ -1,17 +1,11 @@
 """Workers that die while they hold results, or before they answer: neither is the scheduler's end, nor an error."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from distributed import Client
 from distributed.comm import CommClosedError
 
 from bigkpca.errors import IncompleteError
@@ -22,27 +16,25 @@ from bigkpca.execution.tasks import Task
 from bigkpca.execution.workers import Crew, on_workers, sight_of
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
+def client(tmp_path):
     with DaskProcesses(tmp_path, 2) as cluster, cluster.client() as client:
         client.wait_for_workers(2, timeout=60)
         yield client
 
 
-def double(number: int) -> int:
+def double(number):
     time.sleep(0.2)  # so that it is seen while it is computed again
     return 2 * number
 
 
-def test_a_result_that_is_lost_with_its_worker_is_computed_again(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_that_is_lost_with_its_worker_is_computed_again(client, monkeypatch):
     real, killed = on_cluster._result, list[str]()
 
-    def after_a_death(run: Any, future: Any) -> Any:
+    def after_a_death(run, future):
         if not killed:
             ((worker, *_),) = client.who_has([future]).values()
             killed.append(worker)
@@ -56,10 +48,10 @@ def test_a_result_that_is_lost_with_its_worker_is_computed_again(
     assert killed
 
 
-def test_results_that_are_lost_with_all_workers_end_the_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_are_lost_with_all_workers_end_the_run(client, monkeypatch):
     real, killed = on_cluster._result, dict[str, int]()
 
-    def after_all_deaths(run: Any, future: Any) -> Any:
+    def after_all_deaths(run, future):
         if not killed:
             killed.update(client.run(os.getpid))
             for worker in killed.values():
@@ -74,18 +66,18 @@ def test_results_that_are_lost_with_all_workers_end_the_run(client: Client, monk
         engine.each("doubling", [Task(double, (1,), 1)], Silent())
 
 
-def die_in_one(first: str, dask_worker: Any = None) -> int:
+def die_in_one(first, dask_worker=None):
     if dask_worker.address == first:
         os.kill(os.getpid(), signal.SIGKILL)
     return os.getpid()
 
 
-def test_a_worker_that_dies_before_it_answers_is_left_out(client: Client) -> None:
+def test_a_worker_that_dies_before_it_answers_is_left_out(client):
     first, other = sorted(client.scheduler_info()["workers"])
     assert list(on_workers(client, 30, die_in_one, first, workers=[first, other])) == [other]
 
 
-def test_checks_pass_over_workers_that_go_away(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_pass_over_workers_that_go_away(client, monkeypatch):
     gone, run = CommClosedError("in <TCP (closed)>"), client.run
     monkeypatch.setattr(client, "run", lambda *given, **how: run(*given, **how) | {"tcp://127.0.0.1:1": gone})
     crew = Crew()

@@ -1,26 +1,24 @@
 """Sums of a pass: the same tree for groups of every size, in every order, with everything that was saved."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.execution.carried import Carried
-from bigkpca.execution.partial_sums import Node, PartialSums
+from bigkpca.execution.partial_sums import PartialSums
 from bigkpca.execution.tasks import added, tree_sum
 
 
 class Words:
     """Records the shape of a sum."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         self.text = text
 
-    def __add__(self, other: Words) -> Words:
+    def __add__(self, other):
         return Words(f"({self.text}+{other.text})")
 
 
-def by_levels(count: int) -> str:
+def by_levels(count):
     """The tree as it is defined: neighbours are added, level by level; the last of an odd number moves up."""
     found = [str(number) for number in range(count)]
     while len(found) > 1:
@@ -29,18 +27,16 @@ def by_levels(count: int) -> str:
     return found[0]
 
 
-def group_sum(first: int, stop: int) -> Carried:
+def group_sum(first, stop):
     return tree_sum(lambda i: Carried(Words(str(i))), first, stop)
 
 
 @given(st.integers(1, 70), st.integers(0, 4), st.randoms(use_true_random=False), st.data())
-def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(
-    tasks: int, level: int, random: object, data: st.DataObject
-) -> None:
+def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, level, random, data):
     size = 1 << level
     numbers = data.draw(st.permutations(range(-(-tasks // size))))
     sums = PartialSums(tasks, level, {})
-    saved: list[dict[Node, Words]] = []
+    saved = []
     for number in numbers:
         assert not sums.has(number)
         sums.add(number, group_sum(number * size, min((number + 1) * size, tasks)))
@@ -58,9 +54,9 @@ def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(
     assert again.total().text == by_levels(tasks)
 
 
-def test_nodes_that_cannot_be_of_this_sum_are_left_out() -> None:
+def test_nodes_that_cannot_be_of_this_sum_are_left_out():
     assert PartialSums(4, 0, {(9, 0): Words("x"), (0, 4): Words("y")}).nodes == {}
 
 
-def test_a_sum_of_two_results_is_carried() -> None:
+def test_a_sum_of_two_results_is_carried():
     assert added(Carried(1), Carried(2)).value == 3

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.data.numpy_rows import ArrayRows
@@ -97,7 +97,6 @@ def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
         plan.check(plan.peak_bytes - 1, "")
 
 
-@settings(max_examples=30, deadline=None)
 @given(limit=st.integers(process_bytes(), 2 * 10**9), n=st.sampled_from([3000, 10**6]))
 def test_the_suggested_size_fits(limit, n):
     spec, data = FitSpec.checked(size=4000), rows(n)

@@ -1,9 +1,6 @@
 """Options of a run, read once."""
 
-from __future__ import annotations
-
 from time import monotonic
-from typing import Any
 
 import pytest
 
@@ -11,7 +8,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.run_options import RunOptions
 
 
-def test_amounts_are_read_once_and_the_clock_starts_with_the_options() -> None:
+def test_amounts_are_read_once_and_the_clock_starts_with_the_options():
     before = monotonic()
     run = RunOptions(memory="2 GB", time_budget="90 s")
     assert run.memory_limit == 2_000_000_000
@@ -21,18 +18,18 @@ def test_amounts_are_read_once_and_the_clock_starts_with_the_options() -> None:
 
 
 @pytest.mark.parametrize("options", [{"memory": "lots"}, {"memory": -1}, {"time_budget": "soon"}])
-def test_amounts_that_cannot_be_read_are_refused_before_anything_runs(options: dict[str, Any]) -> None:
+def test_amounts_that_cannot_be_read_are_refused_before_anything_runs(options):
     with pytest.raises(SpecError, match=r"not an amount of memory|must be positive|not a time"):
         RunOptions(**options)
 
 
 @pytest.mark.parametrize("address", ["", " "])
-def test_an_empty_address_is_refused_and_never_taken_for_threads(address: str) -> None:
+def test_an_empty_address_is_refused_and_never_taken_for_threads(address):
     with pytest.raises(SpecError, match=r"scheduler is empty: give one, such as --scheduler tcp://10\.0\.0\.1:8786"):
         RunOptions(scheduler=address)
 
 
-def test_an_engine_is_opened_for_the_context() -> None:
+def test_an_engine_is_opened_for_the_context():
     with RunOptions().engine() as engine:
         assert engine.client is None
     with pytest.raises(SpecError, match="not both"), RunOptions(scheduler="tcp://127.0.0.1:1", workers=1).engine():

@@ -1,13 +1,10 @@
 """A cluster over TLS of two workers, as docs/clusters.md shows it: a killed worker, a killed driver, the same bytes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +15,10 @@ from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.disks import tree_bytes
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.long
 
 
-def certificates(folder: Path) -> list[str]:
+def certificates(folder):
     """Files with a certificate and a key, as options of Dask's commands."""
     made = Security.temporary().get_tls_config_for_role("scheduler")
     for name in ("ca_file", "cert", "key"):
@@ -30,12 +27,12 @@ def certificates(folder: Path) -> list[str]:
     return [text for option, name in names.items() for text in (option, str(folder / f"{name}.pem"))]
 
 
-def start(*arguments: object) -> subprocess.Popen[bytes]:
+def start(*arguments):
     command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
-def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> None:
+def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path):
     X = np.random.default_rng(0).normal(size=(60_000, 60)).astype("f4")
     np.save(tmp_path / "x.npy", X)
     data, clean, out = str(tmp_path / "x.npy"), tmp_path / "clean.zarr", tmp_path / "m.zarr"
@@ -67,13 +64,13 @@ def test_a_run_over_tls_with_a_killed_worker_and_a_killed_driver(tmp_path: Path)
         assert "does not answer" in plain.stderr
 
 
-def test_certificates_that_are_not_there_are_named(dataset: str, tmp_path: Path) -> None:
+def test_certificates_that_are_not_there_are_named(dataset, tmp_path):
     found = run_apart("fit", dataset, tmp_path / "m.zarr", "--scheduler", "tls://127.0.0.1:9", "--tls-ca", "none.pem")
     assert found.returncode == 2
     assert "--tls-ca none.pem does not exist" in found.stderr
 
 
-def test_certificates_of_others_are_named(tmp_path: Path, dataset: str) -> None:
+def test_certificates_of_others_are_named(tmp_path, dataset):
     """Of another authority than the scheduler's, and one that the scheduler does not know."""
     files = {}
     for name in ("own", "other"):
@@ -82,7 +79,7 @@ def test_certificates_of_others_are_named(tmp_path: Path, dataset: str) -> None:
     ca, pair = files["other"][:2], files["other"][2:]
     with DaskProcesses(tmp_path / "cluster", 0, tls=files["own"]) as cluster:
 
-        def told(given: list[str]) -> str:
+        def told(given):
             own = [text.replace("--tls-ca-file", "--tls-ca") for text in given]
             where = ["--scheduler", cluster.address, "--timeout", "5 s"]
             found = run_apart("fit", dataset, tmp_path / "m.zarr", *where, *own)

@@ -1,15 +1,11 @@
 """Workers that join late, or see something else, get no tasks; real processes on a real scheduler."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -28,8 +24,6 @@ from bigkpca.execution.workers import Crew, sight_of
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding
 from tests.helpers.s3 import Server, settings
 
-pytestmark = pytest.mark.cluster
-
 
 @dataclass(frozen=True)
 class Notes(Silent):
@@ -38,25 +32,25 @@ class Notes(Silent):
     marker: Path
     warnings: list[str] = field(default_factory=list)
 
-    def note(self, message: str) -> None:
+    def note(self, message):
         if message.startswith(WARNING):
             self.warnings.append(message)
             self.marker.touch()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[DaskProcesses]:
+def cluster(tmp_path):
     """A scheduler and one worker."""
     with DaskProcesses(tmp_path / "cluster", 1) as found:
         yield found
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Notes:
+def notes(tmp_path):
     return Notes(tmp_path / "noted")
 
 
-def where(number: int, marker: str, *_: Any) -> str:
+def where(number, marker, *_):
     """The worker, once the marker is there."""
     end = time.monotonic() + 60
     while not os.path.exists(marker) and time.monotonic() < end:
@@ -64,11 +58,11 @@ def where(number: int, marker: str, *_: Any) -> str:
     return str(get_worker().address)
 
 
-def tasks_at(notes: Notes, *more: Any) -> list[Task]:
+def tasks_at(notes, *more):
     return [Task(where, (i, str(notes.marker), *more), 10, f"rows {i}") for i in range(16)]
 
 
-def join(cluster: DaskProcesses, engine: Engine, *within: str, memory: str = "0", **env: str) -> str:
+def join(cluster, engine, *within, memory="0", **env):
     """Start a worker, and wait until the scheduler knows it: its address. It is looked at by its tasks alone."""
     assert engine.client is not None
     before = set(engine.client.scheduler_info(n_workers=-1)["workers"])
@@ -79,7 +73,7 @@ def join(cluster: DaskProcesses, engine: Engine, *within: str, memory: str = "0"
     return address
 
 
-def only_fit_ones_work(engine: Engine, late: str, notes: Notes, message: str, tasks: list[Task]) -> None:
+def only_fit_ones_work(engine, late, notes, message, tasks):
     found = engine.each("x", tasks, Silent())
     assert len(found) == 16
     assert late not in found
@@ -87,9 +81,7 @@ def only_fit_ones_work(engine: Engine, late: str, notes: Notes, message: str, ta
     assert re.search(rf"a worker gets no tasks of this run: worker {late} {message}", warning), warning
 
 
-def test_a_late_worker_that_does_not_see_a_path(
-    cluster: DaskProcesses, notes: Notes, dataset: str, tmp_path: Path
-) -> None:
+def test_a_late_worker_that_does_not_see_a_path(cluster, notes, dataset, tmp_path):
     """Before, it read zeros."""
     (tmp_path / "data").mkdir()
     data = str(tmp_path / "data" / "x.zarr")
@@ -100,7 +92,7 @@ def test_a_late_worker_that_does_not_see_a_path(
         only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read", tasks_at(notes))
 
 
-def test_a_late_worker_with_another_version(cluster: DaskProcesses, notes: Notes, tmp_path: Path) -> None:
+def test_a_late_worker_with_another_version(cluster, notes, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
@@ -109,10 +101,8 @@ def test_a_late_worker_with_another_version(cluster: DaskProcesses, notes: Notes
         only_fit_ones_work(engine, late, notes, message, tasks_at(notes, shared(np.ones(3))))
 
 
-@pytest.mark.parametrize("shares", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_late_worker_without_the_package(
-    shares: bool, cluster: DaskProcesses, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("shares", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_late_worker_without_the_package(shares, cluster, notes, tmp_path, monkeypatch):
     """It cannot tell what it lacks: tasks fail there, or wait forever for shared values. It goes on living."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKING)
@@ -120,7 +110,7 @@ def test_a_late_worker_without_the_package(
         late = join(cluster, engine, PYTHONPATH=str(tmp_path / "site"))
         look, looked = Crew.look, list[Crew]()
 
-        def at_the_second_time(self: Crew, *given: Any) -> None:
+        def at_the_second_time(self, *given):
             if looked:
                 look(self, *given)
             looked.append(self)
@@ -134,7 +124,7 @@ def test_a_late_worker_without_the_package(
         assert engine.client.run(os.getpid, workers=[late])[late] == cluster.workers[-1].pid
 
 
-def test_a_late_worker_of_a_graph(cluster: DaskProcesses, notes: Notes, tmp_path: Path) -> None:
+def test_a_late_worker_of_a_graph(cluster, notes, tmp_path):
     """Tasks that depend on a Dask array of the user's own, of which some were done."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKING)
@@ -148,11 +138,11 @@ def test_a_late_worker_of_a_graph(cluster: DaskProcesses, notes: Notes, tmp_path
         assert engine.total("x", sums, Silent()) == 32
 
 
-def summed(block: Any, weights: Any) -> float:
+def summed(block, weights):
     return float(block.sum() * weights[0])
 
 
-def test_a_late_worker_with_little_memory(cluster: DaskProcesses, notes: Notes) -> None:
+def test_a_late_worker_with_little_memory(cluster, notes):
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         engine.check_memory(lambda threads: threads * 10**9)
         late = join(cluster, engine, memory="900MB")
@@ -160,8 +150,8 @@ def test_a_late_worker_with_little_memory(cluster: DaskProcesses, notes: Notes) 
         only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
 
 
-@pytest.mark.slow
-def test_late_workers_with_another_object_store(notes: Notes, s3_server: Server, bucket: str, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_late_workers_with_another_object_store(notes, s3_server, bucket, tmp_path):
     """One has other rows of the same name, another has no valid key."""
     store_of(bucket).write(f"{bucket}/x", b"rows")
     elsewhere = Server(tmp_path / "s3")
@@ -182,7 +172,7 @@ def test_late_workers_with_another_object_store(notes: Notes, s3_server: Server,
             elsewhere.kill()
 
 
-def test_workers_without_a_valid_key_are_named(notes: Notes, bucket: str, tmp_path: Path) -> None:
+def test_workers_without_a_valid_key_are_named(notes, bucket, tmp_path):
     store_of(bucket).write(f"{bucket}/x", b"rows")
     with (
         DaskProcesses(tmp_path / "cluster", 1, env={"AWS_SECRET_ACCESS_KEY": "wrong"}) as cluster,
@@ -192,8 +182,8 @@ def test_workers_without_a_valid_key_are_named(notes: Notes, bucket: str, tmp_pa
         engine.check_paths(f"{bucket}/x")
 
 
-@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_late_worker_with_another_processor_type(graph: bool, cluster: DaskProcesses, notes: Notes) -> None:
+@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_late_worker_with_another_processor_type(graph, cluster, notes):
     """It takes part, and a warning names it."""
     other = "Nehalem" if "Nehalem" not in blas_core_types() else "Prescott"
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
@@ -209,7 +199,7 @@ def test_a_late_worker_with_another_processor_type(graph: bool, cluster: DaskPro
         assert len(found) == len(engine.each("x", tasks_at(notes), Silent())) * 2  # without another warning
 
 
-def test_where_no_worker_is_fit_a_path_is_an_error_and_required_no_more(cluster: DaskProcesses, notes: Notes) -> None:
+def test_where_no_worker_is_fit_a_path_is_an_error_and_required_no_more(cluster, notes):
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         with pytest.raises(SpecError, match=r"worker tcp://.* does not see /nowhere: workers read and write by themse"):
             engine.check_paths("/nowhere")
@@ -218,9 +208,7 @@ def test_where_no_worker_is_fit_a_path_is_an_error_and_required_no_more(cluster:
         assert not notes.warnings
 
 
-def test_paths_that_change_or_are_published_are_nobody_s_fault(
-    cluster: DaskProcesses, notes: Notes, dataset: str, tmp_path: Path
-) -> None:
+def test_paths_that_change_or_are_published_are_nobody_s_fault(cluster, notes, dataset, tmp_path):
     (tmp_path / "scratch").mkdir()
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         engine.check_paths(dataset, str(tmp_path / "scratch"))
@@ -234,10 +222,8 @@ def test_paths_that_change_or_are_published_are_nobody_s_fault(
         assert [sight.path for sight in engine.crew.requirements.sights] == [dataset]
 
 
-@pytest.mark.slow
-def test_after_the_last_fit_worker_the_run_waits_for_another(
-    cluster: DaskProcesses, notes: Notes, tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_after_the_last_fit_worker_the_run_waits_for_another(cluster, notes, tmp_path):
     """Its address is bound to what was sent to it alone."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
@@ -255,9 +241,7 @@ def test_after_the_last_fit_worker_the_run_waits_for_another(
         assert set(engine.each("x", tasks_at(notes), Silent())) == {newest}
 
 
-def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(
-    cluster: DaskProcesses, notes: Notes, tmp_path: Path
-) -> None:
+def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
     cluster.start_worker(PYTHONPATH=str(tmp_path / "site"))
@@ -268,9 +252,7 @@ def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(
         assert engine.all_threads == 1
 
 
-def test_what_is_seen_at_a_path_is_compared_by_content(
-    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "_LOOK_AGAIN_SECONDS", 0)
     here = sight_of(dataset)
     shutil.copytree(dataset, tmp_path / "copy.zarr")
@@ -284,6 +266,6 @@ def test_what_is_seen_at_a_path_is_compared_by_content(
     assert "does not see" in str(workers._other_sight("tcp://a", sight_of(str(tmp_path / "none"))))
 
 
-def test_memory_of_more_threads_than_are_planned() -> None:
+def test_memory_of_more_threads_than_are_planned():
     peaks = workers.peaks_of(lambda threads: 100 + 10 * threads)
     assert [workers._peak(peaks, threads) for threads in (1, 2, 64, 65, 100)] == [110, 120, 740, 750, 1100]

@@ -1,22 +1,16 @@
 """Every method and landmark rule with its options, and fits of digits with them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from bigkpca import landmarks, methods
-from bigkpca.execution.engine import Engine
 from bigkpca.numerics.methods import METHODS
-from bigkpca.numerics.model import Model
 from tests.helpers.fits import fit
 
-OPTIONS: dict[str, Any] = {"components": 6, "size": 60, "seed": 3}
+OPTIONS = {"components": 6, "size": 60, "seed": 3}
 OWN_ROWS = np.random.default_rng(5).integers(0, 17, (40, 64)) + 0.5
 # What a fit may be asked for besides OPTIONS, by name.
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "nystroem": {"method": "nystroem"},
     "thesis": {"method": methods.Nystroem("thesis", rank=20)},
     "columns": {"method": "columns"},
@@ -45,9 +39,9 @@ every_case = pytest.mark.parametrize("case", CASES)
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
-def fitted(X: np.ndarray[Any, Any], engine: Engine | None = None, **options: Any) -> Model:
+def fitted(X, engine=None, **options):
     return fit(X, engine, **OPTIONS | options)
 
 
-def errors(found: np.ndarray[Any, Any], exact: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def errors(found, exact):
     return np.abs(found / exact - 1)

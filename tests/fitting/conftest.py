@@ -1,9 +1,5 @@
 """Digits that the tests of fits share."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,16 +7,16 @@ from tests.fitting.cases import fitted
 
 
 @pytest.fixture(scope="module")
-def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def X(digits):
     return digits[:600].astype(np.float64)
 
 
 @pytest.fixture(scope="module")
-def few(X: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def few(X):
     return X[:300]
 
 
 @pytest.fixture(scope="module")
-def exact(X: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def exact(X):
     """The five leading eigenvalues of the centred Gram matrix, for sigma = 25."""
     return fitted(X, method="exact", sigma=25.0, components=5).solution.eigenvalues

@@ -1,10 +1,6 @@
 """Numbers of components and landmark rules that the package chooses, and how it tells its choices."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +19,7 @@ from tests.fitting.automatic import assert_same_bits, chosen, fitted
 from tests.helpers.commands import run
 
 
-def clustered(clusters: int) -> np.ndarray[Any, Any]:
+def clustered(clusters):
     rng = np.random.default_rng(0)
     centres = 6 * rng.normal(size=(clusters, 8))
     return np.concatenate([centre + 0.5 * rng.normal(size=(60, 8)) for centre in centres])
@@ -31,7 +27,7 @@ def clustered(clusters: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("method", ["nystroem", "exact", "rff"])
 @pytest.mark.parametrize("clusters", [3, 5])
-def test_the_largest_gap_lies_behind_the_components_that_part_clusters(clusters: int, method: str) -> None:
+def test_the_largest_gap_lies_behind_the_components_that_part_clusters(clusters, method):
     X = clustered(clusters)
     size = {"nystroem": {"size": 100}, "rff": {"size": 1000}}.get(method, {})
     model = fitted(X, components="auto", sigma=6.0, method=method, **size)
@@ -39,14 +35,14 @@ def test_the_largest_gap_lies_behind_the_components_that_part_clusters(clusters:
     assert_same_bits(model, fitted(X, components=clusters - 1, sigma=6.0, method=method, **size))
 
 
-def test_gaps_are_looked_for_among_trustworthy_components_alone() -> None:
+def test_gaps_are_looked_for_among_trustworthy_components_alone():
     assert certificate.trustworthy(("solid", "fair", "doubtful", "solid")) == 2
     assert certificate.trustworthy(("solid", "fair")) == 2
     assert certificate.before_largest_gap(np.array([8.0, 7.0, 2.0, 1.5])) == (2, 3.5)
     assert certificate.before_largest_gap(np.array([8.0])) == (1, 1.0)
 
 
-def test_no_trustworthy_component_leaves_one(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trustworthy_component_leaves_one(digits, monkeypatch):
     for name in ("FAIR", "SOLID"):
         monkeypatch.setattr(certificate, name, 2.0)
     for name in ("SMALL", "MODERATE"):
@@ -56,13 +52,13 @@ def test_no_trustworthy_component_leaves_one(digits: Any, monkeypatch: pytest.Mo
     assert "not even the first is trustworthy" in model.provenance["choices"][-1]["reason"]
 
 
-def test_trust_that_nothing_can_tell_is_an_error(digits: Any) -> None:
+def test_trust_that_nothing_can_tell_is_an_error(digits):
     solution = fitted(digits[:300], components=2, method="rff", size=64).solution
     with pytest.raises(SpecError, match=r"components=.auto. needs to know which are .*, which rff cannot tell here"):
         chosen_components(FitSpec.checked(components="auto", method="rff"), lambda _: (solution, Certificate()))
 
 
-def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits: Any) -> None:
+def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits):
     enough = fitted(digits[:300], components=0.5, size=100).provenance["choices"][-1]
     assert enough["option"] == "components"
     assert enough["reason"].startswith("the fewest with 0.5 of the variance: at least 0.5")
@@ -71,7 +67,7 @@ def test_a_share_of_the_variance_is_reported_with_what_was_reached(digits: Any) 
     assert few["reason"].startswith("all there are: at least 0.")
 
 
-def test_components_are_chosen_again_when_rows_are_added() -> None:
+def test_components_are_chosen_again_when_rows_are_added():
     X = clustered(3)
     kpca = KernelPCA("auto", sigma=6.0, size=100, random_state=0).fit(X[::2])
     kpca.partial_fit(X[1::2])
@@ -82,7 +78,7 @@ def test_components_are_chosen_again_when_rows_are_added() -> None:
 # Reports
 
 
-def test_every_automatic_choice_is_reported_with_its_reason(digits: Any) -> None:
+def test_every_automatic_choice_is_reported_with_its_reason(digits):
     model = fitted(digits[:300], components=5)
     assert chosen(model) == {"sigma": model.features.kernel.sigma, "landmarks": "kmeans", "size": 300}
     assert all(choice["reason"] for choice in model.provenance["choices"])
@@ -93,7 +89,7 @@ def test_every_automatic_choice_is_reported_with_its_reason(digits: Any) -> None
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "sigmoid", "polynomial"])
-def test_landmark_rules_come_with_their_reason(kernel: str) -> None:
+def test_landmark_rules_come_with_their_reason(kernel):
     rows = ArrayRows(np.zeros((9, 2)))
     found = resolve(FitSpec.checked(kernel=kernel), rows)
     assert {"kmeans": "x - y", "uniform": "semidefinite", "rpcholesky": "no length"}[
@@ -102,7 +98,7 @@ def test_landmark_rules_come_with_their_reason(kernel: str) -> None:
     assert "uniformly" in resolve(FitSpec.checked(kernel=kernel, method="columns"), rows).rule_reason
 
 
-def test_commands_report_what_they_chose(digits: Any, tmp_path: Path) -> None:
+def test_commands_report_what_they_chose(digits, tmp_path):
     np.save(tmp_path / "digits.npy", digits[:700])
     run = CliRunner().invoke
     model = str(tmp_path / "model.zarr")
@@ -118,7 +114,7 @@ def test_commands_report_what_they_chose(digits: Any, tmp_path: Path) -> None:
     assert {choice["option"] for choice in facts["choices"]} == {"sigma", "landmarks", "size", "components"}
 
 
-def test_the_error_of_random_features_is_shown_and_marked_as_estimated(digits: Any, tmp_path: Path) -> None:
+def test_the_error_of_random_features_is_shown_and_marked_as_estimated(digits, tmp_path):
     np.save(tmp_path / "digits.npy", digits[:300])
     model = str(tmp_path / "model.zarr")
     options = ["--method", "rff", "--size", "200", "--components", "3"]

@@ -1,10 +1,5 @@
 """Fits of rows in memory: what they are equal to, and rows and options that they refuse."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -25,16 +20,14 @@ from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Recorder
 
 
-def with_value(digits: np.ndarray[Any, Any], value: float) -> np.ndarray[Any, Any]:
+def with_value(digits, value):
     bad = digits.astype(np.float32)
     bad[1234, 5] = value
     return bad
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_refused_by_fit_and_transform(
-    value: float, digits: np.ndarray[Any, Any], model: str, engine: Engine
-) -> None:
+def test_values_that_are_not_finite_are_refused_by_fit_and_transform(value, digits, model, engine):
     rows = ArrayRows(with_value(digits, value))
     with pytest.raises(DataError, match="row 1234, column 5 is"):
         fit_rows(rows, FitSpec.checked(**OPTIONS), engine, Silent())
@@ -43,12 +36,12 @@ def test_values_that_are_not_finite_are_refused_by_fit_and_transform(
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
-def test_constant_data_are_refused(kernel: str) -> None:
+def test_constant_data_are_refused(kernel):
     with pytest.raises(DataError, match="all 50 sampled rows are equal: constant data"):
         fit_rows(ArrayRows(np.ones((50, 3))), FitSpec.checked(kernel=kernel), Engine(), Silent())
 
 
-def test_more_landmarks_or_components_than_rows_are_lowered(digits: np.ndarray[Any, Any]) -> None:
+def test_more_landmarks_or_components_than_rows_are_lowered(digits):
     notes = Recorder()
     fitted = fit_rows(ArrayRows(digits[:30]), FitSpec.checked(components=200, size=100), Engine(), notes)
     assert fitted.features.size == 30
@@ -59,21 +52,21 @@ def test_more_landmarks_or_components_than_rows_are_lowered(digits: np.ndarray[A
     ]
 
 
-def test_an_indefinite_kernel_says_how_negative(digits: np.ndarray[Any, Any]) -> None:
+def test_an_indefinite_kernel_says_how_negative(digits):
     spec = FitSpec.checked(kernel="sigmoid", gamma=3e-4, coef0=-1.0, size=100, components=5)
     for method in ("nystroem", "exact"):
         with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\d+\.\d+ of the largest"):
             fit_rows(ArrayRows(digits[:300]), spec.model_copy(update={"method": method}), Engine(), Silent())
 
 
-def test_exact_on_too_many_rows_needs_a_number_of_components() -> None:
+def test_exact_on_too_many_rows_needs_a_number_of_components():
     with pytest.raises(SpecError, match=r"above 8192 rows needs a number of components, not 0\.9"):
         fit_within(
             ArrayRows(np.eye(9000, 2)), FitSpec.checked(method="exact", components=0.9), Engine(), None, Silent()
         )
 
 
-def test_exact_equals_nystroem_with_every_row(digits: np.ndarray[Any, Any]) -> None:
+def test_exact_equals_nystroem_with_every_row(digits):
     X = digits[:400].astype(np.float64)
     exact, full = (
         fit_rows(
@@ -89,7 +82,7 @@ def test_exact_equals_nystroem_with_every_row(digits: np.ndarray[Any, Any]) -> N
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_adding_rows_equals_fitting_all_with_the_same_landmarks(digits: np.ndarray[Any, Any]) -> None:
+def test_adding_rows_equals_fitting_all_with_the_same_landmarks(digits):
     X = digits.astype(np.float64)
     spec = FitSpec.checked(components=8, size=60)
     first = fit_rows(ArrayRows(X[:1000]), spec, Engine(), Silent())
@@ -104,7 +97,7 @@ def test_adding_rows_equals_fitting_all_with_the_same_landmarks(digits: np.ndarr
     assert (np.einsum("ij,ij->j", scores, before) > 0).all()
 
 
-def test_an_exact_model_takes_no_more_rows(digits: np.ndarray[Any, Any]) -> None:
+def test_an_exact_model_takes_no_more_rows(digits):
     spec = FitSpec.checked(method="exact", components=3)
     exact = fit_rows(ArrayRows(digits[:50]), spec, Engine(), Silent())
     with pytest.raises(
@@ -113,7 +106,7 @@ def test_an_exact_model_takes_no_more_rows(digits: np.ndarray[Any, Any]) -> None
         extend(exact, ArrayRows(digits), spec, Engine(), Silent())
 
 
-def test_scaling_data_and_sigma_together_changes_nothing(digits: np.ndarray[Any, Any]) -> None:
+def test_scaling_data_and_sigma_together_changes_nothing(digits):
     X = digits.astype(np.float64)
     for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-4)):
         # Uniform landmarks: k-means of integers has ties, which rounding breaks either way.
@@ -124,14 +117,14 @@ def test_scaling_data_and_sigma_together_changes_nothing(digits: np.ndarray[Any,
             np.testing.assert_allclose(scaled.solution.eigenvalues, reference.solution.eigenvalues, rtol=tolerance)
 
 
-def test_data_far_from_the_origin_lose_nothing(digits: np.ndarray[Any, Any]) -> None:
+def test_data_far_from_the_origin_lose_nothing(digits):
     X = digits.astype(np.float64)
     spec = FitSpec.checked(components=10, size=50, dtype="float32")
     near, far = (fit_rows(ArrayRows(X + shift), spec, Engine(), Silent()) for shift in (0, 2**30))
     np.testing.assert_allclose(far.solution.eigenvalues, near.solution.eigenvalues, rtol=1e-4)
 
 
-def test_candidate_lengths_are_those_of_a_fit(digits: np.ndarray[Any, Any]) -> None:
+def test_candidate_lengths_are_those_of_a_fit(digits):
     spec = FitSpec.checked(components=5, size=100)
     lengths = sample_lengths(ArrayRows(digits), spec, Engine(), Silent())
     fitted = fit_rows(ArrayRows(digits), spec, Engine(), Silent())
@@ -140,9 +133,9 @@ def test_candidate_lengths_are_those_of_a_fit(digits: np.ndarray[Any, Any]) -> N
         sample_lengths(ArrayRows(digits), FitSpec.checked(kernel="linear"), Engine(), Silent())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "allowed"), [(1000, 0.004), (500, 0.007)])
-def test_eigenvalues_of_mnist_are_accurate(size: int, allowed: float, tmp_path: Path) -> None:
+def test_eigenvalues_of_mnist_are_accurate(size, allowed, tmp_path):
     from benchmarks.accuracy import exact_eigenvalues
     from benchmarks.common import MEDIAN_DISTANCE, mnist
 
@@ -154,7 +147,7 @@ def test_eigenvalues_of_mnist_are_accurate(size: int, allowed: float, tmp_path: 
     assert np.abs(fitted / exact - 1).mean() <= allowed
 
 
-def test_rows_whose_kernel_values_overflow_are_refused(digits: np.ndarray[Any, Any]) -> None:
+def test_rows_whose_kernel_values_overflow_are_refused(digits):
     X = digits.astype(np.float32)
     cubic = FitSpec.checked(kernel="poly", components=3, size=30)
     fitted = fit_rows(ArrayRows(X), cubic, Engine(), Silent())
@@ -168,7 +161,7 @@ def test_rows_whose_kernel_values_overflow_are_refused(digits: np.ndarray[Any, A
     assert np.isfinite(scores).all()  # exp(-infinity) is a kernel value like any other
 
 
-def test_a_second_fit_in_float64_is_planned_before_it_begins(digits: np.ndarray[Any, Any]) -> None:
+def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
     rows, here, seen = ArrayRows(np.repeat(digits, 8, axis=0).astype(np.float32)), Engine(threads=1), Recorder()
     spec = FitSpec.checked(size=400, sigma=2000.0, components=5)
     assert fit_within(rows, spec, here, None, seen).features.dtype == np.float64

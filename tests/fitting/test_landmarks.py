@@ -1,9 +1,5 @@
 """Landmarks and random features of a fit, and options that do not fit together."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,7 +9,7 @@ from bigkpca.spec import FitSpec
 from tests.fitting.cases import OWN_ROWS, fitted
 
 
-def test_rpcholesky_stops_at_its_tolerance_with_fewer_landmarks(X: np.ndarray[Any, Any]) -> None:
+def test_rpcholesky_stops_at_its_tolerance_with_fewer_landmarks(X):
     for over in ("sample", "all"):
         loose, tight = (
             fitted(X, sigma=60.0, size=300, landmarks=landmarks.RPCholesky(tol=tol, over=over)) for tol in (0.1, 0.02)
@@ -23,7 +19,7 @@ def test_rpcholesky_stops_at_its_tolerance_with_fewer_landmarks(X: np.ndarray[An
         assert tight.solution.unexplained < 0.022  # type: ignore[operator]
 
 
-def test_landmarks_of_rules_other_than_kmeans_are_rows(X: np.ndarray[Any, Any]) -> None:
+def test_landmarks_of_rules_other_than_kmeans_are_rows(X):
     known = {row.tobytes() for row in X}
     for rule in ("uniform", "rpcholesky", "leverage", "basic-patterns", landmarks.RPCholesky(over="all")):
         found = KernelPCA(3, landmarks=rule, size=50, random_state=0).fit(X).landmarks_
@@ -35,7 +31,7 @@ def test_landmarks_of_rules_other_than_kmeans_are_rows(X: np.ndarray[Any, Any]) 
 # -- refused -------------------------------------------------------------------------------------------------
 
 
-def function(A: Any, B: Any) -> Any:
+def function(A, B):
     return kernels.Gaussian(20.0)(A, B)
 
 
@@ -97,7 +93,7 @@ NO_SPECTRUM = (
         ({"method": "rfff"}, "unknown method 'rfff': did you mean 'rff'"),
     ],
 )
-def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str, X: np.ndarray[Any, Any]) -> None:
+def test_what_does_not_fit_is_refused(options, message, X):
     with pytest.raises(SpecError, match=f"(?s){message}"):
         KernelPCA(**{"n_components": 5, **options}).fit(X)
 
@@ -111,9 +107,7 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str, X: 
     ],
     ids=["NaN", "infinity", "text"],
 )
-def test_landmarks_that_are_not_numbers_are_an_error_of_the_data(
-    given: np.ndarray[Any, Any], message: str, X: np.ndarray[Any, Any]
-) -> None:
+def test_landmarks_that_are_not_numbers_are_an_error_of_the_data(given, message, X):
     with pytest.raises(DataError, match=message):
         FitSpec.checked(landmarks=given)
     with pytest.raises(DataError, match=message):
@@ -121,16 +115,16 @@ def test_landmarks_that_are_not_numbers_are_an_error_of_the_data(
 
 
 @pytest.mark.parametrize("method", [methods.RandomFeatures("phase"), methods.PrincipalFeatures(form="phase")], ids=str)
-def test_single_cosines_may_be_odd_in_number(method: Any, X: np.ndarray[Any, Any]) -> None:
+def test_single_cosines_may_be_odd_in_number(method, X):
     assert fitted(X, method=method, size=61).features.size == 61
 
 
-def test_a_tensor_sketch_may_have_any_number_of_features(X: np.ndarray[Any, Any]) -> None:
+def test_a_tensor_sketch_may_have_any_number_of_features(X):
     assert fitted(X, method="rff", kernel="polynomial", size=61).features.size == 61
 
 
 @pytest.mark.parametrize("over", ["sample", "all"])
-def test_a_kernel_that_rpcholesky_cannot_take_is_told(over: Any, X: np.ndarray[Any, Any]) -> None:
+def test_a_kernel_that_rpcholesky_cannot_take_is_told(over, X):
     options = {"kernel": "sigmoid", "gamma": 3e-4, "coef0": -1.0, "landmarks": landmarks.RPCholesky(over=over)}
     with pytest.raises(SpecError, match=r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -0\.\d+"):
         fitted(X, **options)

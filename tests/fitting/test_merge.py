@@ -1,9 +1,6 @@
 """Models of parts of the rows, fitted with the same features, that add up to the model of all rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.like import fit_like, resolve_like, spec_like
 from bigkpca.fitting.merge import merge
-from bigkpca.numerics.model import Model
 from bigkpca.storage.models import model_digest
 from tests.fitting.cases import CASES, fitted
 from tests.helpers import oracles
@@ -26,17 +22,17 @@ not_uniform = pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmark
 without_products = [name for name in CASES if name != "exact" and "randomized" not in name]
 
 
-def like(model: Model, X: np.ndarray[Any, Any], **options: Any) -> Model:
+def like(model, X, **options):
     """The model of rows X with the features of `model`."""
     return fit_like(ArrayRows(X), model, spec_like(model, options), ENGINE, None, Silent())
 
 
-def replace_spec(model: Model, **fields: Any) -> Model:
+def replace_spec(model, **fields):
     """The model as if it had been fitted with other options."""
     return replace(model, provenance={**model.provenance, "spec": {**model.provenance["spec"], **fields}})
 
 
-def in_parts(X: np.ndarray[Any, Any], *cuts: int, **options: Any) -> list[Model]:
+def in_parts(X, *cuts, **options):
     """Models of parts of X that end before these rows."""
     first, *others = np.split(X, cuts)
     model = fitted(first, **options)
@@ -45,7 +41,7 @@ def in_parts(X: np.ndarray[Any, Any], *cuts: int, **options: Any) -> list[Model]
 
 @not_uniform
 @pytest.mark.parametrize("case", without_products)
-def test_merged_models_are_the_model_of_all_rows(case: str, X: np.ndarray[Any, Any]) -> None:
+def test_merged_models_are_the_model_of_all_rows(case, X):
     options = CASES[case]
     if "numbers" in case:
         options = {"landmarks": np.arange(0, 200, 5), "size": "auto"}
@@ -64,9 +60,7 @@ def test_merged_models_are_the_model_of_all_rows(case: str, X: np.ndarray[Any, A
 @pytest.mark.bits
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("cuts", [(128, 256, 384, 512), (64, 128, 192, 256, 320, 384, 448, 512, 576), (256, 512)])
-def test_sums_of_equal_parts_are_those_of_all_rows_to_the_bit(
-    X: np.ndarray[Any, Any], cuts: tuple[int, ...], dtype: str
-) -> None:
+def test_sums_of_equal_parts_are_those_of_all_rows_to_the_bit(X, cuts, dtype):
     X = X.astype(dtype)
     parts = in_parts(X, *cuts, block_rows=32)
     merged, whole = merge(parts, ENGINE), like(parts[0], X)
@@ -77,7 +71,7 @@ def test_sums_of_equal_parts_are_those_of_all_rows_to_the_bit(
     np.testing.assert_array_equal(merged.solution.eigenvalues, whole.solution.eigenvalues)
 
 
-def test_a_model_of_the_same_features_is_that_of_the_fit(X: np.ndarray[Any, Any]) -> None:
+def test_a_model_of_the_same_features_is_that_of_the_fit(X):
     model = fitted(X)
     again = like(model, X)
     np.testing.assert_allclose(again.solution.eigenvalues, model.solution.eigenvalues, rtol=1e-12)
@@ -88,7 +82,7 @@ def test_a_model_of_the_same_features_is_that_of_the_fit(X: np.ndarray[Any, Any]
     assert [each["option"] for each in again.provenance["choices"]] == ["sigma", "landmarks"]
 
 
-def test_samples_of_parts_stay_in_proportion_however_models_are_merged() -> None:
+def test_samples_of_parts_stay_in_proportion_however_models_are_merged():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1600, 3))
     rows[800:, 0] += 6  # the second half is another cluster
@@ -103,7 +97,7 @@ def test_samples_of_parts_stay_in_proportion_however_models_are_merged() -> None
         assert len(first)
 
 
-def test_a_small_part_is_planned_with_the_features_that_it_gets() -> None:
+def test_a_small_part_is_planned_with_the_features_that_it_gets():
     X = np.random.default_rng(0).normal(size=(3000, 5))
     model = fitted(X[:2900], size=1500)
     small = ArrayRows(X[2900:])
@@ -113,7 +107,7 @@ def test_a_small_part_is_planned_with_the_features_that_it_gets() -> None:
         fit_like(small, model, spec_like(model, {}), ENGINE, 10_000_000, Silent())
 
 
-def test_merging_is_adding_rows(X: np.ndarray[Any, Any]) -> None:
+def test_merging_is_adding_rows(X):
     from bigkpca.fitting.partial_fit import extend
     from bigkpca.spec import FitSpec
 
@@ -130,13 +124,13 @@ def test_merging_is_adding_rows(X: np.ndarray[Any, Any]) -> None:
 
 @pytest.mark.parametrize("kernel", [None, kernels.Sigmoid(gamma=0.001, coef0=0.1), kernels.Laplacian(300.0)], ids=str)
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.IndefiniteKernelWarning")
-def test_bounds_of_a_merged_model_hold_for_all_rows(X: np.ndarray[Any, Any], kernel: Any) -> None:
+def test_bounds_of_a_merged_model_hold_for_all_rows(X, kernel):
     options = {} if kernel is None else {"kernel": kernel}
     merged = merge(in_parts(X, 150, 400, **options), ENGINE)
     assert_bounds_hold(merged, X)
 
 
-def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X: np.ndarray[Any, Any]) -> None:
+def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X):
     far = X[:150] * 0.2 + 1000  # alike among themselves, and like no landmark
     model = fitted(X[200:400])
     with pytest.warns(UnseenClusterWarning, match="take a larger size"):
@@ -150,7 +144,7 @@ def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X: np.ndarray[A
         assert "solid" not in merged.certificate.trust
 
 
-def assert_bounds_hold(model: Model, X: np.ndarray[Any, Any]) -> None:
+def assert_bounds_hold(model, X):
     """Bounds against the eigenvalues of the exact Gram matrix."""
     rows = model.features.shifted(X)
     exact, _ = oracles.gram_kpca(model.features.kernel(rows, rows), model.components)
@@ -165,7 +159,7 @@ def assert_bounds_hold(model: Model, X: np.ndarray[Any, Any]) -> None:
     assert found.leave_one_out_residual is None  # landmarks are no uniform sample of all rows
 
 
-def test_nothing_is_likely_where_a_part_has_no_sampled_rows(X: np.ndarray[Any, Any]) -> None:
+def test_nothing_is_likely_where_a_part_has_no_sampled_rows(X):
     one, other = in_parts(X, 300)
     older = replace(other, certificate=replace(other.certificate, strata=None))
     found = merge([one, older], ENGINE).certificate
@@ -173,7 +167,7 @@ def test_nothing_is_likely_where_a_part_has_no_sampled_rows(X: np.ndarray[Any, A
     assert found.eigenvalue_upper is not None
 
 
-def test_models_of_sums_about_other_vectors_add_up(X: np.ndarray[Any, Any]) -> None:
+def test_models_of_sums_about_other_vectors_add_up(X):
     one, other = in_parts(X, 300)
     assert other.sums is not None
     moved = replace(other, sums=type(other.sums).of(other.sums.moments))
@@ -181,14 +175,14 @@ def test_models_of_sums_about_other_vectors_add_up(X: np.ndarray[Any, Any]) -> N
     np.testing.assert_allclose(merged.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-10)
 
 
-def test_merging_leaves_models_alone(X: np.ndarray[Any, Any]) -> None:
+def test_merging_leaves_models_alone(X):
     parts = in_parts(X, 300)
     before = [model_digest(each) for each in parts]
     merge(parts, ENGINE)
     assert [model_digest(each) for each in parts] == before
 
 
-def test_methods_that_need_uniform_landmarks_warn(X: np.ndarray[Any, Any]) -> None:
+def test_methods_that_need_uniform_landmarks_warn(X):
     model = fitted(X[:300], method="columns")
     with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
         other = like(model, X[300:])
@@ -196,10 +190,10 @@ def test_methods_that_need_uniform_landmarks_warn(X: np.ndarray[Any, Any]) -> No
         merge([model, other], ENGINE)
 
 
-def test_what_does_not_add_up_is_refused(X: np.ndarray[Any, Any]) -> None:
+def test_what_does_not_add_up_is_refused(X):
     model = fitted(X[:300])
     other = like(model, X[300:])
-    refused: list[tuple[list[Model], str]] = [
+    refused = [
         ([], "0 models were given: merging takes two or more"),
         ([model], "1 models were given"),
         ([model, fitted(X[300:])], r"model 2 has other features than the first one .* fit it with like="),
@@ -214,7 +208,7 @@ def test_what_does_not_add_up_is_refused(X: np.ndarray[Any, Any]) -> None:
             merge(models, ENGINE)
 
 
-def test_options_that_features_do_not_allow_are_refused(X: np.ndarray[Any, Any]) -> None:
+def test_options_that_features_do_not_allow_are_refused(X):
     model = fitted(X[:300])
     for options, message in (
         ({"sigma": 3.0}, r"sigma=3.0, but the model was fitted with 'median', which must stay as it is"),

@@ -1,9 +1,5 @@
 """Rows added to a model that was fitted before."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -26,7 +22,7 @@ not_uniform = pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmark
 
 @not_uniform
 @pytest.mark.parametrize("case", [name for name in CASES if name != "exact" and "randomized" not in name])
-def test_adding_rows_is_fitting_all_with_the_same_features(case: str, X: np.ndarray[Any, Any]) -> None:
+def test_adding_rows_is_fitting_all_with_the_same_features(case, X):
     options = OPTIONS | CASES[case]
     if "numbers" in case:
         options = options | {"landmarks": np.arange(0, 300, 7)}
@@ -50,7 +46,7 @@ def test_adding_rows_is_fitting_all_with_the_same_features(case: str, X: np.ndar
 @pytest.mark.parametrize(
     "case", ["nystroem", "thesis", "columns", "rff orthogonal", "rff phase", "rff-pca pointwise", "tensor sketch"]
 )
-def test_signs_follow_those_of_the_model_before_rows_were_added(case: str, X: np.ndarray[Any, Any]) -> None:
+def test_signs_follow_those_of_the_model_before_rows_were_added(case, X):
     options = OPTIONS | CASES[case]
     half = fitted(X[:300], **options)
     more = ArrayRows(X[300:])
@@ -62,7 +58,7 @@ def test_signs_follow_those_of_the_model_before_rows_were_added(case: str, X: np
     assert (followed > 0).all()
 
 
-def test_signs_of_a_tensor_sketch_follow_through_partial_fit(digits: np.ndarray[Any, Any]) -> None:
+def test_signs_of_a_tensor_sketch_follow_through_partial_fit(digits):
     X = digits[:600]
     kpca = KernelPCA(6, method="rff", kernel="polynomial", degree=2, size=60, random_state=3).partial_fit(X[:300])
     before = kpca.transform(X)
@@ -72,7 +68,7 @@ def test_signs_of_a_tensor_sketch_follow_through_partial_fit(digits: np.ndarray[
 
 @not_uniform
 @pytest.mark.parametrize("method", ["columns", "rff", "rff-pca", "nystroem"])
-def test_partial_fit_on_halves_counts_all_rows(method: str, X: np.ndarray[Any, Any]) -> None:
+def test_partial_fit_on_halves_counts_all_rows(method, X):
     kpca = KernelPCA(3, method=method, size=40, random_state=0).partial_fit(X[:300])
     first = kpca.transform(X)
     kpca.partial_fit(X[300:])
@@ -83,9 +79,9 @@ def test_partial_fit_on_halves_counts_all_rows(method: str, X: np.ndarray[Any, A
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_features_of_halves_are_those_of_all_rows(seed: int, X: np.ndarray[Any, Any]) -> None:
+def test_random_features_of_halves_are_those_of_all_rows(seed, X):
     # Frequencies depend on the seed alone, and sine and cosine pairs do not care where the rows were shifted to.
-    options: dict[str, Any] = {"method": "rff", "sigma": 25.0, "size": 100, "random_state": seed}
+    options = {"method": "rff", "sigma": 25.0, "size": 100, "random_state": seed}
     halves = KernelPCA(5, **options).partial_fit(X[:300]).partial_fit(X[300:])
     whole = KernelPCA(5, **options).fit(X)
     np.testing.assert_allclose(halves.eigenvalues_, whole.eigenvalues_, rtol=1e-9)
@@ -94,7 +90,7 @@ def test_random_features_of_halves_are_those_of_all_rows(seed: int, X: np.ndarra
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"method": "rff", "solver": "randomized"}], ids=str)
-def test_models_without_moments_take_no_more_rows(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+def test_models_without_moments_take_no_more_rows(options, X):
     kpca = KernelPCA(3, **options).fit(X[:100])
     before = model_digest(kpca.model_)
     assert not hasattr(kpca, "partial_fit")

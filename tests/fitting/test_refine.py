@@ -1,10 +1,6 @@
 """Refined and exact fits of many rows: eigenpairs from products with the Gram matrix, against the dense method."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +13,6 @@ from bigkpca.errors import SpecError
 from bigkpca.execution import gram
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.numerics.model import Model
 from bigkpca.numerics.sketch import OVERSAMPLING
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import load_model, save_model
@@ -29,22 +24,22 @@ from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
 
 R = 6
-OPTIONS: dict[str, Any] = {"components": R, "size": 60, "seed": 3}
+OPTIONS = {"components": R, "size": 60, "seed": 3}
 
 
 @pytest.fixture
-def no_gram(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_gram(monkeypatch):
     """The exact method holds no more than 100 rows' Gram matrix."""
     for module in ("spec.resolved", "evaluating.error"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(gram, "_STRIP_ROWS", 64)
 
 
-def fitted(X: Any, engine: Engine | None = None, progress: Any = None, **options: Any) -> Model:
+def fitted(X, engine=None, progress=None, **options):
     return fit(X, engine, progress, **OPTIONS | options)
 
 
-def truth(model: Model, X: Any, center: bool = True) -> tuple[Any, Any]:
+def truth(model, X, center=True):
     """(Gram matrix, centred if asked, of the kernel that the model chose; the eigenvectors it found, of length one)."""
     K = model.features.kernel.gram(X)
     U = model.solution.components * np.sqrt(model.solution.eigenvalues) if "products" in model.provenance else None
@@ -52,7 +47,7 @@ def truth(model: Model, X: Any, center: bool = True) -> tuple[Any, Any]:
     return (oracles.centred(K) if center else K), U / np.linalg.norm(U, axis=0)
 
 
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "gaussian": {},
     "not centred": {"center": False},
     "standardized": {"standardize": True},
@@ -64,7 +59,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_eigenpairs_are_those_of_the_dense_method(case: str, no_gram: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eigenpairs_are_those_of_the_dense_method(case, no_gram, monkeypatch):
     X, new = some_rows(330) * [3, 1, 2, 1, 0.5] + 4, some_rows(40, seed=9) + 4
     found = fitted(X, method="exact", residual_tol=1e-7, **CASES[case])
     for module in ("spec.resolved", "evaluating.error"):
@@ -83,7 +78,7 @@ def test_eigenpairs_are_those_of_the_dense_method(case: str, no_gram: None, monk
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("tol", [0.3, 1e-2, 1e-4])
-def test_residuals_are_the_true_ones_and_eigenvalues_lower_bounds(tol: float, center: bool, no_gram: None) -> None:
+def test_residuals_are_the_true_ones_and_eigenvalues_lower_bounds(tol, center, no_gram):
     X = some_rows(400)
     model = fitted(X, method="exact", residual_tol=tol, center=center)
     K, U = truth(model, X, center)
@@ -103,7 +98,7 @@ def test_residuals_are_the_true_ones_and_eigenvalues_lower_bounds(tol: float, ce
         assert np.abs(np.linalg.eigvalsh(K) - value).min() <= residual * value * (1 + 1e-9)
 
 
-def test_single_precision_reaches_the_default_tolerance(no_gram: None) -> None:
+def test_single_precision_reaches_the_default_tolerance(no_gram):
     X = some_rows(400)
     double = fitted(X, method="exact", residual_tol=1e-6)
     single = fitted(X.astype(np.float32), method="exact", residual_tol=1e-4)
@@ -112,7 +107,7 @@ def test_single_precision_reaches_the_default_tolerance(no_gram: None) -> None:
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
-def test_refining_raises_the_accuracy_of_every_method(method: str, no_gram: None) -> None:
+def test_refining_raises_the_accuracy_of_every_method(method, no_gram):
     X = some_rows(400)
     rule = {"landmarks": "uniform"} if method == "nystroem" else {}
     options = {"method": method, "size": 40, "sigma": 2.0, **rule}
@@ -131,7 +126,7 @@ def test_refining_raises_the_accuracy_of_every_method(method: str, no_gram: None
     assert errors[1][0] < errors[0][0] / 2
 
 
-def test_refining_stops_at_the_tolerance_and_after_its_products(no_gram: None) -> None:
+def test_refining_stops_at_the_tolerance_and_after_its_products(no_gram):
     X, products = some_rows(400), []
     for refine, tol in ((1, 1e-9), (3, 1e-9), (8, 1e-3), (8, 0.5)):
         model = fitted(X, refine=refine, residual_tol=tol, size=20, landmarks="uniform")
@@ -142,7 +137,7 @@ def test_refining_stops_at_the_tolerance_and_after_its_products(no_gram: None) -
     assert products[3] <= products[2] < 8
 
 
-def test_notes_tell_the_residual_of_every_product(no_gram: None) -> None:
+def test_notes_tell_the_residual_of_every_product(no_gram):
     notes = Recorder()
     model = fitted(some_rows(300), progress=notes, refine=3, residual_tol=1e-9)
     said = [re.fullmatch(r"product (\d+): largest relative residual (.+)", note) for note in notes.notes]  # type: ignore[attr-defined]
@@ -154,7 +149,7 @@ def test_notes_tell_the_residual_of_every_product(no_gram: None) -> None:
 
 
 @pytest.mark.parametrize("components", [None, 0.9])
-def test_a_number_of_components_is_needed(components: Any, no_gram: None) -> None:
+def test_a_number_of_components_is_needed(components, no_gram):
     assert fitted(some_rows(100), method="exact", components=components).features.size == 100
     with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
         fitted(some_rows(101), method="exact", components=components)
@@ -175,12 +170,12 @@ def test_a_number_of_components_is_needed(components: Any, no_gram: None) -> Non
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(SpecError, match=message):
         FitSpec.checked(**options)
 
 
-def test_the_spec_says_when_products_are_needed() -> None:
+def test_the_spec_says_when_products_are_needed():
     spec = FitSpec.checked(method="exact", components=7)
     fits = [resolve(spec, ArrayRows(np.zeros((n, 2)))) for n in (10, 8192, 8193)]
     assert [fit.matrix_free for fit in fits] == [False, False, True]
@@ -194,7 +189,7 @@ def test_the_spec_says_when_products_are_needed() -> None:
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"refine": 2, "standardize": True, "dtype": "float32"}])
-def test_models_are_saved_and_loaded(options: dict[str, Any], no_gram: None, tmp_path: Path) -> None:
+def test_models_are_saved_and_loaded(options, no_gram, tmp_path):
     X = some_rows(220)
     model = fitted(X, **options)
     save_model(model, str(tmp_path / "model.zarr"))
@@ -206,7 +201,7 @@ def test_models_are_saved_and_loaded(options: dict[str, Any], no_gram: None, tmp
     assert loaded.certificate.trust == model.certificate.trust
 
 
-def saved_bytes(path: str, engine: Engine, out: Path, **options: Any) -> dict[str, bytes]:
+def saved_bytes(path, engine, out, **options):
     save_model(fitted(path, engine, **options), str(out))
     return tree_bytes(out)
 
@@ -214,19 +209,14 @@ def saved_bytes(path: str, engine: Engine, out: Path, **options: Any) -> dict[st
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"refine": 2, "standardize": True}], ids=str)
 @pytest.mark.bits
-def test_models_are_the_same_bytes_everywhere(
-    engine: Engine, options: dict[str, Any], dtype: Any, no_gram: None, tmp_path: Path
-) -> None:
+def test_models_are_the_same_bytes_everywhere(engine, options, dtype, no_gram, tmp_path):
     path = sources(some_rows(300).astype(dtype), tmp_path, chunk=64)["path"]
     one = saved_bytes(path, Engine(threads=1), tmp_path / "one", **options)
     assert saved_bytes(path, engine, tmp_path / "other", **options) == one
 
 
-@pytest.mark.cluster
 @pytest.mark.bits
-def test_models_are_the_same_bytes_for_chunks_that_are_no_part_of_a_strip(
-    two_processes: Engine, no_gram: None, tmp_path: Path
-) -> None:
+def test_models_are_the_same_bytes_for_chunks_that_are_no_part_of_a_strip(two_processes, no_gram, tmp_path):
     path = sources(some_rows(300), tmp_path, chunk=30)["path"]
     one = saved_bytes(path, Engine(threads=1), tmp_path / "one", method="exact")
     assert saved_bytes(path, two_processes, tmp_path / "other", method="exact") == one
@@ -240,18 +230,18 @@ def test_models_are_the_same_bytes_for_chunks_that_are_no_part_of_a_strip(
     ],
     ids=["low rank", "below rounding"],
 )
-def test_components_beyond_the_rank_are_left_out(options: dict[str, Any], no_gram: None) -> None:
+def test_components_beyond_the_rank_are_left_out(options, no_gram):
     model = fitted(some_rows(300), **({"method": "exact"} | options if "refine" not in options else options))
     assert (model.solution.eigenvalues > 0).all()
     assert np.isfinite(model.solution.components).all()
 
 
-def test_a_start_of_few_landmarks_does_not_limit_the_components(no_gram: None) -> None:
+def test_a_start_of_few_landmarks_does_not_limit_the_components(no_gram):
     model = fitted(some_rows(300), method="exact", components=30, size=8, residual_tol=0.1)
     assert model.components == 30
 
 
-def test_the_estimator_takes_both_options(no_gram: None) -> None:
+def test_the_estimator_takes_both_options(no_gram):
     X = some_rows(250)
     model = KernelPCA(R, size=40, refine=5, residual_tol=1e-4, random_state=0).fit(X)
     assert model.certificate_.residuals is not None
@@ -265,10 +255,10 @@ def test_the_estimator_takes_both_options(no_gram: None) -> None:
     assert not hasattr(model, "partial_fit")
 
 
-def test_commands_take_both_options_and_print_residuals(no_gram: None, tmp_path: Path) -> None:
+def test_commands_take_both_options_and_print_residuals(no_gram, tmp_path):
     np.save(tmp_path / "rows.npy", some_rows(250))
 
-    def typed_fit(*options: Any) -> Any:
+    def typed_fit(*options):
         return run("fit", tmp_path / "rows.npy", tmp_path / "m.zarr", "--components", R, "--overwrite", *options)
 
     for typed in (("--refine", 4, "--residual-tol", 1e-3, "--size", 40), ("--method", "exact")):

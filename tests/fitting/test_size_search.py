@@ -1,10 +1,6 @@
 """Sizes that the package chooses: certified, reported, and the same bits when asked for."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +20,7 @@ from bigkpca.storage.models import load_model, model_digest
 from tests.fitting.automatic import OPTIONS, assert_same_bits, chosen, fitted
 from tests.helpers.progress import Recorder
 
-GROWING: list[dict[str, Any]] = [
+GROWING = [
     {},
     {"landmarks": "uniform", "center": False},
     {"landmarks": "rpcholesky"},
@@ -41,7 +37,7 @@ GROWING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", GROWING, ids=str)
-def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(options: dict[str, Any], digits: Any) -> None:
+def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(options, digits):
     options = {"tol": 0.3} | options
     grown = fitted(digits[:700], **options)
     size = chosen(grown)["size"]
@@ -56,19 +52,19 @@ def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(options: dict[str, 
 
 @pytest.mark.parametrize("tol", [0.1, 0.5])
 @pytest.mark.parametrize("rule", ["kmeans", "uniform", "rpcholesky"])
-def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule: str, tol: float, digits: Any) -> None:
+def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule, tol, digits):
     size = fitted(digits, landmarks=rule, tol=tol).features.size
     tried = [max(1, int(size * share)) for share in (0.85, 0.9)]
     errors = [fitted(digits, landmarks=rule, size=each).certificate.relative_trace_error for each in tried]
     assert max(errors) > tol
 
 
-def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 400)
     seen = []
     judge = growth.trace_error
 
-    def judged(features: Any, strata: Any, center: bool) -> Any:
+    def judged(features, strata, center):
         seen.append([(len(stratum.X), stratum.count) for stratum in strata])
         return judge(features, strata, center)
 
@@ -78,12 +74,10 @@ def test_rows_beyond_the_sample_are_judged_by_rows_held_out(digits: Any, monkeyp
     assert seen[0] == [(400, 400), (1024, 1397)]
 
 
-def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_on(
-    digits: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_on(digits, monkeypatch):
     judge = growth.trace_error
 
-    def hopeful(features: Any, strata: Any, center: bool) -> growth.Estimate:
+    def hopeful(features, strata, center):
         found = judge(features, strata, center)
         return growth.EstimatedError(0.8 * found.value, 0.0)
 
@@ -94,7 +88,7 @@ def test_a_foretold_error_that_the_certificate_does_not_bear_out_makes_it_grow_o
     assert sum("growing on" in note for note in notes.notes) == 1  # type: ignore[attr-defined]
 
 
-def test_growing_takes_the_same_bits_on_processes(digits: Any, two_processes: Engine) -> None:
+def test_growing_takes_the_same_bits_on_processes(digits, two_processes):
     spec = FitSpec.checked(**OPTIONS, tol=0.3)
     here = fit_rows(open_rows(digits[:700]), spec, Engine(threads=2), Silent())
     assert_same_bits(here, fit_rows(open_rows(digits[:700]), spec, two_processes, Silent()))
@@ -104,9 +98,7 @@ def test_growing_takes_the_same_bits_on_processes(digits: Any, two_processes: En
 
 
 @pytest.mark.parametrize("method", ["nystroem", "rff"])
-def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
-    method: str, digits: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tolerance_out_of_reach_is_refused_before_the_pass(method, digits, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)
     monkeypatch.setattr("bigkpca.fitting.outcome.sums_of", None)
     what = {"nystroem": "landmarks", "rff": "random features"}[method]
@@ -115,7 +107,7 @@ def test_a_tolerance_out_of_reach_is_refused_before_the_pass(
         fitted(digits, tol=0.01, method=method)
 
 
-def test_the_memory_limit_stops_it(digits: Any) -> None:
+def test_the_memory_limit_stops_it(digits):
     rows, engine = open_rows(digits), Engine(threads=1)
     small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 50_000
     spec = FitSpec.checked(**OPTIONS, tol=0.05)
@@ -127,26 +119,26 @@ def test_the_memory_limit_stops_it(digits: Any) -> None:
     assert "stopped by the memory limit" in model.provenance["choices"][-1]["reason"]
 
 
-def test_a_memory_limit_that_leaves_no_room_is_refused(digits: Any) -> None:
+def test_a_memory_limit_that_leaves_no_room_is_refused(digits):
     with pytest.raises(
         MemoryLimitError, match=r"even a size of 10 needs \d+ MB, above the memory limit of 100 MB: allow more"
     ):
         fit_within(open_rows(digits), FitSpec.checked(tol=0.1), Engine(threads=1), 100_000_000, Silent())
 
 
-def test_the_memory_of_workers_stops_it(digits: Any) -> None:
+def test_the_memory_of_workers_stops_it(digits):
     rows = open_rows(digits)
     small = plan_fit(rows, FitSpec.checked(**OPTIONS, size=120), 1).peak_bytes + 50_000
 
     class Small(Engine):
-        def worker_limits(self) -> list[tuple[str, int, int]]:
+        def worker_limits(self):
             return [("tcp://a", 1, 10**10), ("tcp://b", 1, small)]
 
     with pytest.warns(ToleranceWarning, match="the memory of worker tcp://b ended the growth"):
         fit_within(rows, FitSpec.checked(**OPTIONS, tol=0.05), Small(threads=1), None, Silent())
 
 
-def test_a_time_budget_stops_it_and_the_size_is_recorded(digits: Any, tmp_path: Path) -> None:
+def test_a_time_budget_stops_it_and_the_size_is_recorded(digits, tmp_path):
     path = str(tmp_path / "model.zarr")
     with pytest.warns(ToleranceWarning, match="the time budget ended the growth at size 100, which leaves an error of"):
         model = bigkpca.fit(digits, path, tol=0.05, time_budget="1 ms", **OPTIONS)
@@ -154,9 +146,7 @@ def test_a_time_budget_stops_it_and_the_size_is_recorded(digits: Any, tmp_path: 
     assert_same_bits(model, fitted(digits, size=100))
 
 
-def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
-    digits: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(digits, monkeypatch):
     clock = iter([0.0, 1.0, 1.0, 1.0, 9.0, 9.0])  # the second trial takes eight seconds
     monkeypatch.setattr(size_search, "monotonic", lambda: next(clock))
     rows, spec = open_rows(digits), FitSpec.checked(**OPTIONS, tol=0.05)
@@ -165,7 +155,7 @@ def test_a_size_whose_pass_would_end_too_late_is_left_for_the_one_before(
         fit_rows(rows, spec, Engine(threads=1), Silent(), size_limits=room)
 
 
-def test_a_budget_that_suffices_changes_nothing(digits: Any, tmp_path: Path) -> None:
+def test_a_budget_that_suffices_changes_nothing(digits, tmp_path):
     model = bigkpca.fit(digits, str(tmp_path / "model.zarr"), tol=0.3, time_budget="1 h", memory="2 GB", **OPTIONS)
     assert_same_bits(model, fitted(digits, tol=0.3))
 
@@ -183,25 +173,23 @@ def test_a_budget_that_suffices_changes_nothing(digits: Any, tmp_path: Path) -> 
         ({"time_budget": "1 min"}, "give a tolerance, tol, with it"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: dict[str, Any], message: str, digits: Any, tmp_path: Path
-) -> None:
+def test_options_that_make_no_sense_are_refused(options, message, digits, tmp_path):
     with pytest.raises(SpecError, match=message):
         bigkpca.fit(digits[:100], str(tmp_path / "model.zarr"), **options)
 
 
-def test_the_same_growth_is_the_same_file(digits: Any, tmp_path: Path) -> None:
+def test_the_same_growth_is_the_same_file(digits, tmp_path):
     first, second = (bigkpca.fit(digits[:300], str(tmp_path / name), tol=0.3, **OPTIONS) for name in ("a", "b"))
     assert model_digest(first) == model_digest(second)
 
 
-def test_a_plan_counts_the_largest_size_that_a_tolerance_may_need(digits: Any) -> None:
+def test_a_plan_counts_the_largest_size_that_a_tolerance_may_need(digits):
     plan = plan_fit(open_rows(digits), FitSpec.checked(tol=0.1), 1)
     assert plan.size == 1797
     assert plan.passes == 1
 
 
-def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits: np.ndarray[Any, Any]) -> None:
+def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits):
     for rows in (digits, digits.astype(float) * 16):
         with pytest.raises(SpecError, match=r"is 1 or -1 for 100% of sampled pairs of rows, with gamma=") as caught:
             KernelPCA(4, kernel="sigmoid", size=100, random_state=0).fit(rows)

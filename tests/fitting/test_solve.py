@@ -1,9 +1,5 @@
 """The eigenproblem of a fit: the randomized solver, and what spectra and kernels are told of."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -21,8 +17,8 @@ from tests.helpers.fits import scores
 
 @pytest.mark.parametrize("method", ["rff", "rff-pca", "tensor sketch"])
 @pytest.mark.parametrize("center", [True, False])
-def test_the_randomized_solver_agrees_with_the_dense_one(method: str, center: bool, few: np.ndarray[Any, Any]) -> None:
-    options: dict[str, Any] = {"method": method, "size": 400, "center": center}
+def test_the_randomized_solver_agrees_with_the_dense_one(method, center, few):
+    options = {"method": method, "size": 400, "center": center}
     if method == "tensor sketch":
         options |= {"method": "rff", "kernel": "polynomial"}
     dense, sketched = (fitted(few, **options, solver=solver) for solver in ("dense", "randomized"))
@@ -38,33 +34,31 @@ def test_the_randomized_solver_agrees_with_the_dense_one(method: str, center: bo
     np.testing.assert_allclose(ours[:, :3], expected[:, :3], atol=1e-3 * np.abs(expected).max())
 
 
-def test_a_sketch_at_full_width_is_the_dense_solution(X: np.ndarray[Any, Any]) -> None:
+def test_a_sketch_at_full_width_is_the_dense_solution(X):
     options = {"method": "rff", "size": 4 * (6 + OVERSAMPLING)}
     dense, sketched = (fitted(X, **options, solver=solver) for solver in ("dense", "randomized"))
     np.testing.assert_allclose(sketched.solution.eigenvalues, dense.solution.eigenvalues, rtol=1e-10)
     assert sketched.moments is None
 
 
-def test_more_components_than_features_are_lowered_by_the_randomized_solver(X: np.ndarray[Any, Any]) -> None:
+def test_more_components_than_features_are_lowered_by_the_randomized_solver(X):
     assert fitted(X, method="rff", size=20, components=50, solver="randomized").components <= 20
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
-def test_a_narrow_kernel_is_told_with_the_share_it_leaves(method: str, X: np.ndarray[Any, Any]) -> None:
+def test_a_narrow_kernel_is_told_with_the_share_it_leaves(method, X):
     with pytest.warns(NarrowKernelWarning, match=r"leave (9\d|100)% of Σ k\(x, x\) unexplained.*`bigkpca sigma`"):
         fitted(X, method=method, sigma=3.0)
     fitted(X, method=method)  # the median length warns of nothing
 
 
 @pytest.mark.parametrize("method", ["nystroem", "columns"])
-def test_an_indefinite_kernel_says_how_negative_with_every_landmark_method(
-    method: str, X: np.ndarray[Any, Any]
-) -> None:
+def test_an_indefinite_kernel_says_how_negative_with_every_landmark_method(method, X):
     with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\d+(\.\d+)? of the largest"):
         fitted(X, method=method, kernel="sigmoid", gamma=3e-4, coef0=-1.0)
 
 
-def nothing(A: Any, B: Any) -> Any:
+def nothing(A, B):
     return np.zeros((len(A), len(B)))
 
 
@@ -77,12 +71,12 @@ def nothing(A: Any, B: Any) -> Any:
     ],
     ids=str,
 )
-def test_a_kernel_that_is_zero_is_an_error_of_the_data(rule: Any, message: str, X: np.ndarray[Any, Any]) -> None:
+def test_a_kernel_that_is_zero_is_an_error_of_the_data(rule, message, X):
     with pytest.raises(DataError, match=message):
         fitted(X[:50], kernel=nothing, landmarks=rule, size=10, components=2)
 
 
-def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits: np.ndarray[Any, Any]) -> None:
+def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits):
     kpca = KernelPCA(5, method="exact", sigma=0.5)
     with pytest.warns(NarrowKernelWarning):
         kpca.fit(digits[:300])
@@ -91,16 +85,16 @@ def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits: np.nd
     np.testing.assert_allclose(training.T @ training, np.eye(5), atol=5e-3)  # kernel values in float32
 
 
-def test_rows_that_are_all_landmarks_elsewhere_are_refused(X: np.ndarray[Any, Any]) -> None:
+def test_rows_that_are_all_landmarks_elsewhere_are_refused(X):
     with pytest.raises(DataError, match="no direction varies in feature space"):
         fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")
 
 
-def test_rounding_of_what_landmarks_miss_does_not_count() -> None:
+def test_rounding_of_what_landmarks_miss_does_not_count():
     values = np.array([10.0, 5.0, 2.0])
     solution = Solution(np.zeros(4), np.zeros((4, 3)), values, 20.0)
 
-    def moved(rounding: float, missed: float | None) -> bool:
+    def moved(rounding, missed):
         of_last = np.array([0.0, 0.0, 1.0])
         certified = Certificate(
             rounding=rounding * of_last, missed=None if missed is None else np.full(3, missed), trace_error=1.0

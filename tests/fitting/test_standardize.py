@@ -1,9 +1,5 @@
 """Standardised columns: as a scaler would give them, whatever their units."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
@@ -16,7 +12,7 @@ STANDARDIZED = {"nystroem": {"landmarks": "uniform"}, "columns": {}, "rff": {}, 
 
 
 @pytest.mark.parametrize("method", STANDARDIZED)
-def test_standardize_is_fitting_what_a_scaler_gives(method: str, few: np.ndarray[Any, Any]) -> None:
+def test_standardize_is_fitting_what_a_scaler_gives(method, few):
     options = {"method": method, **STANDARDIZED[method]}
     Y = StandardScaler().fit_transform(few)
     ours, theirs = fitted(few, standardize=True, **options), fitted(Y, **options)
@@ -34,9 +30,7 @@ def test_standardize_is_fitting_what_a_scaler_gives(method: str, few: np.ndarray
 @pytest.mark.parametrize(
     ("unit", "shift", "dtype"), [(1e6, 0.0, np.float64), (1e-6, 0.0, np.float64), (1.0, 2.0**20, np.float32)]
 )
-def test_units_and_origins_do_not_matter_to_standardised_columns(
-    method: str, unit: float, shift: float, dtype: Any, few: np.ndarray[Any, Any]
-) -> None:
+def test_units_and_origins_do_not_matter_to_standardised_columns(method, unit, shift, dtype, few):
     options = {"method": method, "standardize": True, "landmarks": "uniform" if method == "nystroem" else "auto"}
     moved = (few * unit + shift).astype(dtype)
     ours, plain = fitted(moved, **options), fitted(few, **options)
@@ -48,7 +42,7 @@ def test_units_and_origins_do_not_matter_to_standardised_columns(
 
 
 @pytest.mark.parametrize("block_rows", [None, 7])
-def test_constant_columns_keep_scale_one(block_rows: int | None) -> None:
+def test_constant_columns_keep_scale_one(block_rows):
     X = np.random.default_rng(0).normal(size=(100, 5))
     X[:, 1], X[:, 3], X[:, 4] = 1 / 3, 1e9 + 1 / 3, 0.0
     model = fitted(X, standardize=True, size=30, components=3, block_rows=block_rows)

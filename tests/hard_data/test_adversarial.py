@@ -1,7 +1,5 @@
 """What fits of hard data say of themselves, held against float64 truth: `helpers/adversarial` has the cases."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -43,7 +41,7 @@ def test_25_fits_of_hard_data_are_right_or_say_so(chunk):
     check(range(25 * chunk, 25 * chunk + 25))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", range(25))
 def test_200_fits_of_hard_data_are_right_or_say_so(chunk):
     check(range(200 * chunk, 200 * chunk + 200))

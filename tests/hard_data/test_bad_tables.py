@@ -1,11 +1,5 @@
 """Tables that cannot be rows of a model, one after the other: what is told, and that nothing is written."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,7 +19,7 @@ TEXT = r"the array holds the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows 
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.zarr"
     bigkpca.fit(FRAME, path, components=2, size=20)
     return path
@@ -47,8 +41,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["mixed", "dates", "None", "sparse NaN", "texts", "a column", "of NumPy", "a list", "lists"],
 )
 @pytest.mark.parametrize("use", ["fit", "transform", "estimator"])
-def test_rows_that_are_no_numbers(use: str, rows: Any, message: str, model: Path, tmp_path: Path) -> None:
-    uses: dict[str, Callable[[], Any]] = {
+def test_rows_that_are_no_numbers(use, rows, message, model, tmp_path):
+    uses = {
         "fit": lambda: bigkpca.fit(rows, tmp_path / "m.zarr", components=2, size=20),
         "transform": lambda: bigkpca.transform(model, rows, tmp_path / "s.zarr"),
         "estimator": lambda: KernelPCA(2, size=20).fit(rows),
@@ -59,13 +53,13 @@ def test_rows_that_are_no_numbers(use: str, rows: Any, message: str, model: Path
     assert not (tmp_path / "s.zarr").exists()
 
 
-def test_texts_of_numbers_are_numbers() -> None:
+def test_texts_of_numbers_are_numbers():
     texts = X.astype(str).astype(object)
     scores = KernelPCA(2, size=20, random_state=0).fit_transform(texts)
     np.testing.assert_allclose(scores, KernelPCA(2, size=20, random_state=0).fit_transform(X), rtol=1e-9, atol=1e-12)
 
 
-def test_rows_of_different_lengths(model: Path, tmp_path: Path) -> None:
+def test_rows_of_different_lengths(model, tmp_path):
     with pytest.raises(ValueError, match="the rows are no array, since they differ in length"):
         bigkpca.transform(model, [[1.0, 2.0], [3.0]], tmp_path / "s.zarr")
 
@@ -79,9 +73,7 @@ def test_rows_of_different_lengths(model: Path, tmp_path: Path) -> None:
     ],
     ids=["order", "new", "missing"],
 )
-def test_columns_that_the_model_does_not_have(
-    frame: pd.DataFrame, message: str, own: str, model: Path, tmp_path: Path
-) -> None:
+def test_columns_that_the_model_does_not_have(frame, message, own, model, tmp_path):
     with pytest.raises(ValueError, match=message):
         bigkpca.transform(model, frame, tmp_path / "s.zarr")
     with pytest.raises(ValueError, match=message):
@@ -91,7 +83,7 @@ def test_columns_that_the_model_does_not_have(
     assert not list(tmp_path.iterdir())
 
 
-def test_data_arrays_without_the_dimension_that_was_fitted() -> None:
+def test_data_arrays_without_the_dimension_that_was_fitted():
     field = xr.DataArray(RNG.normal(size=(30, 3, 4)), dims=("time", "lat", "lon"))
     field = field.assign_coords(lat=np.arange(3), lon=np.arange(4))
     stacked = field.stack(feature=["lat", "lon"])
@@ -106,14 +98,14 @@ def test_data_arrays_without_the_dimension_that_was_fitted() -> None:
             kpca.transform(rows)
 
 
-def test_an_export_in_the_way_stays(tmp_path: Path) -> None:
+def test_an_export_in_the_way_stays(tmp_path):
     (tmp_path / "a.csv").write_text("mine")
     with pytest.raises(ValueError, match=r"a\.csv exists: take another name, or replace it with --overwrite"):
         bigkpca.export(X, tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == "mine"
 
 
-def test_a_category_that_the_first_files_do_not_have(tmp_path: Path) -> None:
+def test_a_category_that_the_first_files_do_not_have(tmp_path):
     (tmp_path / "a.csv").write_text("w,a\nu,1\nv,2\n")
     (tmp_path / "b.csv").write_text("w,a\nu,1\nz,2\n")
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "a.zarr", categories="one-hot")

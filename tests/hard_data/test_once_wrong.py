@@ -1,7 +1,5 @@
 """Hard but ordinary data: outliers, sentinels, offsets, far clusters, indefinite kernels. Each case once was wrong."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows and labels written in every format, and what a dataset made of them holds."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 

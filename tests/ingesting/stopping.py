@@ -1,7 +1,5 @@
 """Ingests that stop at one moment or another."""
 
-from __future__ import annotations
-
 import zarr
 
 from bigkpca.data.stores import LocalDisk

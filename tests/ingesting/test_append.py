@@ -1,7 +1,5 @@
 """Rows appended to a dataset: safe to stop, to repeat, and refused where they do not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,10 +1,6 @@
 """Names of columns in ingest: kept, matched across files, and told where they are missing."""
 
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +21,7 @@ from tests.helpers.progress import Recorder
 
 
 @pytest.mark.parametrize("kind", INDEXED)
-def test_the_index_of_a_parquet_frame_is_left_out_and_told(kind: str, tmp_path: Path) -> None:
+def test_the_index_of_a_parquet_frame_is_left_out_and_told(kind, tmp_path):
     notes, frame = Recorder(), INDEXED[kind]
     source = parquet(tmp_path / "a.parquet", frame)
     done = ingest([source], tmp_path / "out.zarr", progress=notes)
@@ -37,28 +33,28 @@ def test_the_index_of_a_parquet_frame_is_left_out_and_told(kind: str, tmp_path: 
     assert len(index) == frame.index.nlevels
 
 
-def test_a_range_index_is_no_column(tmp_path: Path) -> None:
+def test_a_range_index_is_no_column(tmp_path):
     notes = Recorder()
     done = ingest([parquet(tmp_path / "a.parquet", FRAME[::2])], tmp_path / "out.zarr", progress=notes)
     assert stored(done.path)["x"].shape == (30, 3)
     assert notes.notes == []
 
 
-def test_an_index_is_known_by_its_name_where_other_programs_lost_the_metadata(tmp_path: Path) -> None:
+def test_an_index_is_known_by_its_name_where_other_programs_lost_the_metadata(tmp_path):
     bare = pq.read_table(parquet(tmp_path / "a.parquet", INDEXED["dropped rows"])).replace_schema_metadata(None)
     pq.write_table(bare, tmp_path / "b.parquet")
     done = ingest([tmp_path / "b.parquet"], tmp_path / "out.zarr")
     np.testing.assert_array_equal(stored(done.path)["x"], X[X[:, 0] > 0])
 
 
-def test_labels_may_name_the_index(tmp_path: Path) -> None:
+def test_labels_may_name_the_index(tmp_path):
     done = ingest([parquet(tmp_path / "a.parquet", INDEXED["a name"])], tmp_path / "out.zarr", labels="id")
     found = stored(done.path)
     np.testing.assert_array_equal(found["x"], X)
     np.testing.assert_array_equal(found["y"], np.arange(60) ** 2)
 
 
-def test_one_note_tells_of_all_files(tmp_path: Path) -> None:
+def test_one_note_tells_of_all_files(tmp_path):
     notes = Recorder()
     files = [parquet(tmp_path / f"{i}.parquet", FRAME[(X[:, 0] > 0) == i]) for i in range(2)]
     ingest(files, tmp_path / "out.zarr", progress=notes)
@@ -66,7 +62,7 @@ def test_one_note_tells_of_all_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dropped rows", "text"])
-def test_the_nameless_first_column_of_a_csv_is_left_out_and_told(kind: str, tmp_path: Path) -> None:
+def test_the_nameless_first_column_of_a_csv_is_left_out_and_told(kind, tmp_path):
     notes = Recorder()
     INDEXED[kind].to_csv(tmp_path / "a.csv")
     done = ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", progress=notes)
@@ -77,14 +73,14 @@ def test_the_nameless_first_column_of_a_csv_is_left_out_and_told(kind: str, tmp_
     assert "name it in the header" in note
 
 
-def test_the_nameless_first_column_of_a_csv_may_hold_the_labels(tmp_path: Path) -> None:
+def test_the_nameless_first_column_of_a_csv_may_hold_the_labels(tmp_path):
     INDEXED["text"].to_csv(tmp_path / "a.csv")
     found = stored(ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels="").path)
     assert found["categories"] == list(INDEXED["text"].index)
     assert found["x"].shape == (60, 3)
 
 
-def test_other_nameless_columns_of_a_csv_are_kept(tmp_path: Path) -> None:
+def test_other_nameless_columns_of_a_csv_are_kept(tmp_path):
     for header in (",b,", "a,,c"):
         (tmp_path / "a.csv").write_text(f"{header}\n1,2,3\n")
         found = stored(ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", overwrite=True).path)
@@ -97,7 +93,7 @@ def test_other_nameless_columns_of_a_csv_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", WRITERS)
 @pytest.mark.parametrize("second", WRITERS)
-def test_columns_are_found_by_name_in_further_files(first: str, second: str, tmp_path: Path) -> None:
+def test_columns_are_found_by_name_in_further_files(first, second, tmp_path):
     kinds = np.array(["u", "v"])[np.arange(60) % 2]
     a = WRITERS[first](tmp_path / f"a.{first}", FRAME[:20].assign(kind=kinds[:20])[["a", "kind", "b", "c"]])
     b = WRITERS[second](tmp_path / f"b.{second}", TURNED[20:].reset_index(drop=True).assign(kind=kinds[20:]))
@@ -120,7 +116,7 @@ def test_columns_are_found_by_name_in_further_files(first: str, second: str, tmp
         ),
     ],
 )
-def test_files_with_other_columns_are_refused(kind: str, other: Any, message: str, tmp_path: Path) -> None:
+def test_files_with_other_columns_are_refused(kind, other, message, tmp_path):
     write = WRITERS[kind]
     a, b = write(tmp_path / f"a.{kind}", FRAME), write(tmp_path / f"b.{kind}", other)
     with pytest.raises(SpecError, match=message):
@@ -128,7 +124,7 @@ def test_files_with_other_columns_are_refused(kind: str, other: Any, message: st
     assert not (tmp_path / "out.zarr").exists()
 
 
-def test_files_without_names_are_taken_in_order_which_is_told(tmp_path: Path) -> None:
+def test_files_without_names_are_taken_in_order_which_is_told(tmp_path):
     """As `split` cuts a file: the header is in the first part alone."""
     notes = Recorder()
     parts = [csv(tmp_path / f"{i}.csv", FRAME[20 * i : 20 * i + 20], header=i == 0) for i in range(3)]
@@ -139,7 +135,7 @@ def test_files_without_names_are_taken_in_order_which_is_told(tmp_path: Path) ->
     assert note.startswith(f"{parts[1]} and 1 more: has no column names; its columns are taken to be in the order")
 
 
-def test_names_come_from_the_first_file_that_has_some(tmp_path: Path) -> None:
+def test_names_come_from_the_first_file_that_has_some(tmp_path):
     np.save(tmp_path / "a.npy", X[:10])
     files = [tmp_path / "a.npy", csv(tmp_path / "b.csv", FRAME[10:20]), csv(tmp_path / "c.csv", TURNED[20:])]
     found = stored(ingest(files, tmp_path / "out.zarr").path)
@@ -147,7 +143,7 @@ def test_names_come_from_the_first_file_that_has_some(tmp_path: Path) -> None:
     assert found["names"] == ["a", "b", "c"]
 
 
-def test_a_name_of_several_columns(tmp_path: Path) -> None:
+def test_a_name_of_several_columns(tmp_path):
     for name, header in (("a", "x,x,y"), ("b", "x,x,y"), ("c", "y,x,x")):
         (tmp_path / f"{name}.csv").write_text(f"{header}\n1,2,3\n")
     a, b, c = (tmp_path / f"{name}.csv" for name in "abc")
@@ -163,7 +159,7 @@ def test_a_name_of_several_columns(tmp_path: Path) -> None:
         ingest([tmp_path / "a.parquet"], tmp_path / "no.zarr", labels="x")
 
 
-def test_errors_count_columns_as_their_own_file_does(tmp_path: Path) -> None:
+def test_errors_count_columns_as_their_own_file_does(tmp_path):
     a = parquet(tmp_path / "a.parquet", FRAME)
     for value, message in (
         (np.nan, r"row 7, column 0 \('c'\) is NaN"),
@@ -176,7 +172,7 @@ def test_errors_count_columns_as_their_own_file_does(tmp_path: Path) -> None:
             ingest([a, tmp_path / "b.parquet"], tmp_path / "out.zarr", dtype="float32")
 
 
-def test_files_without_names_make_datasets_without(tmp_path: Path) -> None:
+def test_files_without_names_make_datasets_without(tmp_path):
     notes = Recorder()
     found = stored(ingest([csv(tmp_path / "a.csv", FRAME, header=False)], tmp_path / "o.zarr", progress=notes).path)
     assert found["names"] is None
@@ -185,13 +181,13 @@ def test_files_without_names_make_datasets_without(tmp_path: Path) -> None:
     assert notes.notes == []
 
 
-def test_a_dataset_of_before_names_is_told_of(tmp_path: Path) -> None:
+def test_a_dataset_of_before_names_is_told_of(tmp_path):
     source, notes = csv(tmp_path / "a.csv", FRAME), Recorder()
     ingest([source], tmp_path / "out.zarr")
     assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
     assert notes.notes == []
     group = zarr.open_group(str(tmp_path / "out.zarr"))
-    about: Any = group.attrs["bigkpca"]
+    about = group.attrs["bigkpca"]
     group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "column_names"}
     assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
     assert [note.endswith("remove it and run this again to be sure") for note in notes.notes] == [True]
@@ -201,7 +197,7 @@ def test_a_dataset_of_before_names_is_told_of(tmp_path: Path) -> None:
 # Append: columns are found by name in the dataset
 
 
-def test_append_finds_columns_by_name(tmp_path: Path) -> None:
+def test_append_finds_columns_by_name(tmp_path):
     ingest([csv(tmp_path / "a.csv", FRAME[:20])], tmp_path / "out.zarr")
     ingest([csv(tmp_path / "b.csv", TURNED[20:])], tmp_path / "out.zarr", append=True)
     np.testing.assert_allclose(stored(tmp_path / "out.zarr")["x"], X, rtol=1e-15)
@@ -209,7 +205,7 @@ def test_append_finds_columns_by_name(tmp_path: Path) -> None:
         ingest([csv(tmp_path / "c.csv", FRAME.rename(columns={"a": "z"}))], tmp_path / "out.zarr", append=True)
 
 
-def test_append_takes_columns_in_order_where_names_are_missing_and_tells(tmp_path: Path) -> None:
+def test_append_takes_columns_in_order_where_names_are_missing_and_tells(tmp_path):
     named, nameless = csv(tmp_path / "a.csv", FRAME[:20]), csv(tmp_path / "b.csv", FRAME[20:], header=False)
     for first, second, message in (
         (named, nameless, f"{nameless}: has no column names; its columns are taken to be in the order"),
@@ -223,7 +219,7 @@ def test_append_takes_columns_in_order_where_names_are_missing_and_tells(tmp_pat
         assert open_rows(tmp_path / "o.zarr").names == (("a", "b", "c") if first == named else None)
 
 
-def test_names_do_not_travel_with_every_task(tmp_path: Path) -> None:
+def test_names_do_not_travel_with_every_task(tmp_path):
     wide = pd.DataFrame(np.ones((3, 2000)), columns=[f"a rather long name, number {j}" for j in range(2000)])
     ingest([csv(tmp_path / "a.csv", wide)], tmp_path / "out.zarr")
     rows = open_rows(tmp_path / "out.zarr")
@@ -236,7 +232,7 @@ def test_names_do_not_travel_with_every_task(tmp_path: Path) -> None:
 # What is told of them
 
 
-def test_info_shortens_many_names(tmp_path: Path) -> None:
+def test_info_shortens_many_names(tmp_path):
     wide = pd.DataFrame(np.ones((3, 40)), columns=[f"p{j}" for j in range(40)])
     ingest([csv(tmp_path / "a.csv", wide)], tmp_path / "out.zarr")
     assert "p6, p7, ... (40 in all)" in run("info", str(tmp_path / "out.zarr")).output
@@ -244,7 +240,7 @@ def test_info_shortens_many_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("frame", [FRAME, pl.DataFrame(dict(FRAME))], ids=["pandas", "polars"])
-def test_rows_that_are_not_finite_are_named_by_column(frame: Any) -> None:
+def test_rows_that_are_not_finite_are_named_by_column(frame):
     bad = X.copy()
     bad[17, 1] = np.nan
     frame = type(frame)(dict(zip("abc", bad.T, strict=True)))

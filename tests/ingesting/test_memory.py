@@ -1,12 +1,8 @@
 """Files whose headers or lines claim more than fits: refused before they are read, in little memory."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,60 +15,60 @@ from tests.helpers.commands import peak_bytes, peak_of_refusal, run_apart
 MOST = 400e6  # of a process that refuses a file; it takes 175 MB to start
 
 
-def many_columns(path: Path) -> None:
+def many_columns(path):
     with gzip.open(path, "wb", compresslevel=9) as file:
         for _ in range(256):
             file.write(b"," * 2**20)
         file.write(b"\n1\n")
 
 
-def long_line(path: Path) -> None:
+def long_line(path):
     path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n")
 
 
-def no_line_break(path: Path) -> None:
+def no_line_break(path):
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(1000):
             file.write(b"0" * 2**20)
 
 
-def npy(path: Path) -> None:
+def npy(path):
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1, 10**9)})
         file.truncate(file.tell() + 8 * 10**9)
 
 
-def npz(path: Path) -> None:
+def npz(path):
     import zipfile
 
     with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (2**50, 10**9)})
 
 
-def npz_by_columns(path: Path) -> None:
+def npz_by_columns(path):
     import zipfile
 
     with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": True, "shape": (10**9, 4)})
 
 
-def idx(path: Path) -> None:
+def idx(path):
     path.write_bytes(b"\0\0\x0e\x02" + struct.pack(">2I", 4, 2**31) + b"\0" * 100)
 
 
-def hdf5(path: Path) -> None:
+def hdf5(path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(path, "w") as file:
         file.create_dataset("x", shape=(10**6, 1000), chunks=(10**5, 1000), dtype="f8", compression="gzip")
 
 
-def parquet(path: Path) -> None:
+def parquet(path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     names = [f"c{number}" for number in range(5000)]
     pq.write_table(pa.table([np.zeros(1)] * len(names), names=names), path)
 
 
-MADE: dict[str, tuple[Callable[[Path], None], str]] = {
+MADE = {
     "many.csv.gz": (
         many_columns,
         r"a line of [\d.]+ MB or more, with [\d,]+ columns, need [\d,]+ MB in this process, 2",
@@ -89,7 +85,7 @@ MADE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", MADE)
-def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name: str, tmp_path: Path) -> None:
+def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name, tmp_path):
     make, match = MADE[name]
     make(tmp_path / name)
     limit = ["--memory", "1 GB"] if name == "x.h5" else []
@@ -99,7 +95,7 @@ def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name: s
     assert not list(tmp_path.glob("d.zarr*"))
 
 
-def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path: Path) -> None:
+def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path):
     parquet(tmp_path / "wide.parquet")
     here, wide = process_bytes(), re.compile(r"wide\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are")
     with pytest.raises(MemoryLimitError, match=wide):
@@ -113,7 +109,7 @@ def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path: Path) -> 
     assert ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=here + 80_000_000).rows == 40
 
 
-def test_a_file_of_labels_has_lines_of_bounded_length(tmp_path: Path) -> None:
+def test_a_file_of_labels_has_lines_of_bounded_length(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 2)))
     no_line_break(tmp_path / "labels.csv.gz")
     with pytest.raises(MemoryLimitError, match=r"labels\.csv\.gz: a line of"):
@@ -121,8 +117,8 @@ def test_a_file_of_labels_has_lines_of_bounded_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.slow
-def test_what_is_allowed_is_not_exceeded(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_what_is_allowed_is_not_exceeded(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((3, 10_000_000)))
     (tmp_path / "x.csv").write_bytes(b"\n".join([b",".join([b"0.25"] * 20_000)] * 3) + b"\n")
     assert peak_bytes("ingest", "-q", tmp_path / "x.npy", tmp_path / "n.zarr", "--memory", "570 MB") < 570e6

@@ -1,7 +1,5 @@
 """The promises of ingest: atomic, repeatable, bounded in memory, and told of."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os
@@ -239,7 +237,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((50, 3)))
 
     class Meddling(Recorder):
-        def advance(self, rows: int) -> None:
+        def advance(self, rows):
             np.save(tmp_path / "x.npy", np.ones((51, 3)))
 
     with pytest.raises(IncompleteError, match=r"x\.npy changed while it was read"):

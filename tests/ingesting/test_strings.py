@@ -1,10 +1,6 @@
 """Rows of characters: from FASTA files and columns of text to components that separate promoters."""
 
-from __future__ import annotations
-
 import gzip
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,16 +20,16 @@ TEXTS = ["acgt", "tt", "gattaca", "", "cat"]
 FASTA = ">one\nacgt\n>two words\ntt\n\n>three\ngat\nTACA\n>four\nCAT\n"
 
 
-def texts_of(path: Any) -> list[str]:
+def texts_of(path):
     """The rows of a dataset as text again."""
     found = stored(path)
-    about: Any = bigkpca.info(str(path))
+    about = bigkpca.info(str(path))
     letters = about["encoding"]["columns"][0]["categories"]
     return ["".join(letters[code - 1] for code in row if code) for row in found["x"]]
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_column_of_text_becomes_rows_of_characters(kind: str, tmp_path: Path) -> None:
+def test_a_column_of_text_becomes_rows_of_characters(kind, tmp_path):
     frame = pd.DataFrame({"s": TEXTS, "label": list("ababa"), "other": 1.5})
     source = WRITERS[kind](tmp_path / f"a.{kind}", frame)
     done = bigkpca.ingest(source, tmp_path / "o.zarr", text="s", labels="label", missing="drop")
@@ -46,7 +42,7 @@ def test_a_column_of_text_becomes_rows_of_characters(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["a.fasta", "a.fa.gz", "a.FNA"])
-def test_sequences_of_fasta(name: str, tmp_path: Path) -> None:
+def test_sequences_of_fasta(name, tmp_path):
     packed = gzip.compress(FASTA.encode()) if name.endswith("gz") else FASTA.encode()
     (tmp_path / name).write_bytes(packed)
     notes = Recorder()
@@ -55,7 +51,7 @@ def test_sequences_of_fasta(name: str, tmp_path: Path) -> None:
     assert "read as capital ones" in notes.notes[0]
 
 
-def test_further_texts_must_fit_the_dataset(tmp_path: Path) -> None:
+def test_further_texts_must_fit_the_dataset(tmp_path):
     (tmp_path / "a.fasta").write_text(FASTA)
     bigkpca.ingest(tmp_path / "a.fasta", tmp_path / "o.zarr")
     (tmp_path / "b.fasta").write_text(">x\nTAG\n")
@@ -67,7 +63,7 @@ def test_further_texts_must_fit_the_dataset(tmp_path: Path) -> None:
             bigkpca.ingest(tmp_path / "c.fasta", tmp_path / "o.zarr", append=True)
 
 
-def test_files_that_are_no_fasta(tmp_path: Path) -> None:
+def test_files_that_are_no_fasta(tmp_path):
     for body, error, message in (
         (b"ACGT\n", DataError, "is no FASTA file: it begins with 'ACGT'"),
         (b"", DataError, r"a\.fasta is empty: it holds no rows"),
@@ -90,7 +86,7 @@ def test_files_that_are_no_fasta(tmp_path: Path) -> None:
             bigkpca.ingest(tmp_path / "a.csv", tmp_path / "o.zarr", **options)
 
 
-def test_promoters_are_separated_far_better_than_by_chance(tmp_path: Path) -> None:
+def test_promoters_are_separated_far_better_than_by_chance(tmp_path):
     """106 sequences of DNA, half of them promoters; chance is 0.5."""
     bigkpca.ingest(shared_file("promoters/promoters.csv"), tmp_path / "p.zarr", text="sequence", labels="label")
     found = stored(tmp_path / "p.zarr")
@@ -101,7 +97,7 @@ def test_promoters_are_separated_far_better_than_by_chance(tmp_path: Path) -> No
     assert scores.mean() > 0.7
 
 
-def test_strings_are_fitted_out_of_core(tmp_path: Path) -> None:
+def test_strings_are_fitted_out_of_core(tmp_path):
     rng = np.random.default_rng(0)
     texts = [
         "".join(rng.choice(list("ACGT"), rng.integers(20, 40), p=p)) for p in ([0.4, 0.1, 0.1, 0.4], [0.25] * 4) * 300

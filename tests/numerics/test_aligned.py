@@ -1,7 +1,5 @@
 """Arrays as NumPy would allocate them: which are copied, which stay themselves, and at what depth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from tests.helpers.askew import ASKEW, Held, Pair, in_order, misaligned
 
 
 @pytest.mark.parametrize("how", [how for how in ASKEW if how != "read-only"])
-def test_an_askew_array_is_copied_and_equal(how: str) -> None:
+def test_an_askew_array_is_copied_and_equal(how):
     X = np.random.default_rng(0).normal(size=(7, 5))
     found = aligned(ASKEW[how](X))
     assert in_order(found)
@@ -18,14 +16,14 @@ def test_an_askew_array_is_copied_and_equal(how: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 4), (2, 3, 4)])
-def test_arrays_that_need_no_copy_stay_themselves(shape: tuple[int, ...]) -> None:
+def test_arrays_that_need_no_copy_stay_themselves(shape):
     X = np.empty(shape)
     assert aligned(X) is X
     value = Held(X, {"a": [X, (X,)], "b": "text", "c": None})
     assert all_aligned(value) is value
 
 
-def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone() -> None:
+def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone():
     X = np.arange(12.0).reshape(3, 4)
     bad, marker = misaligned(X), object()
     value = Held(bad, [Pair(bad, {"k": (bad, marker)}), marker, "text", 3]).cached(bad)
@@ -41,10 +39,10 @@ def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone() -> None:
     assert value.X is bad  # the one that was given is as it was
 
 
-def test_another_thread_may_cache_a_property_of_the_value_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_thread_may_cache_a_property_of_the_value_meanwhile(monkeypatch):
     value, places = Held(np.zeros(3), {"a": np.zeros(3)}), iter(range(10))
 
-    def cached_meanwhile(X: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def cached_meanwhile(X):  # type: ignore[type-arg]
         vars(value)[f"cached {next(places)}"] = 1
         return X
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist
@@ -20,7 +20,6 @@ def length_of(value, distance):
 
 
 @both_distances
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), m=st.integers(2, 60), d=st.integers(1, 5))
 def test_few_rows_give_all_pairs(distance, seed, m, d):
     sample = np.random.default_rng(seed).normal(size=(m, d))

@@ -1,7 +1,5 @@
 """What a fit's own sums prove about its error, against the whole Gram matrix."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

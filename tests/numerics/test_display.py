@@ -1,9 +1,6 @@
 """Values that hold arrays say what they are in a few lines, whatever they hold."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +14,9 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.evaluating.cross_validation import CrossValidation, Setting
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
-from bigkpca.numerics.model import Model
 
 X = np.random.default_rng(0).normal(size=(300, 8))
-WAYS: dict[str, dict[str, Any]] = {
+WAYS = {
     "nystroem": {},
     "thesis": {"method": bigkpca.methods.Nystroem("thesis"), "landmarks": "uniform"},
     "columns": {"method": "columns"},
@@ -37,21 +33,21 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @given(st.floats(-1e300, 1e300, allow_subnormal=False), st.integers(1, 9))
-def test_bounds_are_rounded_to_the_safe_side(value: float, digits: int) -> None:
+def test_bounds_are_rounded_to_the_safe_side(value, digits):
     assert at_least(value, digits) <= value <= at_most(value, digits)
     for shown in (at_least(value, digits), at_most(value, digits)):
         assert float(f"{shown:.{digits}g}") == shown  # printing it rounds no further
         assert abs(shown - value) <= 10.0 ** (1 - digits) * abs(value) * 1.001
 
 
-def test_shares_are_rounded_to_the_safe_side() -> None:
+def test_shares_are_rounded_to_the_safe_side():
     assert [share_at_least(share, 1) for share in (0.99999, 0.4466, 0.5)] == ["99.9%", "44.6%", "50.0%"]
     assert [share_at_most(share, 1) for share in (0.00001, 0.2312, 0.5)] == ["0.1%", "23.2%", "50.0%"]
     assert share_at_most(0.00031) == "0.04%"
     assert share_at_least(0.3 - 1e-17, 1) == share_at_most(0.1 + 0.2, 1) == "30.0%"  # the last digit of a float
 
 
-def test_the_bounds_of_a_certificate_are_no_nearer_in_print() -> None:
+def test_the_bounds_of_a_certificate_are_no_nearer_in_print():
     certificate = fitted().certificate
     shown = certificate.summary().columns
     assert all(shown["proven at least"] <= certificate.eigenvalue_lower)
@@ -60,16 +56,16 @@ def test_the_bounds_of_a_certificate_are_no_nearer_in_print() -> None:
     assert float(re.search(r"unexplained +([\d.]+)%", text)[1]) / 100 >= certificate.relative_trace_error
 
 
-def fitted(**options: Any) -> Model:
+def fitted(**options):
     return KernelPCA(**{"n_components": 20, "size": 40, "random_state": 0, **options}).fit(X).model_
 
 
-def parts(value: Any) -> list[Any]:
+def parts(value):
     return [value, *(getattr(value, name) for name in ("certificate", "features", "solution", "moments", "decoder"))]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_and_its_parts_are_told_in_a_few_lines(way: str) -> None:
+def test_a_model_and_its_parts_are_told_in_a_few_lines(way):
     model = fitted(**WAYS[way])
     for value in parts(model):
         assert len(repr(value)) < 1500
@@ -83,7 +79,7 @@ def test_a_model_and_its_parts_are_told_in_a_few_lines(way: str) -> None:
     assert len(repr([model] * 2)) < 3000
 
 
-def test_what_is_told_of_a_model() -> None:
+def test_what_is_told_of_a_model():
     model = fitted()
     told = repr(model)
     assert told.startswith("Model of 20 components\n  method     nystroem\n")
@@ -97,19 +93,19 @@ def test_what_is_told_of_a_model() -> None:
     assert "<td>landmarks</td><td>40</td>" in html
 
 
-def test_a_certificate_of_nothing_says_so() -> None:
+def test_a_certificate_of_nothing_says_so():
     assert repr(Certificate()) == "Certificate that says nothing"
     assert Certificate()._repr_html_() == "<div><p><b>Certificate that says nothing</b></p></div>"
 
 
-def test_an_evaluation_tells_its_estimates() -> None:
+def test_an_evaluation_tells_its_estimates():
     found = bigkpca.evaluate(fitted(), X, sample=50)
     assert repr(found).startswith("Evaluation on 300 rows, from 50 of them\n  |K - K^|        ")
     assert len(repr(found).splitlines()) == 8
     assert found._repr_html_().count("<tr>") == 2 + 11
 
 
-def test_results_of_many_fits_tell_how_many() -> None:
+def test_results_of_many_fits_tell_how_many():
     settings = tuple(Setting(float(sigma), 5, None, 1 / sigma, 0.1) for sigma in range(1, 100))
     assert repr(CrossValidation(settings, 300, 3, 40, False)).splitlines() == [
         "CrossValidation of 99 settings, 3 folds of 300 rows",
@@ -120,13 +116,13 @@ def test_results_of_many_fits_tell_how_many() -> None:
     assert "  fits            0, 2 were left for the next time\n" in found
 
 
-def test_rows_and_landmarks_tell_their_shapes() -> None:
+def test_rows_and_landmarks_tell_their_shapes():
     assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
     assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None, given=None)"
     assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
 
 
-def test_the_package_tells_its_names_and_version() -> None:
+def test_the_package_tells_its_names_and_version():
     from importlib.metadata import version
 
     assert set(bigkpca.__all__) <= set(dir(bigkpca))

@@ -1,10 +1,5 @@
 """Estimates of a model's error from sampled rows, against the whole Gram matrix: intervals, and how rows are drawn."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -13,7 +8,6 @@ from numpy.testing import assert_allclose
 import bigkpca
 from bigkpca.numerics import evaluation
 from bigkpca.numerics.evaluation import Pool, Sample
-from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from tests.evaluating.models import MODELS, Whole, fitted, some_rows, truth, uniform
 from tests.helpers.files import shared_file
@@ -21,7 +15,7 @@ from tests.helpers.files import shared_file
 
 @pytest.mark.parametrize("case", ["kmeans", "columns", "rff"])
 @pytest.mark.parametrize("center", [True, False])
-def test_samples_of_the_sums_of_all_rows_are_evaluations(case: str, center: bool) -> None:
+def test_samples_of_the_sums_of_all_rows_are_evaluations(case, center):
     X = some_rows(120)
     model = fitted(X, center=center, **MODELS[case])
     expected = bigkpca.evaluate(model, X, sample=50, seed=3)
@@ -34,7 +28,7 @@ def test_samples_of_the_sums_of_all_rows_are_evaluations(case: str, center: bool
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("case", MODELS)
-def test_a_sample_of_all_rows_is_exact(case: str, center: bool) -> None:
+def test_a_sample_of_all_rows_is_exact(case, center):
     X = some_rows(250)
     model = fitted(X, center=center, **MODELS[case])
     true, found = truth(model, X), bigkpca.evaluate(model, X, sample=250)
@@ -50,7 +44,7 @@ def test_a_sample_of_all_rows_is_exact(case: str, center: bool) -> None:
     assert found.total_variance.standard_error == 0
 
 
-def coverage(model: Model, X: Any, size: int, count: int) -> dict[str, Any]:
+def coverage(model, X, size, count):
     """Shares of `count` samples whose 95 % intervals hold the truth; lambda of solid components alone."""
     true, found = truth(model, X), Whole.of(model, X).samples(size, count)
     low, high = np.moveaxis(np.array([one.intervals for one in found]), 2, 0)
@@ -69,7 +63,7 @@ def coverage(model: Model, X: Any, size: int, count: int) -> dict[str, Any]:
     return held
 
 
-COVERED: dict[str, dict[str, Any]] = {
+COVERED = {
     "uniform": {"landmarks": "uniform", "size": 150},
     "kmeans": {"size": 150},
     "uncentred": {"size": 150, "center": False},
@@ -78,7 +72,7 @@ COVERED: dict[str, dict[str, Any]] = {
 }
 
 
-def assert_covered(held: dict[str, Any], *, center: bool) -> None:
+def assert_covered(held, *, center):
     for part in ("u'Kc u", "lambda", "frobenius", "total_variance"):
         if center or part != "total_variance":  # tr(K) is known
             assert np.min(held[part], initial=1) >= 0.9, part
@@ -87,7 +81,7 @@ def assert_covered(held: dict[str, Any], *, center: bool) -> None:
 
 
 @pytest.mark.parametrize("case", COVERED)
-def test_intervals_hold_the_truth_as_often_as_they_say(case: str, digits: np.ndarray[Any, Any]) -> None:
+def test_intervals_hold_the_truth_as_often_as_they_say(case, digits):
     X = digits[:900]
     model = fitted(X, **{"components": 10} | COVERED[case])
     held = coverage(model, X, size=300, count=500)
@@ -95,30 +89,30 @@ def test_intervals_hold_the_truth_as_often_as_they_say(case: str, digits: np.nda
     assert case in ("columns", "rff") or len(held["lambda"])
 
 
-def usps_rows() -> Any:
+def usps_rows():
     rows = np.load(shared_file("usps", "usps_int16.npz"))["X_milli"]
     return rows[np.sort(np.random.default_rng(0).choice(len(rows), 2000, replace=False))].astype(np.float32) / 1000
 
 
-def mnist_rows() -> Any:
+def mnist_rows():
     import gzip
 
     with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
         return np.frombuffer(file.read(16 + 784 * 2000), np.uint8, offset=16).reshape(-1, 784)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", [100, 400])
 @pytest.mark.parametrize("case", COVERED)
 @pytest.mark.parametrize("data", [usps_rows, mnist_rows])
-def test_intervals_of_many_models_hold_the_truth(data: Callable[[], Any], case: str, size: int) -> None:
+def test_intervals_of_many_models_hold_the_truth(data, case, size):
     X = data()
     model = fitted(X, **{"components": 20} | COVERED[case] | {"size": 4 * size if case == "rff" else size})
     for sample in (300, 500):
         assert_covered(coverage(model, X, sample, count=500), center=case != "uncentred")
 
 
-def test_where_few_rows_carry_the_error_the_interval_of_its_norm_holds_too() -> None:
+def test_where_few_rows_carry_the_error_the_interval_of_its_norm_holds_too():
     X = some_rows(400)
     model = fitted(X, landmarks="kmeans", seed=33)
     whole, true = Whole.of(model, X), truth(model, X)["frobenius"]
@@ -130,7 +124,7 @@ def test_where_few_rows_carry_the_error_the_interval_of_its_norm_holds_too() -> 
     assert_allclose(np.sqrt(np.mean([one.frobenius.value**2 for one in found])), true, rtol=0.03)  # unbiased squares
 
 
-def assert_narrow(n: int, sigma: float, size: int, sample: int, count: int) -> None:
+def assert_narrow(n, sigma, size, sample, count):
     X = some_rows(n, d=2)
     model = fitted(X, sigma=sigma, size=size, components=10, landmarks="kmeans")
     held = coverage(model, X, sample, count)
@@ -139,21 +133,21 @@ def assert_narrow(n: int, sigma: float, size: int, sample: int, count: int) -> N
         assert np.min(held[part]) >= 0.9, part
 
 
-def test_intervals_hold_in_two_dimensions_with_a_narrow_kernel() -> None:
+def test_intervals_hold_in_two_dimensions_with_a_narrow_kernel():
     assert_narrow(2000, 0.1, 100, 150, count=400)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sample", [150, 500])
 @pytest.mark.parametrize(
     ("n", "sigma", "size"), [(3000, 0.15, 150), (5000, 0.08, 200), (6000, 0.3, 200), (6000, 0.6, 150)]
 )
-def test_intervals_hold_in_two_dimensions_with_any_narrow_kernel(n: int, sigma: float, size: int, sample: int) -> None:
+def test_intervals_hold_in_two_dimensions_with_any_narrow_kernel(n, sigma, size, sample):
     assert_narrow(n, sigma, size, sample, count=500)
 
 
 @pytest.mark.parametrize("case", ["uniform", "kmeans", "columns", "rff"])
-def test_squares_are_unbiased(case: str) -> None:
+def test_squares_are_unbiased(case):
     X = some_rows(400)
     model = fitted(X, **MODELS[case])
     true, found = truth(model, X), Whole.of(model, X).samples(150, 300)
@@ -163,7 +157,7 @@ def test_squares_are_unbiased(case: str) -> None:
     assert_allclose(np.mean([one.total_variance.value for one in found]), true["total_variance"], rtol=1e-2)
 
 
-def test_standard_errors_are_those_of_as_many_degrees_of_freedom_as_the_kurtosis_leaves() -> None:
+def test_standard_errors_are_those_of_as_many_degrees_of_freedom_as_the_kurtosis_leaves():
     samples = np.random.default_rng(0).normal(size=(50, 3)) ** [1, 3, 5]
     kurtosis = scipy.stats.kurtosis(samples, fisher=False)
     freedom = np.minimum(2 * 49 / (kurtosis - 1), 49)
@@ -179,7 +173,7 @@ def test_standard_errors_are_those_of_as_many_degrees_of_freedom_as_the_kurtosis
     assert_allclose(uniform(5, 50).standard_errors(np.ones((5, 2))), 0, atol=1e-15)
 
 
-def test_rows_are_drawn_with_the_chances_that_weights_undo() -> None:
+def test_rows_are_drawn_with_the_chances_that_weights_undo():
     rng = np.random.default_rng(0)
     q = rng.random(40) ** 4
     values, totals, counts = rng.normal(size=40), [], np.zeros(40)
@@ -197,7 +191,7 @@ def test_rows_are_drawn_with_the_chances_that_weights_undo() -> None:
     assert abs(np.mean(totals) - values.mean()) < 4 * np.std(totals) / np.sqrt(4000)
 
 
-def test_standard_errors_are_those_of_both_steps() -> None:
+def test_standard_errors_are_those_of_both_steps():
     rng = np.random.default_rng(0)
     values = np.exp(rng.normal(size=2000))
     found, errors = [], []
@@ -211,7 +205,7 @@ def test_standard_errors_are_those_of_both_steps() -> None:
     assert_allclose(np.sqrt(np.mean(errors)), np.std(found), rtol=0.08)
 
 
-def test_sizes_are_the_shares_of_the_error_that_a_row_foretells() -> None:
+def test_sizes_are_the_shares_of_the_error_that_a_row_foretells():
     own, Y = np.array([0.0, 1.0, 3.0]), np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 6.0]])
     of_components = (np.array([0, 4, 27]) / 31 + np.array([0, 0, 1])) / 2
     assert_allclose(evaluation.sizes(Pool(own, Y), center=False), (1 / 3 + own / 4 + of_components) / 3)
@@ -220,7 +214,7 @@ def test_sizes_are_the_shares_of_the_error_that_a_row_foretells() -> None:
     assert_allclose(evaluation.sizes(Pool(np.zeros(3), 0 * Y), center=True), 1 / 3)
 
 
-def test_intervals_of_heavy_tails_hold_more_often_than_those_of_plain_standard_errors() -> None:
+def test_intervals_of_heavy_tails_hold_more_often_than_those_of_plain_standard_errors():
     rng = np.random.default_rng(0)
     values = np.exp(1.5 * rng.normal(size=5000))
     plain, widened = [], []
@@ -233,5 +227,5 @@ def test_intervals_of_heavy_tails_hold_more_often_than_those_of_plain_standard_e
     assert np.mean(widened) > 0.9
 
 
-def test_without_any_error_there_is_no_standard_error_either() -> None:
+def test_without_any_error_there_is_no_standard_error_either():
     assert evaluation._norm(np.zeros(5), uniform(5, 10)) == evaluation.Estimate(0.0, 0.0)

@@ -1,9 +1,5 @@
 """How large a model must be: errors foretold from sampled rows, and the search for a size."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,9 +13,9 @@ from bigkpca.numerics.growth import SampleStratum, SizeTrial, kernel_error, next
 from tests.helpers import oracles
 
 
-def searched(error: Any, tol: float, *, start: int = 100, most: int = 8192, step: int = 1) -> list[SizeTrial]:
+def searched(error, tol, *, start=100, most=8192, step=1):
     """All trials of a search."""
-    tried: list[SizeTrial] = []
+    tried = []
     while (size := next_size(tried, tol, start=start, most=most, step=step)) is not None:
         assert size not in [trial.size for trial in tried]
         assert len(tried) < 60
@@ -34,10 +30,8 @@ def searched(error: Any, tol: float, *, start: int = 100, most: int = 8192, step
     start=st.integers(1, 300),
     step=st.sampled_from([1, 2]),
 )
-def test_the_search_finds_the_smallest_size_to_a_tenth(
-    power: float, scale: float, tol: float, start: int, step: int
-) -> None:
-    def error(size: int) -> float:
+def test_the_search_finds_the_smallest_size_to_a_tenth(power, scale, tol, start, step):
+    def error(size):
         return scale * size**-power
 
     most = 8192
@@ -52,31 +46,31 @@ def test_the_search_finds_the_smallest_size_to_a_tenth(
         assert all(trial.size % step == 0 for trial in tried)
 
 
-def test_the_search_of_a_power_law_takes_few_trials() -> None:
+def test_the_search_of_a_power_law_takes_few_trials():
     assert len(searched(lambda size: 3 / np.sqrt(size), 0.1)) <= 5
 
 
-def test_the_search_ends_with_errors_that_are_noisy() -> None:
+def test_the_search_ends_with_errors_that_are_noisy():
     rng = np.random.default_rng(0)
     for _ in range(200):
         tried = searched(lambda size: 3 * size**-0.5 * (1 + 0.1 * rng.standard_normal()), 0.1)
         assert 500 < min(trial.size for trial in tried if trial.error <= 0.1) < 1500
 
 
-def test_errors_that_do_not_fall_end_the_search_at_the_most() -> None:
+def test_errors_that_do_not_fall_end_the_search_at_the_most():
     tried = searched(lambda size: 0.5, 0.1, most=3000)
     assert tried[-1] == SizeTrial(3000, 0.5)
     assert growth.extrapolated(tried, 0.1) > 3000
 
 
-def test_what_a_tolerance_would_take_is_told_to_two_digits() -> None:
+def test_what_a_tolerance_would_take_is_told_to_two_digits():
     assert growth.extrapolated([SizeTrial(100, 0.4), SizeTrial(400, 0.2)], 0.1) == 1600
     assert growth.extrapolated([SizeTrial(400, 0.2)], 0.1) == 1600
 
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("kernel", [kernels.Gaussian(25.0), kernels.Polynomial(1 / 64), kernels.Laplacian(200.0)])
-def test_all_rows_give_the_certified_error(kernel: Any, center: bool, digits: Any) -> None:
+def test_all_rows_give_the_certified_error(kernel, center, digits):
     X = digits[:500].astype(np.float64)
     model = KernelPCA(5, kernel=kernel, size=60, center=center, random_state=0).fit(X)
     features = model.model_.features
@@ -91,13 +85,13 @@ def test_all_rows_give_the_certified_error(kernel: Any, center: bool, digits: An
         assert found.standard_error == 0
 
 
-def test_an_indefinite_kernel_is_judged_too(digits: Any) -> None:
+def test_an_indefinite_kernel_is_judged_too(digits):
     X = digits[:300].astype(np.float64) / 16
     features = KernelRows(kernels.Sigmoid(0.1, -3.0), np.zeros(64), X[:40])
     assert np.isfinite(trace_error(features, [SampleStratum(X, 300)], center=False).value)
 
 
-def test_sampled_rows_give_the_error_within_their_standard_errors(digits: Any) -> None:
+def test_sampled_rows_give_the_error_within_their_standard_errors(digits):
     X = digits.astype(np.float64)
     model = KernelPCA(5, sigma=25.0, size=60, random_state=0).fit(X)
     features, certified = model.model_.features, model.certificate_.relative_trace_error
@@ -112,7 +106,7 @@ def test_sampled_rows_give_the_error_within_their_standard_errors(digits: Any) -
 
 
 @pytest.mark.parametrize("center", [True, False])
-def test_the_kernel_error_is_that_of_the_matrix_without_its_diagonal(center: bool, digits: Any) -> None:
+def test_the_kernel_error_is_that_of_the_matrix_without_its_diagonal(center, digits):
     X = digits[:300].astype(np.float64)
     model = KernelPCA(5, sigma=25.0, method="rff", size=400, center=center, random_state=0).fit(X)
     features = model.model_.features
@@ -126,7 +120,7 @@ def test_the_kernel_error_is_that_of_the_matrix_without_its_diagonal(center: boo
     assert_allclose(kernel_error(features, X, center).value, expected, rtol=1e-10)
 
 
-def test_the_kernel_error_of_some_rows_has_honest_standard_errors(digits: Any) -> None:
+def test_the_kernel_error_of_some_rows_has_honest_standard_errors(digits):
     X = digits.astype(np.float64)
     features = KernelPCA(5, sigma=25.0, method="rff", size=400, random_state=0).fit(X).model_.features
     rng = np.random.default_rng(0)
@@ -137,7 +131,7 @@ def test_the_kernel_error_of_some_rows_has_honest_standard_errors(digits: Any) -
     assert 0.6 < np.std(off) < 1.2
 
 
-def test_features_without_an_error_have_none(digits: Any) -> None:
+def test_features_without_an_error_have_none(digits):
     X = digits[:50].astype(np.float64)
     features = KernelRows(kernels.Linear(), np.zeros(64), np.eye(64))  # x itself, whose products are the kernel
     assert kernel_error(features, X, True).value < 1e-12

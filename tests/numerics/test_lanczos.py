@@ -1,9 +1,6 @@
 """Few eigenpairs of a held matrix by block Lanczos: LAPACK's, however they are spaced, and none missed."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,27 +21,27 @@ N, R = 300, 12
 MANY = 2100  # rows, of which few eigenpairs come from Lanczos
 
 
-def threads(function: Any, items: Any) -> Any:
+def threads(function, items):
     with ThreadPoolExecutor(3) as pool:
         return list(pool.map(function, items))
 
 
 @pytest.fixture(autouse=True)
-def one_thread_of_blas() -> Any:
+def one_thread_of_blas():
     with single_threaded_blas:
         yield
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch):
     monkeypatch.setattr(lanczos, "_MOST", 4)
 
 
-def several(*values: float) -> Any:
+def several(*values):
     return np.concatenate([values, np.linspace(0.9, 0, N - len(values))])
 
 
-SPECTRA: dict[str, Any] = {
+SPECTRA = {
     "slow": 1 / np.arange(1, N + 1),
     "fast": 0.5 ** np.arange(N),
     "one far ahead": several(1e9),
@@ -62,7 +59,7 @@ SPECTRA: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("case", "scale"), [*((case, 1.0) for case in SPECTRA), ("slow", 1e-30), ("slow", 1e30)])
-def test_eigenpairs_are_those_of_lapack(case: str, scale: float, patient: None) -> None:
+def test_eigenpairs_are_those_of_lapack(case, scale, patient):
     A = scale * matrix_with(SPECTRA[case])
     true, entry = scale * np.sort(SPECTRA[case])[::-1][:R], float(np.abs(A).max())
     found = lanczos.leading(A.copy(), R, entry)
@@ -77,9 +74,7 @@ def test_eigenpairs_are_those_of_lapack(case: str, scale: float, patient: None) 
     assert (left <= np.maximum(1e-12 * values, 1e-13 * size)).all()
 
 
-def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(
-    patient: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(patient, monkeypatch):
     start = starting_block(N, 8, np.random.default_rng(0))
     others = np.random.default_rng(1).normal(size=(N, N - 8))
     hidden = scipy.linalg.qr(np.hstack([start, others]))[0][:, 8:10]  # orthogonal to the first block
@@ -94,13 +89,13 @@ def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(
     assert_allclose(values, [1, 0.5, 0.25], rtol=1e-12)
 
 
-def test_nothing_is_found_where_it_would_take_longer_than_lapack() -> None:
+def test_nothing_is_found_where_it_would_take_longer_than_lapack():
     A = matrix_with(1 + 1e-9 * np.arange(N))
     assert lanczos.leading(A, R, 1.0) is None
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150, 1e250])
-def test_huge_and_tiny_kernels_are_left_to_lapack(scale: float) -> None:
+def test_huge_and_tiny_kernels_are_left_to_lapack(scale):
     K = scale * kernels.Gaussian(4.0).gram(some_rows())
     assert lanczos.leading(K, R, scale) is None
     expected = np.linalg.eigvalsh(oracles.centred(K / scale))[::-1][:2]
@@ -108,7 +103,7 @@ def test_huge_and_tiny_kernels_are_left_to_lapack(scale: float) -> None:
     assert_allclose(found.eigenvalues / scale, expected, rtol=1e-10)
 
 
-def test_kernels_that_overflow_are_said_to_do_so() -> None:
+def test_kernels_that_overflow_are_said_to_do_so():
     message = "kernel values overflow"
     for scale in (1e60, 1e120):
         with pytest.raises(DataError, match=message):
@@ -117,7 +112,7 @@ def test_kernels_that_overflow_are_said_to_do_so() -> None:
             exact(scale * some_rows(100), kernel="polynomial", sigma="median")
 
 
-def test_bits_are_the_same_for_any_number_of_threads(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_are_the_same_for_any_number_of_threads(patient, monkeypatch):
     monkeypatch.setattr(lanczos, "_TILE_ROWS", 64)
     A = matrix_with(SPECTRA["slow"])
     first, again, parallel = (lanczos.leading(A, R, 1.0, *more) for more in ((), (), (threads,)))
@@ -131,7 +126,7 @@ def test_bits_are_the_same_for_any_number_of_threads(patient: None, monkeypatch:
 
 @pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1100])
 @pytest.mark.parametrize("in_order", [map, threads])
-def test_cholesky_by_tiles_tells_which_matrices_are_positive(n: int, in_order: Any) -> None:
+def test_cholesky_by_tiles_tells_which_matrices_are_positive(n, in_order):
     spectrum = np.linspace(1e-3, 1, n)
     A = matrix_with(spectrum)
     before = A.copy()
@@ -147,20 +142,20 @@ def test_cholesky_by_tiles_tells_which_matrices_are_positive(n: int, in_order: A
 # Fits
 
 
-def some_rows(n: int = MANY, d: int = 16) -> Any:
+def some_rows(n=MANY, d=16):
     return np.random.default_rng(0).normal(size=(n, d)) * np.linspace(3, 0.3, d)
 
 
-def exact(X: Any, **options: Any) -> KernelPCA:
+def exact(X, **options):
     return KernelPCA(**{"n_components": 10, "sigma": 4.0, "method": "exact", "random_state": 0} | options).fit(X)
 
 
 @pytest.fixture
-def no_lapack(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_lapack(monkeypatch):
     """LAPACK's eigensolver refuses matrices as large as the Gram matrix."""
     eigh = scipy.linalg.eigh
 
-    def of_small_ones(A: Any, **options: Any) -> Any:
+    def of_small_ones(A, **options):
         assert len(A) < MANY // 2
         return eigh(A, **options)
 
@@ -169,7 +164,7 @@ def no_lapack(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("given", ["rows", "matrix"])
 @pytest.mark.parametrize("center", [True, False])
-def test_few_components_of_a_held_matrix_are_iterated_and_right(given: str, center: bool, no_lapack: None) -> None:
+def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, no_lapack):
     X = some_rows()
     K = kernels.Gaussian(4.0).gram(X)
     options = {"center": center} | ({"kernel": "precomputed", "sigma": "median"} if given == "matrix" else {})
@@ -191,21 +186,21 @@ def test_few_components_of_a_held_matrix_are_iterated_and_right(given: str, cent
         assert_allclose(oracles.with_signs_of(scores, theirs), theirs, atol=1e-9)
 
 
-def test_rows_that_recur_have_multiple_eigenvalues(no_lapack: None) -> None:
+def test_rows_that_recur_have_multiple_eigenvalues(no_lapack):
     X = np.repeat(1000.0 * np.eye(42), 50, axis=0)  # 42 places far apart, 50 rows at each: K is made of 42 blocks
     ours = exact(X, n_components=45)
     assert_allclose(ours.eigenvalues_, np.full(41, 50.0), rtol=1e-12)  # 42, less the mean
     assert exact(X, n_components=45, center=False).eigenvalues_ == pytest.approx([50.0] * 42, rel=1e-12)
 
 
-def test_a_kernel_of_unknown_sign_is_found_to_be_positive(no_lapack: None) -> None:
+def test_a_kernel_of_unknown_sign_is_found_to_be_positive(no_lapack):
     function = kernels.Function(lambda X, Y: kernels.Gaussian(4.0)(X, Y), vectors=True)
     known, unknown = exact(some_rows()), exact(some_rows(), kernel=function, sigma="median")
     assert_allclose(unknown.eigenvalues_, known.eigenvalues_, rtol=1e-12)
     assert unknown.model_.solution.negative == 0
 
 
-def test_an_indefinite_matrix_has_its_whole_spectrum_computed() -> None:
+def test_an_indefinite_matrix_has_its_whole_spectrum_computed():
     K = kernels.Sigmoid(0.02, -0.5).gram(some_rows())
     true = np.linalg.eigvalsh(oracles.centred(K))
     with pytest.warns(IndefiniteKernelWarning):
@@ -215,20 +210,20 @@ def test_an_indefinite_matrix_has_its_whole_spectrum_computed() -> None:
     assert_allclose(ours.model_.solution.total_variance, true[true > 0].sum(), rtol=1e-10)
 
 
-def test_bits_of_a_fit_are_the_same_again() -> None:
+def test_bits_of_a_fit_are_the_same_again():
     first, again = exact(some_rows()), exact(some_rows())
     assert_array_equal(first.model_.solution.components, again.model_.solution.components)
     assert_array_equal(first.eigenvalues_, again.eigenvalues_)
 
 
-def test_all_components_come_from_lapack(no_lapack: None) -> None:
+def test_all_components_come_from_lapack(no_lapack):
     with pytest.raises(AssertionError):
         exact(some_rows(), n_components=None)
     with pytest.raises(AssertionError):
         exact(some_rows(), n_components=200)
 
 
-def test_rounding_in_an_entry_and_its_mirror_image_does_not_matter(no_lapack: None) -> None:
+def test_rounding_in_an_entry_and_its_mirror_image_does_not_matter(no_lapack):
     K = kernels.Gaussian(4.0).gram(some_rows())
     noisy = K + 1e-10 * np.random.default_rng(0).normal(size=K.shape)
     ours = exact(noisy, kernel="precomputed", sigma="median")

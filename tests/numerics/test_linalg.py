@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -13,7 +13,6 @@ from tests.helpers.oracles import matrix_with
 SPECTRUM = np.array([5.0, 3.0, 3.0, 1.0, 1e-3, 0.0, -0.5])
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1e-12, 1.0, 1e12]))
 def test_eigenvalues_descend_and_rebuild_the_matrix(seed, scale):
     A = matrix_with(SPECTRUM * scale, seed)
@@ -75,7 +74,6 @@ def test_without_rows_every_sign_is_positive():
     assert_array_equal(signs(np.empty((0, 3))), [1, 1, 1])
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_signed_scores_forget_the_signs_they_came_with(seed):
     rng = np.random.default_rng(seed)

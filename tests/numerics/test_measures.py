@@ -210,7 +210,7 @@ def test_the_cosine_of_subspaces_is_that_of_the_largest_angle(seed):
     assert_allclose(measures.subspace_cosine(Q[:, :3], Q[:, 2:5]), 0, atol=1e-12)
 
 
-def test_measures_of_components_that_were_not_found() -> None:
+def test_measures_of_components_that_were_not_found():
     exact = np.array([4.0, 2.0, 1.0])
     assert measures.eigenvalue_error(exact, np.array([3.0])) == pytest.approx((1 / 4 + 1 + 1) / 3)
     rng = np.random.default_rng(0)

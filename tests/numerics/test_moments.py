@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -35,7 +35,6 @@ def assert_same_moments(got, expected, rtol):
     assert_allclose(got.scatter, expected.scatter, atol=rtol * scale)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 40),
@@ -54,7 +53,6 @@ def test_any_split_in_any_grouping_gives_the_two_pass_moments(seed, n, D, cuts, 
     assert_same_moments(added_in_some_order(parts, rng), expected, 1e-12 if dtype == np.float64 else 1e-5)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_addition_is_associative_and_commutative_to_rounding(seed):
     rng = np.random.default_rng(seed)
@@ -128,7 +126,6 @@ def test_the_shift_keeps_single_precision_safe_for_a_wide_kernel(wide_features):
     assert np.abs(unshifted / exact - 1).max() > 1  # 7 to 8 measured: useless
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), dtype=st.sampled_from([np.float32, np.float64]))
 def test_squares_are_the_sum_of_squared_norms(seed, dtype):
     rng = np.random.default_rng(seed)
@@ -138,7 +135,6 @@ def test_squares_are_the_sum_of_squared_norms(seed, dtype):
     assert_allclose(total.squares, expected, rtol=1e-12 if dtype == np.float64 else 1e-5)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 40),

@@ -1,7 +1,5 @@
 """Names of kinds, and what a kind must have to be listed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +14,7 @@ class Small:
     name: ClassVar[str] = "small-one"
     bytes_: int = 3
 
-    def working_bytes(self) -> int:
+    def working_bytes(self):
         return self.bytes_
 
 
@@ -25,33 +23,33 @@ class Silent:
     name: ClassVar[str] = "silent"
 
 
-KINDS: Registry[Small] = Registry("kind", (Small,), aliases={"tiny": "small-one"}, also_known=["auto"])
+KINDS = Registry("kind", (Small,), aliases={"tiny": "small-one"}, also_known=["auto"])
 
 
 @pytest.mark.parametrize("name", ["small-one", "Small_One", "TINY"])
-def test_a_name_stands_for_the_default(name: str) -> None:
+def test_a_name_stands_for_the_default(name):
     assert KINDS.named(name) == Small()
     assert KINDS.kind(name) is Small
 
 
-def test_values_are_told_and_read_back() -> None:
+def test_values_are_told_and_read_back():
     assert KINDS.from_dict(KINDS.to_dict(Small(5))) == Small(5)
     assert list(KINDS) == ["small-one"]
     assert len(KINDS) == 1
 
 
-def test_unknown_names_are_refused_with_those_that_are_known() -> None:
+def test_unknown_names_are_refused_with_those_that_are_known():
     with pytest.raises(
         SpecError, match="unknown kind 'smal-one': did you mean 'small-one'\\? known are auto, small-one"
     ):
         KINDS.named("smal-one")
 
 
-def test_a_kind_that_does_not_tell_its_bytes_does_not_load() -> None:
+def test_a_kind_that_does_not_tell_its_bytes_does_not_load():
     Registry("kind", (Small,), needs=["working_bytes"])
     with pytest.raises(TypeError, match="the kind 'silent' lacks working_bytes"):
         Registry("kind", (Small, Silent), needs=["working_bytes"])
 
 
-def test_all_names_are_those_of_the_kinds_and_the_others_that_they_have() -> None:
+def test_all_names_are_those_of_the_kinds_and_the_others_that_they_have():
     assert KINDS.names == ["small-one", "tiny"]

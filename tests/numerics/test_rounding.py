@@ -1,9 +1,5 @@
 """Rounding errors of the sums of a pass, against the same sums computed in both precisions."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,19 +9,19 @@ from bigkpca.numerics.kernels import Gaussian, Polynomial
 from bigkpca.numerics.moments import block_moments
 
 
-def features_of(dtype: Any, kernel: Any) -> tuple[KernelRows, np.ndarray[Any, Any]]:
+def features_of(dtype, kernel):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)).astype(np.float32)
     return KernelRows(kernel, np.zeros(3), X[:40].astype(dtype)), X
 
 
-def in_both(features: KernelRows, X: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def in_both(features, X):
     dtypes = (np.dtype(np.float32), np.dtype(np.float64))
     return [next(features.in_precision(dtype).tiles([X], len(X)))[0] for dtype in dtypes]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_errors_of_the_scatter_follow_from_those_about_zero(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_scatter_follow_from_those_about_zero(dtype, monkeypatch):
     features, X = features_of(dtype, Gaussian(2.0))
     monkeypatch.setattr(rounding, "_near_landmarks", lambda features: np.empty((0, 3)))
     rounded, exact = in_both(features, X)
@@ -42,7 +38,7 @@ def test_errors_of_the_scatter_follow_from_those_about_zero(dtype: Any, monkeypa
     assert np.abs(found.second - of_scatter).max() > 0.1 * largest  # so that one is not taken for the other
 
 
-def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit() -> None:
+def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit():
     features, X = features_of(np.float32, Polynomial(1.0, degree=9))
     X *= np.float32(1e4)
     with np.errstate(over="ignore"):

@@ -1,8 +1,6 @@
 """Cholesky factors, their inverses and products by tiles: against the plain formulas, on any number of threads."""
 
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,19 +13,19 @@ SIZES = (1, 2, 31, 32, 33, 100)
 TILE = 32
 
 
-def threads(function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+def threads(function, items):
     with ThreadPoolExecutor(3) as pool:
         return list(pool.map(function, items))
 
 
 @pytest.fixture(autouse=True)
-def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_tiles(monkeypatch):
     monkeypatch.setattr(triangular, "_TILE_ROWS", TILE)
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("in_order", [map, threads])
-def test_factor_inverse_and_products_are_those_of_the_formulas(n: int, in_order: Any) -> None:
+def test_factor_inverse_and_products_are_those_of_the_formulas(n, in_order):
     A, S = matrix_with(np.geomspace(1e-3, 1, n)), matrix_with(np.linspace(-1, 2, n), 5)
     before = A.copy(), S.copy()
     L = triangular.cholesky(A, in_order)
@@ -44,10 +42,10 @@ def test_factor_inverse_and_products_are_those_of_the_formulas(n: int, in_order:
     assert_array_equal(S, before[1])
 
 
-def test_bits_are_the_same_for_any_number_of_threads() -> None:
+def test_bits_are_the_same_for_any_number_of_threads():
     A, S = matrix_with(np.geomspace(1e-3, 1, 150)), matrix_with(np.linspace(-1, 2, 150), 5)
 
-    def made(in_order: Any) -> tuple[Any, ...]:
+    def made(in_order):
         L = triangular.cholesky(A, in_order)
         assert L is not None
         T = triangular.inverse_transposed(L, in_order)
@@ -58,7 +56,7 @@ def test_bits_are_the_same_for_any_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3])
-def test_a_shift_is_added_to_the_diagonal(shift: float) -> None:
+def test_a_shift_is_added_to_the_diagonal(shift):
     A = matrix_with(np.linspace(-0.2, 1, 70)) + 0.25 * np.eye(70)
     L = triangular.cholesky(A, shift=shift)
     assert L is not None

@@ -1,7 +1,5 @@
 """A model with its scores and its page, and pages without drawn figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ from bigkpca.reporting.drawing import Drawing
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     """A folder with digits (1797, 8, 8) and their labels ingested, a model, and scores with residuals."""
     folder = tmp_path_factory.mktemp("report")
     digits = load_digits()
@@ -28,12 +26,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(place: Path) -> str:
+def page(place):
     """The whole report."""
     return Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
 
 
 @pytest.fixture
-def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+def sketched(monkeypatch):
     """Figures without their lines, for tests of what is around them: drawing takes most of a report's time."""
     monkeypatch.setattr(figures, "drawing", lambda figure, name, alt: Drawing("<svg></svg>", alt))

@@ -1,11 +1,8 @@
 """A browser shows the page of a model without complaint."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ addEventListener("load", () => {{
 </script>"""
 
 
-def browse(address: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def browse(address, *options):
     """What headless chromium makes of a file; skips the test where there is none."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
@@ -38,7 +35,7 @@ def browse(address: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
-def test_a_browser_shows_it_without_a_complaint(page: str, tmp_path: Path, width: int, scheme: str) -> None:
+def test_a_browser_shows_it_without_a_complaint(page, tmp_path, width, scheme):
     (tmp_path / "r.html").write_text(page, encoding="utf-8")
     wrapper, picture = tmp_path / "wrapper.html", tmp_path / "picture.png"
     wrapper.write_text(_WRAPPER.format(name="r.html", width=width), encoding="utf-8")
@@ -54,6 +51,6 @@ def test_a_browser_shows_it_without_a_complaint(page: str, tmp_path: Path, width
     assert picture.stat().st_size > 20_000
 
 
-def test_the_browser_test_would_see_an_error(tmp_path: Path) -> None:
+def test_the_browser_test_would_see_an_error(tmp_path):
     (tmp_path / "bad.html").write_text("<script>console.error('seen')</script>")
     assert "CONSOLE" in browse(tmp_path / "bad.html", "--dump-dom").stderr

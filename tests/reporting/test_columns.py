@@ -1,10 +1,7 @@
 """Reports of tables: columns that go with components, values in the words of the table, names that stand apart."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +19,7 @@ N = 600
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     """A folder with a table whose first component is its distance and carrier, a model, and its scores."""
     folder = tmp_path_factory.mktemp("table")
     carrier = RNG.choice(["UA", "AA", "DL"], N)
@@ -44,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_shares_are_those_of_plain_statistics() -> None:
+def test_shares_are_those_of_plain_statistics():
     codes, x = RNG.integers(0, 3, N), RNG.normal(size=N)
     rows = np.column_stack([x, np.eye(3)[codes], np.ones(N)])
     y = 2 * x - 3 * (codes == 1) + RNG.normal(size=N)
@@ -66,7 +63,7 @@ def test_shares_are_those_of_plain_statistics() -> None:
     )
 
 
-def test_values_are_told_in_the_words_of_the_table() -> None:
+def test_values_are_told_in_the_words_of_the_table():
     kind = ShownColumn("kind", slice(0, 2), "text", ("a", "b"))
     assert kind.words(np.array([[1.0, 0], [0, 1], [0.25, 0.75], [0, 0]])) == ["a", "b", "missing", "missing"]
     day = ShownColumn("day", slice(0, 1), "date")
@@ -77,7 +74,7 @@ def test_values_are_told_in_the_words_of_the_table() -> None:
     assert number.words(np.array([[-0.0], [-1234.5], [0.1]])) == ["0", "−1234", "0.1"]
 
 
-def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_values(place: Path) -> None:
+def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_values(place):
     page = Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
     (told,) = re.findall(r"By columns, component 1 goes with (\w+) \((\d+)% of it explained\)", page)
     assert told[0] in ("distance", "minutes", "carrier")
@@ -91,7 +88,7 @@ def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_valu
     assert "no pictures" not in page
 
 
-def test_datasets_that_describe_other_columns_are_damaged(place: Path) -> None:
+def test_datasets_that_describe_other_columns_are_damaged(place):
     about = bigkpca.info(str(place / "x.zarr"))
     names = about["column_names"]
     assert [column.name for column in shown_columns(names, about, "x")] == [
@@ -107,19 +104,19 @@ def test_datasets_that_describe_other_columns_are_damaged(place: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 10])
-def test_names_on_a_map_do_not_cover_each_other(count: int) -> None:
+def test_names_on_a_map_do_not_cover_each_other(count):
     words = [f"a rather long name {i}" for i in range(count)]
     with axes_of(4.3) as (figure, axes):
         axes.set(xlim=(0, 1), ylim=(0, 1))
         figures._write_apart(axes, {word: (0.5, 0.5 + 0.001 * i) for i, word in enumerate(words)})
         figure.draw_without_rendering()
-        boxes: list[Any] = [text.get_window_extent() for text in axes.texts]
+        boxes = [text.get_window_extent() for text in axes.texts]
     assert 2 <= len(boxes) <= count
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:i])
 
 
-def test_a_map_of_two_labels_names_both() -> None:
+def test_a_map_of_two_labels_names_both():
     labels = Labels(np.array(["one", "two"] * 50), ("one", "two"))
     drawn = figures.scores(RNG.normal(size=(100, 2)), (0, 1), labels)
     assert drawn.svg.count(">one<") >= 2  # on the map and in the legend

@@ -1,14 +1,11 @@
 """Labels and pictures of rows, wherever they come from."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,12 +22,12 @@ pytest.importorskip("matplotlib", reason="a report needs matplotlib: pip install
 pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpca[report]'")
 
 
-def drawn(model: Any, out: Path, **options: Any) -> str:
+def drawn(model, out, **options):
     """The page, with entities turned into what a reader sees."""
     return html.unescape(Path(bigkpca.report(model, out, **options)).read_text("utf-8"))
 
 
-def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
+def test_labels_from_everywhere(place, tmp_path):
     model = bigkpca.load(str(place / "m.zarr"))
     for labels in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
         found = report_data.collect_report_data(model, None, labels, None, None, Silent())
@@ -39,7 +36,7 @@ def test_labels_from_everywhere(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sketched")
-def test_other_labels_and_rows_make_another_report(tmp_path: Path) -> None:
+def test_other_labels_and_rows_make_another_report(tmp_path):
     rows, labels = load_digits().data[:60], np.arange(60) % 3
     np.save(tmp_path / "x.npy", rows)
     np.save(tmp_path / "y.npy", labels)
@@ -57,7 +54,7 @@ def test_other_labels_and_rows_make_another_report(tmp_path: Path) -> None:
         assert out.read_bytes() != first
 
 
-def test_labels_are_escaped(place: Path, tmp_path: Path) -> None:
+def test_labels_are_escaped(place, tmp_path):
     np.save(tmp_path / "words.npy", np.where(np.load(place / "labels.npy") < 5, "<few>", "many"))
     text = Path(bigkpca.report(place / "m.zarr", tmp_path / "e.html", labels=tmp_path / "words.npy")).read_text("utf-8")
     assert "&lt;few&gt;" in text
@@ -65,7 +62,7 @@ def test_labels_are_escaped(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sketched")
-def test_labels_with_names_many_kinds_or_numbers(tmp_path: Path) -> None:
+def test_labels_with_names_many_kinds_or_numbers(tmp_path):
     values = np.arange(40)
     lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in values]
     (tmp_path / "x.csv").write_text("\n".join(["a,b,kind", *lines]))
@@ -81,7 +78,7 @@ def test_labels_with_names_many_kinds_or_numbers(tmp_path: Path) -> None:
     assert [np.count_nonzero(numbers.values == name) for name in numbers.names] == [20] * 5
 
 
-def test_pictures_show_rows() -> None:
+def test_pictures_show_rows():
     from matplotlib.image import imread
 
     frame = pictures.Frame((2, 3), 0, 10)
@@ -101,14 +98,14 @@ def test_pictures_show_rows() -> None:
     assert (sparse.black, sparse.white) == (0, 1)
 
 
-def test_labels_explain_what_they_explain() -> None:
+def test_labels_explain_what_they_explain():
     labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
     np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
     assert text.extreme_labels(scores[:, 0], labels) == "with b at the low end and a at the high one"
 
 
-def test_labels_themselves_are_refused(place: Path, tmp_path: Path) -> None:
+def test_labels_themselves_are_refused(place, tmp_path):
     with pytest.raises(SpecError, match="labels are a path or a name, not list"):
         bigkpca.report(place / "m.zarr", tmp_path / "r.html", labels=[0] * 1797)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())

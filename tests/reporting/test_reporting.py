@@ -1,13 +1,9 @@
 """The report: what its page says, what it is made from, and when it is made again."""
 
-from __future__ import annotations
-
 import os
 import re
 from html.parser import HTMLParser
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,19 +25,19 @@ pytest.importorskip("jinja2", reason="a report needs jinja2: pip install 'bigkpc
 class Elements(HTMLParser):
     """Every element with its attributes."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.found = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.found.append((tag, dict(attrs)))
 
-    def named(self, tag: str) -> list[dict[str, str | None]]:
+    def named(self, tag):
         return [attributes for name, attributes in self.found if name == tag]
 
 
-def test_the_page_answers_and_has_every_section(page: str) -> None:
+def test_the_page_answers_and_has_every_section(page):
     assert re.search(r"(Good in part|Of limited use): \d of 8 components can be trusted", page)
     assert re.search(r"Together they hold at least \d+\.\d% of the variance \(proven\)", page)
     assert re.search(r"At most \d+\.\d% of the variance is out of reach of its 60 landmarks \(proven\)", page)
@@ -62,7 +58,7 @@ def test_the_page_answers_and_has_every_section(page: str) -> None:
         assert word in page
 
 
-def test_the_page_needs_nothing_else(page: str) -> None:
+def test_the_page_needs_nothing_else(page):
     elements = Elements(page)
     sources = [value for _, at in elements.found for key, value in at.items() if key.split(":")[-1] in ("src", "href")]
     assert sources
@@ -71,7 +67,7 @@ def test_the_page_needs_nothing_else(page: str) -> None:
     assert len(page) < 1_000_000
 
 
-def test_every_figure_has_words_and_ids_of_its_own(page: str) -> None:
+def test_every_figure_has_words_and_ids_of_its_own(page):
     elements = Elements(page)
     drawings, images = elements.named("svg"), elements.named("img")
     assert len(drawings) == 7  # spectrum, share, trust, learning curve, two maps, residuals
@@ -87,7 +83,7 @@ def test_every_figure_has_words_and_ids_of_its_own(page: str) -> None:
     assert "#12345" not in page  # every stand-in became a variable of the page
 
 
-def test_extreme_rows_and_labels_are_the_right_ones(place: Path, page: str) -> None:
+def test_extreme_rows_and_labels_are_the_right_ones(place, page):
     scores = np.asarray(zarr.open(place / "s.zarr")["scores"][:])
     labels = np.load(place / "labels.npy")
     lowest = np.argsort(scores[:, 0], kind="stable")[:6]
@@ -97,9 +93,7 @@ def test_extreme_rows_and_labels_are_the_right_ones(place: Path, page: str) -> N
 
 
 @pytest.mark.usefixtures("sketched")
-def test_the_same_report_is_left_alone_and_others_are_not_replaced(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_report_is_left_alone_and_others_are_not_replaced(place, tmp_path, monkeypatch):
     model, other = place / "few.zarr", place / "others.zarr"  # of two components: quickly drawn
     for path, seed in ((model, 0), (other, 1)):
         bigkpca.fit(np.load(place / "digits.npy")[:60].reshape(60, 64), path, components=2, size=20, seed=seed)
@@ -129,7 +123,7 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(
 
 
 @pytest.mark.usefixtures("sketched")
-def test_projected_rows_give_the_same_page_as_their_scores(place: Path, tmp_path: Path) -> None:
+def test_projected_rows_give_the_same_page_as_their_scores(place, tmp_path):
     text, given = (
         drawn(place / "m.zarr", tmp_path / "a.html"),
         drawn(place / "m.zarr", tmp_path / "b.html", scores=place / "s.zarr"),
@@ -140,7 +134,7 @@ def test_projected_rows_give_the_same_page_as_their_scores(place: Path, tmp_path
 
 
 @pytest.mark.usefixtures("sketched")
-def test_a_model_whose_data_are_gone(place: Path, tmp_path: Path) -> None:
+def test_a_model_whose_data_are_gone(place, tmp_path):
     rows = load_digits().data[:300]
     np.save(tmp_path / "x.npy", rows)
     model = bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=4, size=20)
@@ -159,7 +153,7 @@ def test_a_model_whose_data_are_gone(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sketched")
-def test_rows_that_changed_are_said_to(tmp_path: Path) -> None:
+def test_rows_that_changed_are_said_to(tmp_path):
     rows = load_digits().data[:300]
     np.save(tmp_path / "x.npy", rows)
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=3, size=20)
@@ -185,14 +179,14 @@ def test_rows_that_changed_are_said_to(tmp_path: Path) -> None:
         ({"kernel": "laplacian", "size": 4, "components": 3}, "doubtful"),
     ],
 )
-def test_every_method_has_a_page(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_every_method_has_a_page(tmp_path, options, says):
     np.save(tmp_path / "x.npy", load_digits().data[:500])
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", **options)
     assert says in drawn(tmp_path / "m.zarr", tmp_path / "r.html", image_shape=(8, 8))
 
 
 @pytest.mark.usefixtures("sketched")
-def test_rows_in_memory_and_kernels_without_a_way_back(tmp_path: Path) -> None:
+def test_rows_in_memory_and_kernels_without_a_way_back(tmp_path):
     X = load_digits().data[:200]
     K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2000)
     model = bigkpca.KernelPCA(3, kernel="precomputed", method="exact").fit(K).model_
@@ -227,9 +221,7 @@ def test_rows_in_memory_and_kernels_without_a_way_back(tmp_path: Path) -> None:
         ({"scores": "other.zarr"}, "holds scores of the model"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    place: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
-) -> None:
+def test_what_does_not_fit_is_refused(place, monkeypatch, options, message):
     monkeypatch.chdir(place)
     np.save("short.npy", np.zeros(10))
     np.save("table.npy", np.zeros((10, 2)))
@@ -243,13 +235,13 @@ def test_what_does_not_fit_is_refused(
     assert not os.path.exists("bad.html")
 
 
-def test_what_is_missing_can_be_installed(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_can_be_installed(place, tmp_path, monkeypatch):
     monkeypatch.setattr(reporting, "find_spec", lambda name: None if name == "jinja2" else name)
     with pytest.raises(SpecError, match=re.escape("needs matplotlib and jinja2: pip install 'bigkpca[report]'")):
         bigkpca.report(place / "m.zarr", tmp_path / "r.html")
 
 
-def test_few_rows_are_read_of_many() -> None:
+def test_few_rows_are_read_of_many():
     assert spread_row_numbers(5, 10).tolist() == [0, 1, 2, 3, 4]
     for n in (65_537, 10_000_000):
         numbers = spread_row_numbers(n, 65_536)
@@ -262,7 +254,7 @@ def test_few_rows_are_read_of_many() -> None:
 
 
 @pytest.mark.usefixtures("sketched")
-def test_a_sample_is_said_to_be_one(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_said_to_be_one(place, tmp_path, monkeypatch):
     monkeypatch.setattr(report_data, "_MAX_SCORES", 640)
     text = drawn(place / "m.zarr", tmp_path / "r.html", scores=place / "s.zarr")
     assert "Scores of 640 of 1,797 rows, in 64 evenly spaced stretches." in text
@@ -273,7 +265,7 @@ def test_a_sample_is_said_to_be_one(place: Path, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_the_command(place: Path, tmp_path: Path) -> None:
+def test_the_command(place, tmp_path):
     out = tmp_path / "r.html"
     arguments = ("report", place / "m.zarr", out, "--scores", place / "s.zarr", "--labels", "y", "--image-shape", "8,8")
     result = run(*arguments)

@@ -1,10 +1,7 @@
 """What the report says of trust, bounds and the learning curve."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,11 +33,11 @@ SOUND, SHAKY = "solid", "doubtful"
         ([SHAKY, SHAKY], [0.6, 0.3], "Not good: no component can be trusted; a larger size would help."),
     ],
 )  # fmt: skip
-def test_the_verdict_weighs_components_by_what_they_hold(trust: list[str], shares: list[float], says: str) -> None:
+def test_the_verdict_weighs_components_by_what_they_hold(trust, shares, says):
     assert text.components_verdict(tuple(trust), np.array(shares), "a larger size") == says
 
 
-def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() -> None:
+def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model():
     rng = np.random.default_rng(0)
     amounts = np.stack([rng.exponential(10, 1500), rng.integers(0, 24, 1500), rng.normal(0, 1, 1500),
                         rng.gamma(1, 100, 1500)], axis=1)  # fmt: skip
@@ -57,7 +54,7 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model() ->
     assert "To hold more" not in said
 
 
-def test_trustworthy_components_that_hold_little_are_called_incomplete(digits: np.ndarray[Any, Any]) -> None:
+def test_trustworthy_components_that_hold_little_are_called_incomplete(digits):
     few = bigkpca.KernelPCA(4, size=600, random_state=0).fit(digits).model_
     said = text.verdict(few)
     assert said.startswith("Sound but incomplete: all 4 components can be trusted, but most of the variance lies outsi")
@@ -67,7 +64,7 @@ def test_trustworthy_components_that_hold_little_are_called_incomplete(digits: n
     assert "To hold more, fit with a larger size or take a longer sigma." in text.verdict(narrow)
 
 
-def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any, Any]) -> None:
+def test_exact_is_said_of_the_method_and_not_of_a_number(digits):
     landmarks = bigkpca.KernelPCA(9, kernel="linear", size=80, dtype="float64", random_state=0).fit(digits[:300]).model_
     rounded = replace(landmarks, certificate=replace(landmarks.certificate, trace_error=0.0, relative_trace_error=0.0))
     for model in (landmarks, rounded):
@@ -82,7 +79,7 @@ def test_exact_is_said_of_the_method_and_not_of_a_number(digits: np.ndarray[Any,
     assert figures.trust(exact) is None
 
 
-def test_the_last_point_of_the_learning_curve_is_the_bound(digits: np.ndarray[Any, Any]) -> None:
+def test_the_last_point_of_the_learning_curve_is_the_bound(digits):
     model = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits).model_
     curve = figures.learning_curve(model)
     assert curve is not None
@@ -90,14 +87,14 @@ def test_the_last_point_of_the_learning_curve_is_the_bound(digits: np.ndarray[An
     assert shown / 100 >= model.certificate.relative_trace_error  # type: ignore[operator]
 
 
-def test_what_other_components_hold_is_not_said_of_these(digits: np.ndarray[Any, Any]) -> None:
+def test_what_other_components_hold_is_not_said_of_these(digits):
     own = bigkpca.KernelPCA(4, size=100, random_state=0).fit(digits[:300]).model_
     columns = bigkpca.KernelPCA(4, size=100, method="columns", random_state=0).fit(digits[:300]).model_
     assert re.search(r"Together they hold at least \d\d\.\d% of the variance \(proven\)", text.verdict(own))
     assert re.search(r"The first 4 exact components hold at least \d\d\.\d% of the va", text.verdict(columns))
 
 
-def test_bounds_in_the_table_are_no_nearer_than_they_are(digits: np.ndarray[Any, Any]) -> None:
+def test_bounds_in_the_table_are_no_nearer_than_they_are(digits):
     certificate = (model := bigkpca.KernelPCA(20, size=100, random_state=0).fit(digits).model_).certificate
     table = sections.quality(model).table
     shown = dict(zip(table.head, np.array(table.rows).T, strict=True))

@@ -1,9 +1,5 @@
 """Models of every kind of features and kernels, on 400 rows of digits."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 from sklearn.datasets import load_digits
 
@@ -12,7 +8,7 @@ from bigkpca import KernelPCA, kernels, methods
 X = load_digits().data[:400]
 NEW = load_digits().data[400:460] + 0.25
 
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "gaussian": {},
     "float32": {"dtype": "float32"},
     "standardized": {"standardize": True},
@@ -36,14 +32,14 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def fitted(name: str) -> KernelPCA:
+def fitted(name):
     """The model of a case."""
-    options: dict[str, Any] = {"n_components": 5, "random_state": 0, "size": 100, "preimage": "ridge"} | CASES[name]
+    options = {"n_components": 5, "random_state": 0, "size": 100, "preimage": "ridge"} | CASES[name]
     if options.get("method") == "exact":
         del options["size"]
     return KernelPCA(**options).fit(X)
 
 
-def largest_difference(found: Any, expected: Any) -> float:
+def largest_difference(found, expected):
     """The largest difference between scores, relative to the largest of each component."""
     return float((np.abs(found - expected).max(axis=0) / np.abs(expected).max(axis=0)).max())

@@ -1,13 +1,10 @@
 """The light estimator: the scores of KernelPCA, pickled, without Dask and Zarr."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
 import threading
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,13 +22,13 @@ NULLABLE = pd.DataFrame(NEW).astype("Float64")
 NULLABLE.iloc[2, 7] = pd.NA
 
 
-def copied(kpca: KernelPCA) -> Any:
+def copied(kpca):
     """The light estimator after a journey through a file."""
     return pickle.loads(pickle.dumps(kpca.to_sklearn()))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_scores_are_those_of_the_model(name: str) -> None:
+def test_scores_are_those_of_the_model(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of kernels that are not positive
         kpca = fitted(name)
@@ -45,7 +42,7 @@ def test_scores_are_those_of_the_model(name: str) -> None:
     assert light.n_features_in_ == 64
 
 
-def test_pre_images_are_those_of_the_model() -> None:
+def test_pre_images_are_those_of_the_model():
     kpca = fitted("gaussian")
     Y = kpca.transform(NEW)
     np.testing.assert_allclose(copied(kpca).inverse_transform(Y), kpca.inverse_transform(Y), rtol=1e-9, atol=1e-9)
@@ -56,7 +53,7 @@ def test_pre_images_are_those_of_the_model() -> None:
         )
 
 
-def test_it_imports_neither_dask_nor_zarr(tmp_path: Any) -> None:
+def test_it_imports_neither_dask_nor_zarr(tmp_path):
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(fitted("gaussian").to_sklearn()))
     np.save(tmp_path / "rows.npy", NEW)
     code = (
@@ -70,13 +67,13 @@ def test_it_imports_neither_dask_nor_zarr(tmp_path: Any) -> None:
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-def test_threads_share_one_estimator() -> None:
+def test_threads_share_one_estimator():
     light, kpca = copied(fitted("gaussian")), fitted("gaussian")
     rows = np.tile(X, (4, 1))
     expected = kpca.transform(rows)
-    worst: list[float] = []
+    worst = []
 
-    def work(part: int) -> None:
+    def work(part):
         for _ in range(20):
             own = slice(part * 400, part * 400 + 400)
             worst.append(largest_difference(light.transform(rows[own]), expected[own]))
@@ -90,7 +87,7 @@ def test_threads_share_one_estimator() -> None:
     assert max(worst) < 1e-10
 
 
-def test_it_stands_in_pipelines_and_is_cloned() -> None:
+def test_it_stands_in_pipelines_and_is_cloned():
     scaler = StandardScaler().fit(X)
     kpca = KernelPCA(3, size=50, random_state=0).fit(scaler.transform(X))
     light = kpca.to_sklearn()
@@ -99,7 +96,7 @@ def test_it_stands_in_pipelines_and_is_cloned() -> None:
     np.testing.assert_array_equal(clone(light).transform(X), light.transform(X))
 
 
-def test_frames_are_compared_by_name() -> None:
+def test_frames_are_compared_by_name():
     frame = pd.DataFrame(X[:, :3], columns=list("abc"))
     light = copied(KernelPCA(2, size=50, random_state=0).fit(frame))
     assert list(light.feature_names_in_) == ["a", "b", "c"]
@@ -128,12 +125,12 @@ def test_frames_are_compared_by_name() -> None:
         (NEW.astype("M8[D]"), DataError, r"datetime64\[D\] values"),
     ],
 )
-def test_rows_that_cannot_be_scored(rows: Any, error: type[Exception], message: str) -> None:
+def test_rows_that_cannot_be_scored(rows, error, message):
     with pytest.raises(error, match=message):
         fitted("gaussian").to_sklearn().transform(rows)
 
 
-def test_scores_that_cannot_become_rows() -> None:
+def test_scores_that_cannot_become_rows():
     light = fitted("gaussian").to_sklearn()
     with pytest.raises(SpecError, match="4"):
         light.inverse_transform(np.zeros((3, 4)))
@@ -150,7 +147,7 @@ def test_scores_that_cannot_become_rows() -> None:
 
 @pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "lil_array"])
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
-def test_sparse_rows_have_the_scores_of_dense_ones(kind: str, dtype: Any) -> None:
+def test_sparse_rows_have_the_scores_of_dense_ones(kind, dtype):
     rows = np.tile(NEW, (5, 1)).astype(dtype)  # more than are made dense at once
     light = copied(fitted("gaussian"))
     sparse = getattr(sp, kind)(rows)

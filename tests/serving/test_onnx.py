@@ -1,10 +1,7 @@
 """ONNX: the scores of KernelPCA by another runtime."""
 
-from __future__ import annotations
-
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -17,7 +14,7 @@ from tests.helpers.commands import run
 from tests.serving.cases import CASES, NEW, X, fitted, largest_difference
 
 
-def by_runtime(path: Path, rows: np.ndarray) -> np.ndarray:
+def by_runtime(path, rows):
     """The scores of rows by onnxruntime."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     kind = {"tensor(float)": np.float32, "tensor(double)": np.float64}[session.get_inputs()[0].type]
@@ -26,7 +23,7 @@ def by_runtime(path: Path, rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_scores_are_those_of_the_model(name: str, tmp_path: Path) -> None:
+def test_scores_are_those_of_the_model(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of kernels that are not positive
         kpca = fitted(name)
@@ -39,14 +36,14 @@ def test_scores_are_those_of_the_model(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_rows_far_from_the_origin(offset: float, tmp_path: Path) -> None:
+def test_rows_far_from_the_origin(offset, tmp_path):
     kpca = KernelPCA(4, size=80, random_state=0).fit(X + offset)
     kpca.to_onnx(tmp_path / "model.onnx")
     assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW + offset), kpca.transform(NEW + offset)) < 1e-7
 
 
 @pytest.mark.parametrize("sentinel", [-9999.0, -1e8])
-def test_sentinels_among_the_landmarks(sentinel: float, tmp_path: Path) -> None:
+def test_sentinels_among_the_landmarks(sentinel, tmp_path):
     rows = np.random.default_rng(0).normal(size=(800, 5))
     rows[::20, 2] = sentinel
     kpca = KernelPCA(3, sigma=2.0, size=60, random_state=0).fit(rows)
@@ -54,7 +51,7 @@ def test_sentinels_among_the_landmarks(sentinel: float, tmp_path: Path) -> None:
     assert largest_difference(by_runtime(tmp_path / "model.onnx", rows), kpca.transform(rows)) < 1e-6
 
 
-def test_the_command_writes_a_model(tmp_path: Path) -> None:
+def test_the_command_writes_a_model(tmp_path):
     bigkpca.fit(X, tmp_path / "model.zarr", components=3, size=60)
     done = run("export", str(tmp_path / "model.zarr"), str(tmp_path / "model.onnx"))
     assert done.exit_code == 0, done.output
@@ -65,7 +62,7 @@ def test_the_command_writes_a_model(tmp_path: Path) -> None:
     assert "model.onnx exists" in again.output
 
 
-def test_what_onnx_cannot_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_onnx_cannot_hold(tmp_path, monkeypatch):
     bessel = KernelPCA(2, kernel=kernels.Matern(30.0, nu=0.8), size=50).fit(X)
     sketch = KernelPCA(2, kernel="polynomial", method="rff", size=64).fit(X)
     function = KernelPCA(2, kernel=lambda A, B: A @ B.T, method=methods.Nystroem(), size=50).fit(X)

@@ -323,7 +323,7 @@ def test_options_of_landmark_rules_that_do_not_fit(rule, values, message):
         rule(**values)
 
 
-def test_what_options_of_a_kernel_leave_open_comes_from_the_options_of_the_fit() -> None:
+def test_what_options_of_a_kernel_leave_open_comes_from_the_options_of_the_fit():
     spec = FitSpec.checked(kernel="matern:nu=2.5")
     assert (spec.needs_median, spec.distance, spec.stationary) == (True, "sqeuclidean", True)
     assert spec.kernel_value(3, 1.5) == kernels.Matern(1.5, nu=2.5)
@@ -338,7 +338,7 @@ def test_what_options_of_a_kernel_leave_open_comes_from_the_options_of_the_fit()
     assert polynomial.kernel_value(4, None) == kernels.Polynomial(0.25, degree=2, coef0=0.5)
 
 
-def test_a_fit_chooses_the_length_that_options_of_its_kernel_leave_open() -> None:
+def test_a_fit_chooses_the_length_that_options_of_its_kernel_leave_open():
     X = np.random.default_rng(0).normal(size=(80, 3))
     kpca, bare = (KernelPCA(2, kernel=kernel, random_state=0).fit(X) for kernel in ("matern:nu=2.5", "matern"))
     assert kpca.kernel_ == kernels.Matern(bare.kernel_.sigma, nu=2.5)

@@ -1,12 +1,8 @@
 """A folder with a file of rows, their dataset, a model and scores."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from tests.storage.outputs import FIT, X
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A folder with a file of rows, their dataset, a model and scores, which tests copy."""
     folder = tmp_path_factory.mktemp("made")
     with contextlib.chdir(folder):
@@ -30,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(made, tmp_path, monkeypatch):
     """A copy of it: the current folder, and that of the user. Its scores name the first folder's dataset."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -39,15 +35,15 @@ def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def mounted(tmp_path):
     """Mounts an empty file system with these limits at one place, in turn."""
     disk = tmp_path / "disk"
     disk.mkdir()
 
-    def unmount() -> None:
+    def unmount():
         subprocess.run(["umount", disk], capture_output=True, check=False)
 
-    def mounted(limits: str) -> Path:
+    def mounted(limits):
         unmount()
         mount(limits, disk)
         return disk

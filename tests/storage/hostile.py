@@ -1,7 +1,5 @@
 """Files of bigkpca as somebody with bad intentions, or a broken disk, could hand them over; digests are made anew."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json
@@ -10,7 +8,6 @@ import shutil
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,7 @@ from bigkpca.storage.models import _digest
 
 Key = tuple[Any, ...]  # of an entry in nested JSON
 GONE = object()
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "landmarks": {"kernel": kernels.Gaussian(1.0) + 2 * kernels.Linear(), "landmarks": "uniform", "standardize": True},
     "waves": {"method": "rff", "preimage": "ridge:size=5"},
     "axes": {"method": "rff-pca", "preimage": "mds:rows=30"},
@@ -37,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def examples(count: int) -> Any:
+def examples(count):
     return settings(
         max_examples=count,
         deadline=None,
@@ -47,13 +44,13 @@ def examples(count: int) -> Any:
     )
 
 
-def few_and_many(count: int) -> Any:
+def few_and_many(count):
     """Some examples and, marked slow, thirty times as many."""
-    many = pytest.param(30 * count, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
+    many = pytest.param(30 * count, marks=[pytest.mark.long, pytest.mark.timeout(1800)])
     return pytest.mark.parametrize("count", [count, many])
 
 
-def bounded(action: Callable[[], Any], megabytes: float = 5) -> None:
+def bounded(action, megabytes=5):
     """Run `action`, which must take less than two seconds and little memory, NumPy's included."""
     tracemalloc.start()
     start = time.perf_counter()
@@ -66,7 +63,7 @@ def bounded(action: Callable[[], Any], megabytes: float = 5) -> None:
         assert peak < megabytes * 1e6
 
 
-def refusal(action: Callable[[], Any]) -> str | None:
+def refusal(action):
     """The message with which `action` refuses; None where it does not. Errors of other kinds are raised."""
     try:
         action()
@@ -75,8 +72,8 @@ def refusal(action: Callable[[], Any]) -> str | None:
     return None
 
 
-def nested(depth: int) -> Any:
-    value: Any = []
+def nested(depth):
+    value = []
     for _ in range(depth):
         value = [value]
     return value
@@ -97,7 +94,7 @@ VALUES = st.sampled_from(
 DRAWS = st.lists(st.tuples(st.integers(0, 10**6), VALUES), min_size=1, max_size=2)
 
 
-def keys(value: Any, above: Key = ()) -> Iterator[Key]:
+def keys(value, above=()):
     """Where entries lie in nested JSON."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in pairs:
@@ -105,7 +102,7 @@ def keys(value: Any, above: Key = ()) -> Iterator[Key]:
         yield from keys(part, (*above, key))
 
 
-def changed(values: Any, changes: list[tuple[int, Any]]) -> Any:
+def changed(values, changes):
     """The JSON with some entries replaced or removed, counted in the order of `keys`."""
     values = copy.deepcopy(values)
     for number, new in changes:
@@ -123,11 +120,11 @@ def changed(values: Any, changes: list[tuple[int, Any]]) -> Any:
     return values
 
 
-def files(folder: str | Path) -> dict[str, bytes]:
+def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def put(folder: str | Path, content: dict[str, bytes]) -> str:
+def put(folder, content):
     """A folder with these files and no others."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, data in content.items():
@@ -137,18 +134,18 @@ def put(folder: str | Path, content: dict[str, bytes]) -> str:
     return str(folder)
 
 
-def attribute(path: str | Path) -> dict[str, Any]:
+def attribute(path):
     return json.loads(Path(path, "zarr.json").read_text())["attributes"]["bigkpca"]
 
 
-def set_attribute(path: str | Path, about: Any) -> None:
+def set_attribute(path, about):
     file = Path(path, "zarr.json")
     metadata = json.loads(file.read_text())
     metadata["attributes"]["bigkpca"] = about
     file.write_text(json.dumps(metadata))
 
 
-def forge(path: str | Path, about: Any = None) -> None:
+def forge(path, about=None):
     """Give a model this attribute, or that it has, and the digest that goes with it."""
     about = attribute(path) if about is None else about
     if isinstance(about, dict) and "digest" in about:
@@ -162,7 +159,7 @@ def forge(path: str | Path, about: Any = None) -> None:
     set_attribute(path, about)
 
 
-def set_array(path: str | Path, name: str, values: np.ndarray[Any, Any]) -> None:
+def set_array(path, name, values):
     """Replace an array of a model, and forge its digest."""
     shutil.rmtree(Path(path, name), ignore_errors=True)
     group = zarr.open_group(str(path), mode="r+")
@@ -172,7 +169,7 @@ def set_array(path: str | Path, name: str, values: np.ndarray[Any, Any]) -> None
     forge(path)
 
 
-_SEEN: list[tuple[str, tuple[Any, ...]]] | None = None
+_SEEN = None
 _EVENTS = {
     "exec",
     "compile",
@@ -185,7 +182,7 @@ _EVENTS = {
 }
 
 
-def _hook(event: str, args: tuple[Any, ...]) -> None:
+def _hook(event, args):
     # `asyncio` of Zarr only wakes its own thread: no socket is made, bound or connected.
     if _SEEN is not None and (event in _EVENTS or event == "open" or event.startswith("socket.")):
         _SEEN.append((event, args))
@@ -194,7 +191,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 _hooked = False
 
 
-def watched(action: Callable[[], Any]) -> tuple[list[str], set[str]]:
+def watched(action):
     """What `action` executes, and the files that it opens."""
     global _SEEN, _hooked
     if not _hooked:

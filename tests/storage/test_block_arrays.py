@@ -1,10 +1,7 @@
 """Shards that are encoded in memory: the bytes that Zarr writes, whole, whoever writes at the same time."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +17,10 @@ from tests.helpers.disks import tree_bytes
 N, ROWS = 100, 32
 INPUT = {"path": None, "shape": [96, 3], "dtype": "<f4", "stamp": "x"}
 RECORD = {"format": "reconstruction", "model": "m", "input": INPUT, "block_rows": ROWS}
-ARRAYS: dict[str, Any] = {"x": ((5,), np.float32), "far": ((), bool), "iterations": ((), np.uint32), "z": ((3,), "f8")}
+ARRAYS = {"x": ((5,), np.float32), "far": ((), bool), "iterations": ((), np.uint32), "z": ((3,), "f8")}
 
 
-def values(block: Block) -> dict[str, Any]:
+def values(block):
     """Some of them nothing but fill values."""
     rng = np.random.default_rng(block.number)
     return {
@@ -34,7 +31,7 @@ def values(block: Block) -> dict[str, Any]:
     }
 
 
-def test_shards_are_the_bytes_that_zarr_writes(tmp_path: Path) -> None:
+def test_shards_are_the_bytes_that_zarr_writes(tmp_path):
     """Of full blocks and of the last one, which is shorter, in memory order or not."""
     ours, zarrs = str(tmp_path / "ours"), str(tmp_path / "zarrs")
     for path in (ours, zarrs):
@@ -45,7 +42,7 @@ def test_shards_are_the_bytes_that_zarr_writes(tmp_path: Path) -> None:
         digests = block_arrays.write_block(ours, block, given | {"x": np.asfortranarray(given["x"])})
         assert digests == block_arrays.block_digests(ours, block)
         for name, held in given.items():
-            array: Any = group[name]
+            array = group[name]
             array.with_config({"write_empty_chunks": True})[block.start : block.stop] = held
     written = tree_bytes(ours)
     assert written == tree_bytes(zarrs)
@@ -53,12 +50,12 @@ def test_shards_are_the_bytes_that_zarr_writes(tmp_path: Path) -> None:
     assert block_arrays.stored_blocks(ours, split(N, ROWS)) == list(split(N, ROWS))
 
 
-def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path, monkeypatch):
     path, block, meeting, put = str(tmp_path / "s"), Block(1, 32, 64), threading.Barrier(2), LocalDisk.put
     block_arrays.create(path, RECORD, N, ARRAYS)
     real = Path.write_bytes
 
-    def halting(self: Path, content: bytes) -> int:
+    def halting(self, content):
         """Half of it, then wait until the other attempt has written half of its own, too."""
         with self.open("wb") as file:
             file.write(content[: len(content) // 2])
@@ -80,7 +77,7 @@ def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path: Path, m
     assert tree_bytes(path) == tree_bytes(clean)
 
 
-def test_a_shard_is_replaced_even_where_it_does_not_decode(tmp_path: Path) -> None:
+def test_a_shard_is_replaced_even_where_it_does_not_decode(tmp_path):
     path, block = str(tmp_path / "s"), Block(0, 0, 32)
     block_arrays.create(path, RECORD, N, ARRAYS)
     block_arrays.write_block(path, block, values(block))
@@ -103,7 +100,7 @@ def test_a_shard_is_replaced_even_where_it_does_not_decode(tmp_path: Path) -> No
         (lambda manifest: manifest | {"rows": "many"}, "rows is 'many'"),
     ],
 )
-def test_a_manifest_that_is_not_about_the_arrays_is_refused(change: Any, match: str, tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_about_the_arrays_is_refused(change, match, tmp_path):
     path, blocks = str(tmp_path / "s"), split(N, ROWS)
     block_arrays.create(path, RECORD, N, ARRAYS)
     digests = [block_arrays.write_block(path, block, values(block)) for block in blocks]

@@ -1,15 +1,11 @@
 """Where outputs go: inputs and things of others are never replaced, and at no moment is an output at no path."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,17 +16,17 @@ from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.progress import Recorder
-from tests.storage.outputs import FIT, OTHERS, WRITES, Write, bigkpca_array, every_write
+from tests.storage.outputs import FIT, OTHERS, WRITES, bigkpca_array, every_write
 
 
 @every_write
 @pytest.mark.parametrize("path", [".", "..", "/", "./."])
-def test_the_current_folder_and_those_around_it_are_refused(write: str, path: str, home: Path) -> None:
+def test_the_current_folder_and_those_around_it_are_refused(write, path, home):
     before = tree_bytes(home)
     (home / "empty").mkdir()
     os.chdir(home / "empty")
     absolute = {name: str(home / name) for name in ("a.npy", "d.zarr", "m.zarr", "s.zarr")}
-    runs: dict[str, Callable[[], Any]] = {
+    runs = {
         "ingest": lambda: ingest([absolute["a.npy"]], path, overwrite=True),
         "fit": lambda: bigkpca.fit(absolute["d.zarr"], path, overwrite=True, **FIT),
         "transform": lambda: bigkpca.transform(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
@@ -62,7 +58,7 @@ def test_the_current_folder_and_those_around_it_are_refused(write: str, path: st
         (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), "is an input"),
     ],
 )
-def test_what_is_read_is_never_replaced(run: Write, match: str, overwrite: bool, home: Path) -> None:
+def test_what_is_read_is_never_replaced(run, match, overwrite, home):
     (home / "link").symlink_to("d.zarr")
     before = tree_bytes(home)
     with pytest.raises(SpecError, match=match):
@@ -80,7 +76,7 @@ def test_what_is_read_is_never_replaced(run: Write, match: str, overwrite: bool,
         ("reconstruct", "m2.zarr", "is a bigkpca model"),
     ],
 )
-def test_another_kind_of_thing_is_never_replaced(write: str, there: str, kinds: str, home: Path) -> None:
+def test_another_kind_of_thing_is_never_replaced(write, there, kinds, home):
     ingest(["a.npy"], "other.zarr")
     bigkpca.fit("d.zarr", "m2.zarr", **FIT)
     before = tree_bytes(home)
@@ -91,7 +87,7 @@ def test_another_kind_of_thing_is_never_replaced(write: str, there: str, kinds: 
 
 @every_write
 @pytest.mark.parametrize("name", ["o.npy", "o.csv", "O.CSV.GZ", "o.parquet/", "o.h5", "o.html"])
-def test_names_that_promise_another_format_are_refused(write: str, name: str, home: Path) -> None:
+def test_names_that_promise_another_format_are_refused(write, name, home):
     with pytest.raises(
         SpecError, match=r"a folder of Zarr arrays, not a \.\S+ file: take another name, e\.g\. [oO]\.zarr"
     ):
@@ -99,7 +95,7 @@ def test_names_that_promise_another_format_are_refused(write: str, name: str, ho
     assert not (home / name).exists()
 
 
-def test_folders_of_the_user_beside_an_output_stay(home: Path) -> None:
+def test_folders_of_the_user_beside_an_output_stay(home):
     """Also those with names that come to mind, as of an output of another model."""
     bigkpca.fit("d.zarr", "m2.zarr", components=2, size=12)
     for name in ("s.zarr.new", "s.zarr.old"):
@@ -111,10 +107,8 @@ def test_folders_of_the_user_beside_an_output_stay(home: Path) -> None:
     assert {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")} == before
 
 
-def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: Any) -> Any:
+def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(home, monkeypatch):
+    def stop(*_):
         raise KeyboardInterrupt
 
     WRITES["transform"]("s.zarr", overwrite=True)
@@ -127,7 +121,7 @@ def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(
     OTHERS["transform"]("s.zarr", overwrite=True)
 
 
-def test_what_was_replaced_goes_also_where_it_was_not_finished(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_replaced_goes_also_where_it_was_not_finished(home, monkeypatch):
     (home / "s.zarr" / "scores" / "manifest.json").unlink()
     with monkeypatch.context() as patch:
         patch.setattr(destination, "_discard", lambda *_: None)  # killed right after the exchange
@@ -139,10 +133,10 @@ def test_what_was_replaced_goes_also_where_it_was_not_finished(home: Path, monke
     assert not list(home.glob("s.zarr.*"))
 
 
-def stopped(write: Write, out: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> None:
+def stopped(write, out, monkeypatch, **how):
     """A run that is stopped before its first block."""
 
-    def stop(*_: Any) -> Any:
+    def stop(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -151,9 +145,7 @@ def stopped(write: Write, out: str, monkeypatch: pytest.MonkeyPatch, **how: Any)
             write(out, **how)
 
 
-def test_an_output_is_made_beside_its_path_in_a_folder_named_after_it(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_is_made_beside_its_path_in_a_folder_named_after_it(home, monkeypatch):
     stopped(WRITES["transform"], "o.zarr", monkeypatch)
     stopped(WRITES["transform"], "o.zarr", monkeypatch)
     (first,) = home.glob("o.zarr.*")
@@ -168,7 +160,7 @@ def test_an_output_is_made_beside_its_path_in_a_folder_named_after_it(
     assert not list(home.glob("o.zarr*"))
 
 
-def test_what_late_workers_and_others_left_beside_an_output(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_late_workers_and_others_left_beside_an_output(home, monkeypatch):
     """Any run removes blocks that belong to nothing. Unfinished output stays while no other run writes there."""
     WRITES["transform"]("o.zarr")
     stopped(OTHERS["transform"], "o.zarr", monkeypatch, overwrite=True)
@@ -187,7 +179,7 @@ def test_what_late_workers_and_others_left_beside_an_output(home: Path, monkeypa
     assert list(home.glob("o.zarr.*")) == [users]
 
 
-def test_a_fit_and_an_ingest_say_what_they_remove(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_and_an_ingest_say_what_they_remove(home, monkeypatch):
     for name in ("fit", "ingest"):
         stopped(WRITES["transform"], "o.zarr", monkeypatch)
         notes = Recorder()
@@ -197,9 +189,7 @@ def test_a_fit_and_an_ingest_say_what_they_remove(home: Path, monkeypatch: pytes
         shutil.rmtree("o.zarr")
 
 
-def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(home, monkeypatch):
     """As versions before this one left it."""
     WRITES["transform"]("o.zarr")
     wanted = tree_bytes("o.zarr")
@@ -213,7 +203,7 @@ def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(
 
 
 @pytest.mark.parametrize("spelled", ["s2.zarr/scores/", "~/s2.zarr", "link"])
-def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled: str, home: Path) -> None:
+def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled, home):
     bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
     bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr")
     (home / "link").symlink_to("s2.zarr/scores")
@@ -222,13 +212,13 @@ def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled
 
 
 @every_write
-def test_a_file_where_a_folder_is_needed_is_named(write: str, home: Path) -> None:
+def test_a_file_where_a_folder_is_needed_is_named(write, home):
     (home / "notes").write_text("of the user")
     with pytest.raises(SpecError, match=r"cannot be written: .*notes is a file, not a folder"):
         WRITES[write]("notes/sub/o.zarr")
 
 
-def test_what_is_no_rows_is_not_read_as_rows(home: Path) -> None:
+def test_what_is_no_rows_is_not_read_as_rows(home):
     with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, not rows"):
         bigkpca.fit("m.zarr", "o.zarr")
     (home / "s.zarr" / "scores" / "manifest.json").unlink()
@@ -236,18 +226,18 @@ def test_what_is_no_rows_is_not_read_as_rows(home: Path) -> None:
         bigkpca.fit("s.zarr", "o.zarr")
 
 
-def test_an_estimator_makes_the_model_of_the_command(home: Path) -> None:
+def test_an_estimator_makes_the_model_of_the_command(home):
     bigkpca.KernelPCA(3, size=10, random_state=0).fit("d.zarr").save("k.zarr")
     bigkpca.fit("d.zarr", "c.zarr", **FIT)
     assert tree_bytes(home / "k.zarr") == tree_bytes(home / "c.zarr")
 
 
-def test_evaluations_of_few_rows_take_all_of_them(home: Path) -> None:
+def test_evaluations_of_few_rows_take_all_of_them(home):
     assert len(bigkpca.evaluate("m.zarr", "d.zarr").eigenvalues) == 3
 
 
 @pytest.mark.parametrize("text", ["[]", '{"attributes": null}', '{"attributes": []}', "3"])
-def test_metadata_that_say_nothing_are_those_of_somebody_else(text: str, home: Path) -> None:
+def test_metadata_that_say_nothing_are_those_of_somebody_else(text, home):
     (home / "o.zarr").mkdir()
     (home / "o.zarr" / "zarr.json").write_text(text)
     with pytest.raises(SpecError, match="was not made by bigkpca, so it is never replaced"):
@@ -257,9 +247,7 @@ def test_metadata_that_say_nothing_are_those_of_somebody_else(text: str, home: P
 @pytest.mark.parametrize("can", [True, False])
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("write", ["transform", "fit", "ingest"])
-def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
-    write: str, step: int, can: bool, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(write, step, can, home, monkeypatch):
     """Also where the system cannot exchange two folders at once, and renames them one after the other."""
 
     class Stop(BaseException):
@@ -273,7 +261,7 @@ def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
             patch.setattr(LocalDisk, "exchange", lambda *_: False)
         rename, calls = os.rename, []
 
-        def stopping(*paths: Any) -> None:
+        def stopping(*paths):
             if paths[0].startswith("o.zarr") or str(home / "o.zarr") in paths[0]:
                 calls.append(paths)
             if len(calls) == step:
@@ -290,7 +278,7 @@ def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(
     assert not list(home.glob("o.zarr.*"))
 
 
-def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
+def test_two_folders_are_exchanged_at_once(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
@@ -300,7 +288,7 @@ def test_two_folders_are_exchanged_at_once(tmp_path: Path) -> None:
         LocalDisk().exchange(str(tmp_path / "a"), str(tmp_path / "c"))
 
 
-def test_a_system_without_locks_is_told_so() -> None:
+def test_a_system_without_locks_is_told_so():
     code = "import sys; sys.modules['fcntl'] = None; import bigkpca.data.stores.local_locks"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
@@ -311,7 +299,7 @@ def test_a_system_without_locks_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_the_folder_where_a_disk_is_mounted_is_refused(write: str, home: Path, mounted: Callable[[str], Path]) -> None:
+def test_the_folder_where_a_disk_is_mounted_is_refused(write, home, mounted):
     with pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
         WRITES[write](mounted("size=8m"))
     assert not list(home.glob("disk.*"))

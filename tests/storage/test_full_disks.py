@@ -1,10 +1,6 @@
 """A disk that fills up at any moment."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +9,10 @@ from tests.helpers.disks import tree_bytes
 from tests.storage.outputs import WRITES
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])  # of how many sizes one is tried
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])  # of how many sizes one is tried
 @pytest.mark.parametrize("limit", ["size", "nr_inodes"])
 @pytest.mark.parametrize("write", WRITES)
-def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(
-    write: str, limit: str, every: int, home: Path, mounted: Callable[[str], Path]
-) -> None:
+def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(write, limit, every, home, mounted):
     WRITES[write]("wanted.zarr")
     wanted, messages = tree_bytes(home / "wanted.zarr"), []
     for many in range(2, 100, every):

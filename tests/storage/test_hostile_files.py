@@ -1,13 +1,9 @@
 """Files from others: whatever they hold, they load to something that works, or are refused with an error of bigkpca."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +18,6 @@ from bigkpca.errors import BigKPCAError, CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
-from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model
@@ -34,7 +29,7 @@ Models = dict[str, dict[str, bytes]]
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+def models(tmp_path_factory):
     """The files of one model of each kind."""
     folder, found = tmp_path_factory.mktemp("kinds"), {}
     for kind, options in hostile.KINDS.items():
@@ -45,18 +40,18 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     return tmp_path / "model.zarr"
 
 
-def drift_of(model: Model, rows: ArrayRows) -> None:
+def drift_of(model, rows):
     """Compare rows with the reference of a model, where it has one."""
     if model.reference is not None:
         scores = score_rows(rows, model, Engine(threads=1), Silent())
         assert 0 <= model.reference.drift(model.reference.count(scores, scores[:, 0])).figure <= 1
 
 
-def check_model(path: Path) -> bool:
+def check_model(path):
     """Whether the model at `path` loads; then its uses give results, or errors of bigkpca."""
     message = hostile.refusal(lambda: load_model(path))
     if message is not None:
@@ -73,10 +68,10 @@ def check_model(path: Path) -> bool:
 
 
 @hostile.few_and_many(30)
-def test_a_model_with_another_attribute(models: Models, place: Path, count: int) -> None:
+def test_a_model_with_another_attribute(models, place, count):
     @hostile.examples(count)
     @given(kind=st.sampled_from(list(hostile.KINDS)), changes=hostile.DRAWS)
-    def each(kind: str, changes: Any) -> None:
+    def each(kind, changes):
         path = hostile.put(place, models[kind])
         hostile.forge(path, hostile.changed(hostile.attribute(path), changes))
         check_model(place)
@@ -85,10 +80,10 @@ def test_a_model_with_another_attribute(models: Models, place: Path, count: int)
 
 
 @hostile.few_and_many(30)
-def test_a_model_with_other_metadata_of_an_array(models: Models, place: Path, count: int) -> None:
+def test_a_model_with_other_metadata_of_an_array(models, place, count):
     @hostile.examples(count)
     @given(kind=st.sampled_from(list(hostile.KINDS)), number=st.integers(0, 100), changes=hostile.DRAWS)
-    def each(kind: str, number: int, changes: Any) -> None:
+    def each(kind, number, changes):
         path = hostile.put(place, models[kind])
         names = hostile.attribute(path)["arrays"]
         file = Path(path, names[number % len(names)], "zarr.json")
@@ -99,7 +94,7 @@ def test_a_model_with_other_metadata_of_an_array(models: Models, place: Path, co
 
 
 @hostile.few_and_many(30)
-def test_a_model_with_another_array(models: Models, place: Path, count: int) -> None:
+def test_a_model_with_another_array(models, place, count):
     """Shapes, types and values that the digest vouches for."""
     values = st.sampled_from([0.0, -1.0, 1e308, 5e-324, np.nan, np.inf, 2.0])
     shapes = st.sampled_from([(), (1,), (2,), (3,), (4,), (10,), (3, 3), (10, 3), (10, 4), (3, 10), (1, 1), (5, 2)])
@@ -109,7 +104,7 @@ def test_a_model_with_another_array(models: Models, place: Path, count: int) -> 
     @given(
         kind=st.sampled_from(list(hostile.KINDS)), number=st.integers(0, 100), shape=shapes, kind_of=types, value=values
     )
-    def each(kind: str, number: int, shape: tuple[int, ...], kind_of: str, value: float) -> None:
+    def each(kind, number, shape, kind_of, value):
         path = hostile.put(place, models[kind])
         names = hostile.attribute(path)["arrays"]
         name = names[number % len(names)]
@@ -123,7 +118,7 @@ def test_a_model_with_another_array(models: Models, place: Path, count: int) -> 
 
 
 @hostile.few_and_many(60)
-def test_a_model_with_damaged_files(models: Models, place: Path, count: int) -> None:
+def test_a_model_with_damaged_files(models, place, count):
     @hostile.examples(count)
     @given(
         kind=st.sampled_from(list(hostile.KINDS)),
@@ -131,7 +126,7 @@ def test_a_model_with_damaged_files(models: Models, place: Path, count: int) -> 
         at=st.integers(0, 5000),
         how=st.integers(0, 3),
     )
-    def each(kind: str, number: int, at: int, how: int) -> None:
+    def each(kind, number, at, how):
         content = dict(models[kind])
         name = sorted(content)[number % len(content)]
         at %= len(content[name]) + 1
@@ -145,7 +140,7 @@ def test_a_model_with_damaged_files(models: Models, place: Path, count: int) -> 
     each()
 
 
-def test_a_model_with_arrays_swapped(models: Models, place: Path) -> None:
+def test_a_model_with_arrays_swapped(models, place):
     for kind, content in models.items():
         names = hostile.attribute(hostile.put(place, content))["arrays"]
         for one, other in itertools.pairwise(names[:: 2 if kind == "landmarks" else 6]):
@@ -165,9 +160,7 @@ HUGE = [[10**15, 3], [10**15], [3, 10**15], [2**40, 2**40]]
 
 
 @pytest.mark.parametrize("shape", HUGE, ids=str)
-def test_an_array_that_claims_more_than_its_files_hold_is_refused_at_once(
-    models: Models, place: Path, shape: list[int]
-) -> None:
+def test_an_array_that_claims_more_than_its_files_hold_is_refused_at_once(models, place, shape):
     hostile.put(place, models["landmarks"])
     file = place / "components" / "zarr.json"
     metadata = json.loads(file.read_text())
@@ -179,19 +172,19 @@ def test_an_array_that_claims_more_than_its_files_hold_is_refused_at_once(
         hostile.bounded(lambda: load_model(place))
 
 
-def compressed(codecs: Any) -> None:
+def compressed(codecs):
     codecs[0]["configuration"]["codecs"].append({"name": "zstd", "configuration": {"level": 0, "checksum": False}})
 
 
-def narrow(codecs: Any) -> None:
+def narrow(codecs):
     codecs[0]["configuration"]["chunk_shape"] = [1, 1]
 
 
-def bare(codecs: Any) -> None:
+def bare(codecs):
     codecs[:] = [{"name": "bytes", "configuration": {"endian": "little"}}]
 
 
-def gzipped(codecs: Any) -> None:
+def gzipped(codecs):
     codecs.append({"name": "gzip", "configuration": {"level": 5}})
 
 
@@ -199,9 +192,7 @@ def gzipped(codecs: Any) -> None:
     ("change", "message"),
     [(compressed, "other codecs"), (gzipped, "other codecs"), (bare, "chunks have"), (narrow, "chunks have the shape")],
 )
-def test_codecs_that_models_do_not_have_are_refused(
-    models: Models, place: Path, change: Callable[[Any], None], message: str
-) -> None:
+def test_codecs_that_models_do_not_have_are_refused(models, place, change, message):
     hostile.put(place, models["landmarks"])
     file = place / "components" / "zarr.json"
     metadata = json.loads(file.read_text())
@@ -211,7 +202,7 @@ def test_codecs_that_models_do_not_have_are_refused(
         load_model(place)
 
 
-def test_json_is_read_up_to_a_limit(models: Models, place: Path) -> None:
+def test_json_is_read_up_to_a_limit(models, place):
     hostile.put(place, models["landmarks"])
     text = (place / "zarr.json").read_text()
     for broken, message in (
@@ -227,15 +218,15 @@ def test_json_is_read_up_to_a_limit(models: Models, place: Path) -> None:
         hostile.bounded(lambda: load_model(place), 150)
 
 
-def test_brackets_in_words_do_not_nest(models: Models, place: Path) -> None:
+def test_brackets_in_words_do_not_nest(models, place):
     hostile.put(place, models["landmarks"])
     about = hostile.attribute(place)
     hostile.forge(place, about | {"note": '\\"[{' * 500})
     assert check_model(place)
 
 
-def test_a_kernel_of_many_sums_loads_and_more_are_refused(models: Models, place: Path) -> None:
-    kernel: Any = {"name": "linear"}
+def test_a_kernel_of_many_sums_loads_and_more_are_refused(models, place):
+    kernel = {"name": "linear"}
     for _ in range(190):
         kernel = {"name": "sum", "left": kernel, "right": {"name": "linear"}}
     hostile.put(place, models["landmarks"])
@@ -249,7 +240,7 @@ def test_a_kernel_of_many_sums_loads_and_more_are_refused(models: Models, place:
 # Nothing is executed, and nothing else is opened
 
 
-def test_loading_executes_nothing_and_opens_nothing_else(models: Models, place: Path, tmp_path: Path) -> None:
+def test_loading_executes_nothing_and_opens_nothing_else(models, place, tmp_path):
     for content in models.values():
         load_model(hostile.put(place, content))  # what is imported when it is first needed
         events, opened = hostile.watched(lambda: load_model(place))
@@ -260,17 +251,17 @@ def test_loading_executes_nothing_and_opens_nothing_else(models: Models, place: 
         assert {file for file in others if not file.startswith(f"{tmp_path}/model.zarr/")} == set()
 
 
-NAMES: list[Any] = ["../secret", "/etc", "a/b", "..", ".", "", "a\0b", 3, None, ["mean"], "mean/../mean"]
+NAMES = ["../secret", "/etc", "a/b", "..", ".", "", "a\0b", 3, None, ["mean"], "mean/../mean"]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)
-def test_names_of_arrays_lead_nowhere(models: Models, place: Path, tmp_path: Path, name: Any) -> None:
+def test_names_of_arrays_lead_nowhere(models, place, tmp_path, name):
     hostile.put(tmp_path / "secret", {key: models["landmarks"][f"mean/{key}"] for key in ("zarr.json", "c/0")})
     hostile.put(place, models["landmarks"])
     about = hostile.attribute(place)
     hostile.set_attribute(place, about | {"arrays": [*about["arrays"], name]})
 
-    def refused() -> None:
+    def refused():
         with pytest.raises(CorruptionError, match=r"its list of arrays is .* not one of plain names"):
             load_model(place)
 
@@ -279,7 +270,7 @@ def test_names_of_arrays_lead_nowhere(models: Models, place: Path, tmp_path: Pat
     assert not [file for file in opened if "secret" in file]
 
 
-def test_consolidated_metadata_are_not_used(models: Models, place: Path) -> None:
+def test_consolidated_metadata_are_not_used(models, place):
     hostile.put(place, models["landmarks"])
     file = place / "zarr.json"
     root, inner = json.loads(file.read_text()), json.loads((place / "components" / "zarr.json").read_text())
@@ -289,7 +280,7 @@ def test_consolidated_metadata_are_not_used(models: Models, place: Path) -> None
     assert load_model(place).components == 3
 
 
-def test_pickles_are_no_codec(tmp_path: Path) -> None:
+def test_pickles_are_no_codec(tmp_path):
     """Zarr's format 2 names a codec that unpickles; a version of Zarr that took it for numbers would run code."""
     for codecs in ({"compressor": {"id": "pickle", "protocol": 5}}, {"filters": [{"id": "pickle", "protocol": 5}]}):
         metadata = {"zarr_format": 2, "shape": [2, 2], "chunks": [2, 2], "dtype": "<f8", "order": "C", "fill_value": 0}
@@ -304,7 +295,7 @@ _METADATA = ["zarr.json", "x/zarr.json", ".zarray", ".zgroup", "x/.zarray", ".zm
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", _METADATA)
-def test_metadata_of_three_gigabytes_are_refused_and_not_read(name: str, tmp_path: Path) -> None:
+def test_metadata_of_three_gigabytes_are_refused_and_not_read(name, tmp_path):
     path = tmp_path / "data.zarr"
     v2 = "zarr.json" not in name
     if name == ".zarray":
@@ -322,7 +313,7 @@ def test_metadata_of_three_gigabytes_are_refused_and_not_read(name: str, tmp_pat
 
 
 @pytest.mark.alone
-def test_a_model_with_metadata_of_three_gigabytes_is_refused_and_not_read(models: Models, place: Path) -> None:
+def test_a_model_with_metadata_of_three_gigabytes_is_refused_and_not_read(models, place):
     hostile.put(place, next(iter(models.values())))
     with (place / "zarr.json").open("ab") as file:
         file.truncate(3 * 10**9)

@@ -1,12 +1,8 @@
 """Datasets, scores, options and paths in files from others: used as what they are, or refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,14 +37,14 @@ from tests.storage.outputs import FIT
         ({"labels": {"path": 3}}, "labels is"),
     ],
 )
-def test_a_dataset_that_vouches_for_what_it_has_not(home: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_dataset_that_vouches_for_what_it_has_not(home, changes, message):
     hostile.set_attribute(home / "d.zarr", hostile.attribute(home / "d.zarr") | changes)
     with pytest.raises(CorruptionError, match=f"d.zarr.*{message}"):
         hostile.bounded(lambda: info("d.zarr"))
 
 
 @pytest.mark.parametrize("name", ["d.zarr/x", "s.zarr/scores"])
-def test_arrays_of_rows_that_claim_any_number_of_chunks(home: Path, name: str) -> None:
+def test_arrays_of_rows_that_claim_any_number_of_chunks(home, name):
     file = home / name / "zarr.json"
     metadata = json.loads(file.read_text())
     metadata["shape"][0] = 10**15
@@ -63,19 +59,19 @@ def test_arrays_of_rows_that_claim_any_number_of_chunks(home: Path, name: str) -
 
 
 @hostile.few_and_many(60)
-def test_datasets_and_scores_with_other_attributes_and_manifests(home: Path, count: int) -> None:
+def test_datasets_and_scores_with_other_attributes_and_manifests(home, count):
     made = {name: hostile.files(home / name) for name in ("d.zarr", "s.zarr")}
     model = load_model("m.zarr")
     targets = ["d.zarr/zarr.json", "s.zarr/zarr.json", "s.zarr/scores/manifest.json"]
 
-    def used(path: str) -> None:
+    def used(path):
         for use in (open_rows, info, lambda place: open_scores(model, place)):
             message = hostile.refusal(lambda: use(path))  # noqa: B023 - called at once
             assert message is None or path in message
 
     @hostile.examples(count)
     @given(target=st.sampled_from(targets), changes=hostile.DRAWS)
-    def each(target: str, changes: Any) -> None:
+    def each(target, changes):
         group = target.split("/")[0]
         hostile.put(home / group, made[group])
         file = home / target
@@ -91,7 +87,7 @@ def test_datasets_and_scores_with_other_attributes_and_manifests(home: Path, cou
 
 
 @hostile.few_and_many(150)
-def test_options_from_a_file(count: int) -> None:
+def test_options_from_a_file(count):
     specs = [
         FitSpec.checked(**{key: value for key, value in (FIT | options).items() if value != "auto"}).to_dict()
         for options in hostile.KINDS.values()
@@ -99,7 +95,7 @@ def test_options_from_a_file(count: int) -> None:
 
     @hostile.examples(count)
     @given(number=st.integers(0, len(specs) - 1), changes=hostile.DRAWS)
-    def each(number: int, changes: Any) -> None:
+    def each(number, changes):
         values = hostile.changed(specs[number], changes)
         hostile.refusal(lambda: json.dumps(FitSpec.from_dict(values, np.ones((3, 2))).to_dict()))
 
@@ -109,7 +105,7 @@ def test_options_from_a_file(count: int) -> None:
 # Paths in files
 
 
-def test_a_path_in_a_model_is_only_read(home: Path) -> None:
+def test_a_path_in_a_model_is_only_read(home):
     """`report` reads the rows that the model names, and writes nowhere else."""
     victim = hostile.files(home / "d.zarr")
     about = hostile.attribute("m.zarr")

@@ -1,11 +1,8 @@
 """Models on disk: they come back as they were, and what is damaged or unknown is refused."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,13 +23,13 @@ from tests.helpers.fits import OPTIONS
 from tests.storage import hostile
 
 
-def test_a_saved_model_is_the_model(dataset: str, model: str) -> None:
+def test_a_saved_model_is_the_model(dataset, model):
     rows = open_rows(dataset)
     fitted = fit_rows(rows, FitSpec.checked(**OPTIONS), Engine(), Silent(), rows.fingerprint())
     assert model_digest(load_model(model)) == model_digest(fitted)
 
 
-def test_the_reference_is_stored_with_its_model(model: str) -> None:
+def test_the_reference_is_stored_with_its_model(model):
     loaded = load_model(model)
     assert loaded.reference is not None
     for name in loaded.reference.shapes:
@@ -48,7 +45,7 @@ def test_the_reference_is_stored_with_its_model(model: str) -> None:
         load_model(model)
 
 
-def test_a_model_without_a_reference_loads_and_keeps_its_digest(model: str, tmp_path: Path) -> None:
+def test_a_model_without_a_reference_loads_and_keeps_its_digest(model, tmp_path):
     older = replace(load_model(model), reference=None)
     digest = save_model(older, str(tmp_path / "older.zarr"))
     assert "reference" not in hostile.attribute(tmp_path / "older.zarr")
@@ -71,7 +68,7 @@ def test_a_model_without_a_reference_loads_and_keeps_its_digest(model: str, tmp_
         ("edges", lambda values: (values[::-1, ::-1] > 0).astype(np.uint8), "do not ascend"),
     ],
 )
-def test_a_reference_that_is_none_is_refused(model: str, name: str, change: Any, message: str) -> None:
+def test_a_reference_that_is_none_is_refused(model, name, change, message):
     values = zarr.open_array(f"{model}/reference_{name}", mode="r")[...]
     hostile.set_array(model, f"reference_{name}", np.ascontiguousarray(change(values)))
     with pytest.raises(CorruptionError, match=message):
@@ -79,21 +76,21 @@ def test_a_reference_that_is_none_is_refused(model: str, name: str, change: Any,
 
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5, 5.0, True, "many", None, 10**30])
-def test_a_reference_of_no_number_of_rows_is_refused(model: str, rows: Any) -> None:
+def test_a_reference_of_no_number_of_rows_is_refused(model, rows):
     hostile.forge(model, hostile.attribute(model) | {"reference": {"rows": rows}})
     with pytest.raises(CorruptionError, match="reference"):
         load_model(model)
 
 
 @pytest.mark.parametrize("about", [[], "x", {}, {"rows": 5, "name": "x"}])
-def test_a_reference_that_is_described_otherwise_is_refused(model: str, about: Any) -> None:
+def test_a_reference_that_is_described_otherwise_is_refused(model, about):
     hostile.forge(model, hostile.attribute(model) | {"reference": about})
     with pytest.raises(CorruptionError, match="reference"):
         load_model(model)
 
 
-def test_a_function_as_kernel_fits_but_cannot_be_saved(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
-    def kernel(A: Any, B: Any) -> Any:
+def test_a_function_as_kernel_fits_but_cannot_be_saved(digits, tmp_path):
+    def kernel(A, B):
         return kernels.Gaussian(20.0)(A, B)
 
     spec = {"components": 3, "size": 40, "landmarks": "uniform"}
@@ -108,7 +105,7 @@ def test_a_function_as_kernel_fits_but_cannot_be_saved(digits: np.ndarray[Any, A
         save_model(own, str(tmp_path / "model.zarr"))
 
 
-def test_a_damaged_model_is_refused(dataset: str, model: str) -> None:
+def test_a_damaged_model_is_refused(dataset, model):
     stored = zarr.open_array(f"{model}/eigenvalues", mode="r+")
     stored[0] = 1.0
     with pytest.raises(CorruptionError, match="does not match its digest"):
@@ -119,7 +116,7 @@ def test_a_damaged_model_is_refused(dataset: str, model: str) -> None:
         bigkpca.load(model)
 
 
-def test_an_exact_model_whose_rows_are_gone_says_so(digits: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_an_exact_model_whose_rows_are_gone_says_so(digits, tmp_path):
     path = tmp_path / "model.zarr"
     bigkpca.fit(digits[:50], path, method="exact", components=3)
     shutil.rmtree(path / "landmarks")
@@ -127,23 +124,21 @@ def test_an_exact_model_whose_rows_are_gone_says_so(digits: np.ndarray[Any, Any]
         bigkpca.transform(path, digits[:50], tmp_path / "scores.zarr")
 
 
-def test_large_arrays_of_a_model_are_stored_in_pieces(
-    digits: np.ndarray[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_arrays_of_a_model_are_stored_in_pieces(digits, tmp_path, monkeypatch):
     monkeypatch.setattr("bigkpca.storage.models._SHARD_BYTES", 4096)
     fitted = bigkpca.fit(digits[:50], tmp_path / "model.zarr", method="exact", components=3)
     assert len(list((tmp_path / "model.zarr" / "landmarks" / "c").iterdir())) == 4
     np.testing.assert_array_equal(bigkpca.load(tmp_path / "model.zarr").features.landmarks, fitted.features.landmarks)
 
 
-def test_a_model_of_an_unknown_version_is_refused(model: str) -> None:
+def test_a_model_of_an_unknown_version_is_refused(model):
     metadata = Path(model) / "zarr.json"
     metadata.write_text(metadata.read_text().replace('"format_version": 1', '"format_version": 99'))
     with pytest.raises(SpecError, match="model format version 99; this bigkpca reads version 1"):
         bigkpca.load(model)
 
 
-def test_paths_that_hold_something_else(dataset: str, model: str, tmp_path: Path) -> None:
+def test_paths_that_hold_something_else(dataset, model, tmp_path):
     with pytest.raises(SpecError, match="does not exist: no model"):
         bigkpca.load(tmp_path / "nothing.zarr")
     with pytest.raises(SpecError, match="exists, but is not a bigkpca model"):
@@ -154,7 +149,7 @@ def test_paths_that_hold_something_else(dataset: str, model: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("size", [510, 523])  # of packed sums 260,100 and 273,529: few divisors are near a megabyte
-def test_arrays_of_a_model_have_no_more_chunks_than_megabytes(size: int, tmp_path: Path) -> None:
+def test_arrays_of_a_model_have_no_more_chunks_than_megabytes(size, tmp_path):
     X = np.random.default_rng(0).normal(size=(1200, 300))
     bigkpca.fit(X, tmp_path / "model.zarr", components=5, size=size, kernel="linear", landmarks="uniform")
     for name, array in zarr.open_group(tmp_path / "model.zarr", mode="r").arrays():

@@ -1,10 +1,5 @@
 """Paths are meant as they are: links, the home folder, and folders above."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -19,7 +14,7 @@ from tests.storage.outputs import FIT, OTHERS, WRITES, X, every_write
 
 @every_write
 @pytest.mark.parametrize("path", ["o.zarr/", "./o.zarr", "~/o.zarr", "x/../o.zarr//", "link", "dangling"])
-def test_paths_are_meant_as_they_are(write: str, path: str, home: Path) -> None:
+def test_paths_are_meant_as_they_are(write, path, home):
     WRITES[write]("plain.zarr")
     wanted, there = tree_bytes(home / "plain.zarr"), {entry.name for entry in home.iterdir()}
     (home / "elsewhere").mkdir()
@@ -41,7 +36,7 @@ def test_paths_are_meant_as_they_are(write: str, path: str, home: Path) -> None:
     assert all((home / link).is_symlink() for link in links - {"o.zarr"})
 
 
-def test_the_folder_above_a_link_is_that_of_its_target(home: Path) -> None:
+def test_the_folder_above_a_link_is_that_of_its_target(home):
     (home / "far" / "deep").mkdir(parents=True)
     (home / "near").symlink_to(home / "far" / "deep")
     WRITES["transform"]("near/../o.zarr")
@@ -49,8 +44,8 @@ def test_the_folder_above_a_link_is_that_of_its_target(home: Path) -> None:
     assert not (home / "o.zarr").exists()
 
 
-def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
-    how: dict[str, Any] = {"methods": ["rff"], "sizes": [10], "seeds": 1, "components": 2}
+def test_a_comparison_takes_paths_as_they_are_meant(home):
+    how = {"methods": ["rff"], "sizes": [10], "seeds": 1, "components": 2}
     for out in ("cmp/", "~/cmp", "./cmp"):
         assert bigkpca.compare("d.zarr", out, **how).missing == 0
     assert not list(home.glob("*-lock"))
@@ -59,7 +54,7 @@ def test_a_comparison_takes_paths_as_they_are_meant(home: Path) -> None:
         bigkpca.compare("d.zarr", "d.zarr/cmp", **how)
 
 
-def test_rows_behind_a_link_and_two_points_are_those_that_the_system_means(home: Path) -> None:
+def test_rows_behind_a_link_and_two_points_are_those_that_the_system_means(home):
     (home / "far" / "deep").mkdir(parents=True)
     (home / "near").symlink_to(home / "far" / "deep")
     np.save(home / "far" / "x.npy", X + 1)
@@ -69,14 +64,14 @@ def test_rows_behind_a_link_and_two_points_are_those_that_the_system_means(home:
 
 @every_write
 @pytest.mark.parametrize("path", [None, 5, b"o.zarr"])
-def test_what_is_no_path_is_refused(write: str, path: Any, home: Path) -> None:
+def test_what_is_no_path_is_refused(write, path, home):
     there = {entry.name for entry in home.iterdir()}
     with pytest.raises(TypeError):
         WRITES[write](path)
     assert {entry.name for entry in home.iterdir()} == there
 
 
-def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:
+def test_the_home_folder_is_meant_by_its_sign_everywhere(home):
     np.save("y.npy", np.arange(90))
     ingest(["~/a.npy"], "~/d2.zarr", labels="~/y.npy")
     bigkpca.fit("~/d2.zarr", "~/m2.zarr", **FIT)
@@ -87,8 +82,8 @@ def test_the_home_folder_is_meant_by_its_sign_everywhere(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_commands_write_out_the_home_folder_wherever_a_path_stands(home: Path) -> None:
-    def run(*command: str) -> str:
+def test_commands_write_out_the_home_folder_wherever_a_path_stands(home):
+    def run(*command):
         done = commands.run(*command)
         assert done.exit_code == 0, done.output
         return done.stdout

@@ -1,12 +1,8 @@
 """Links that somebody put where bigkpca writes: nothing is written to what they lead to, and outputs are what they are
 without."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +17,7 @@ IN_BLOCKS = ("transform", "reconstruct", "denoise")
 
 
 @pytest.fixture
-def elsewhere(home: Path) -> Path:
+def elsewhere(home):
     """A folder of somebody else."""
     (home / "elsewhere").mkdir()
     (home / "elsewhere" / "mine.txt").write_text("mine")
@@ -30,7 +26,7 @@ def elsewhere(home: Path) -> Path:
 
 @every_write
 @pytest.mark.parametrize("ending", ["new", "old", "trash"])
-def test_a_link_at_a_scratch_is_removed_and_not_followed(write: str, ending: str, home: Path, elsewhere: Path) -> None:
+def test_a_link_at_a_scratch_is_removed_and_not_followed(write, ending, home, elsewhere):
     WRITES[write]("wanted.zarr")
     (home / f"out.zarr.bigkpca-{ending}").symlink_to(elsewhere)
     WRITES[write]("out.zarr")
@@ -41,9 +37,7 @@ def test_a_link_at_a_scratch_is_removed_and_not_followed(write: str, ending: str
 
 
 @every_write
-def test_a_link_to_output_of_the_same_kind_is_not_taken_for_what_was_replaced(
-    write: str, home: Path, elsewhere: Path
-) -> None:
+def test_a_link_to_output_of_the_same_kind_is_not_taken_for_what_was_replaced(write, home, elsewhere):
     WRITES[write](str(elsewhere / "theirs.zarr"))
     before = tree_bytes(elsewhere)
     (home / "out.zarr.bigkpca-old").symlink_to(elsewhere / "theirs.zarr")
@@ -54,10 +48,8 @@ def test_a_link_to_output_of_the_same_kind_is_not_taken_for_what_was_replaced(
 
 @pytest.mark.parametrize("write", IN_BLOCKS)
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_link_at_or_in_a_run_folder_is_not_followed(
-    write: str, inside: bool, home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cut_off(*_: Any) -> None:
+def test_a_link_at_or_in_a_run_folder_is_not_followed(write, inside, home, elsewhere, monkeypatch):
+    def cut_off(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -80,7 +72,7 @@ def test_a_link_at_or_in_a_run_folder_is_not_followed(
 
 
 @pytest.mark.parametrize("planted", ["link", "folder", "pipe"])
-def test_anything_but_a_file_at_a_lock_is_refused(planted: str, home: Path, elsewhere: Path) -> None:
+def test_anything_but_a_file_at_a_lock_is_refused(planted, home, elsewhere):
     lock = home / "out.zarr.bigkpca-lock"
     if planted == "link":
         lock.symlink_to(elsewhere / "new.txt")
@@ -93,7 +85,7 @@ def test_anything_but_a_file_at_a_lock_is_refused(planted: str, home: Path, else
     assert tree_bytes(elsewhere) == {"mine.txt": b"mine"}
 
 
-def test_a_file_at_a_scratch_is_named(home: Path) -> None:
+def test_a_file_at_a_scratch_is_named(home):
     (home / "out.zarr.bigkpca-new").write_text("mine")
     with pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-new exists, and this run writes its unfinished"):
         WRITES["ingest"]("out.zarr")
@@ -101,7 +93,7 @@ def test_a_file_at_a_scratch_is_named(home: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
-def test_files_that_appear_whole_are_not_written_through_a_link(kind: str, home: Path) -> None:
+def test_files_that_appear_whole_are_not_written_through_a_link(kind, home):
     victim = home / "victim"
     victim.write_text("mine")
     for name in ("report.html", "bigkpca.prom", "compare/compare.json"):
@@ -115,7 +107,7 @@ def test_files_that_appear_whole_are_not_written_through_a_link(kind: str, home:
     assert not (home / "report.html").is_symlink()
 
 
-def test_a_link_at_the_saved_sums_is_removed(home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_at_the_saved_sums_is_removed(home, elsewhere, monkeypatch):
     from bigkpca.workflows import checkpoints
 
     monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)

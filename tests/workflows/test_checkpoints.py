@@ -1,7 +1,5 @@
 """A fit that is stopped goes on from the sums that it saved, to the same bytes, and takes up no others."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
@@ -10,10 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +26,7 @@ from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Recorder
 
 BLOCK = 100  # rows, of the 1797 of the data: 18 blocks
-MANY_PASSES: dict[str, dict[str, Any]] = {
+MANY_PASSES = {
     "nystroem": {},
     "standardize": {"standardize": True},
     "columns": {"method": "columns"},
@@ -51,14 +47,14 @@ class Stopping(Recorder):
 
     most: int = 0
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         super().advance(rows)
         if self.rows > self.most:
             raise KeyboardInterrupt
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch):
     """Sums are saved after every block."""
     monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
@@ -67,14 +63,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(each, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        pytest.param(each, id=name, marks=() if name in QUICK else pytest.mark.long)
         for name, each in MANY_PASSES.items()
     ],
 )
 @pytest.mark.usefixtures("at_once")
-def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(
-    options: dict[str, Any], dataset: str, tmp_path: Path
-) -> None:
+def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(options, dataset, tmp_path):
     given = {**OPTIONS, "block_rows": BLOCK, **options}
     clean, out = tmp_path / "clean.zarr", tmp_path / "stopped.zarr"
     bigkpca.fit(dataset, clean, **given)
@@ -91,13 +85,11 @@ def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_blocks_whose_sums_were_saved_are_not_computed_again(
-    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_whose_sums_were_saved_are_not_computed_again(dataset, tmp_path, monkeypatch):
     given = {**OPTIONS, "block_rows": BLOCK}
     with pytest.raises(KeyboardInterrupt):
         bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 900), **given)
-    computed: list[int] = []
+    computed = []
     add = PartialSums.add
     monkeypatch.setattr(
         PartialSums, "add", lambda self, group, value: (computed.append(group), add(self, group, value))[1]
@@ -112,7 +104,7 @@ def test_blocks_whose_sums_were_saved_are_not_computed_again(
 @pytest.mark.parametrize(
     "change", [{"seed": 4}, {"sigma": 30.0}, {"block_rows": 200}, {"size": 90}], ids=lambda change: next(iter(change))
 )
-def test_sums_of_other_options_are_not_taken_up(change: dict[str, Any], dataset: str, tmp_path: Path) -> None:
+def test_sums_of_other_options_are_not_taken_up(change, dataset, tmp_path):
     given = {**OPTIONS, "block_rows": BLOCK}
     with pytest.raises(KeyboardInterrupt):
         bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 900), **given)
@@ -136,7 +128,7 @@ def test_sums_of_other_options_are_not_taken_up(change: dict[str, Any], dataset:
     ],
     ids=["truncated", "flipped", "empty", "no members", "no node", "no node of this tree"],
 )
-def test_a_damaged_file_is_computed_again(damage: Callable[[Path], Any], dataset: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_computed_again(damage, dataset, tmp_path):
     given = {**OPTIONS, "block_rows": BLOCK}
     out, clean = tmp_path / "m.zarr", tmp_path / "clean.zarr"
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +143,7 @@ def test_a_damaged_file_is_computed_again(damage: Callable[[Path], Any], dataset
 
 
 @pytest.mark.usefixtures("at_once")
-def test_rows_that_cannot_be_fitted_leave_no_sums(tmp_path: Path, digits: np.ndarray[Any, Any]) -> None:
+def test_rows_that_cannot_be_fitted_leave_no_sums(tmp_path, digits):
     X = digits.astype(np.float32)
     X[1700, 3] = np.nan
     np.save(tmp_path / "x.npy", X)
@@ -169,7 +161,7 @@ print(content_digest("fitting", 18, (Gaussian(2.0), np.arange(6.0).reshape(2, 3)
 """
 
 
-def test_passes_are_recognised_in_another_process() -> None:
+def test_passes_are_recognised_in_another_process():
     run, env = [sys.executable, "-c", _DIGEST], {**os.environ, "PYTHONHASHSEED": "7"}
     there = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60, env=env)
     given = (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")
@@ -178,7 +170,7 @@ def test_passes_are_recognised_in_another_process() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_sums_are_saved_from_a_cluster_too(dataset: str, tmp_path: Path, two_processes: Engine) -> None:
+def test_sums_are_saved_from_a_cluster_too(dataset, tmp_path, two_processes):
     given = {**OPTIONS, "block_rows": BLOCK}
     bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
     assert two_processes.client is not None
@@ -199,8 +191,8 @@ bigkpca.fit(sys.argv[1], sys.argv[2], components=10, size=400, seed=3, block_row
 """
 
 
-@pytest.mark.slow
-def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset: str, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset, tmp_path):
     """SIGKILL while sums are written, too."""
     out, clean, rng = tmp_path / "m.zarr", tmp_path / "clean.zarr", np.random.default_rng(0)
     command, kills, ends, seconds = [sys.executable, "-c", _KILLED, dataset], 0, 0, 1.0
@@ -231,21 +223,21 @@ main()
 """
 
 
-def seconds_of(pid: int) -> float:
+def seconds_of(pid):
     """Seconds that a process has computed: what else a machine does changes the time that goes by, and not these."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def seconds_of_children() -> float:
+def seconds_of_children():
     """The same, of all processes that this one started and that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_fit_that_is_told_to_end_saves_its_sums_and_ends_at_once(number: int, dataset: str, tmp_path: Path) -> None:
+def test_a_fit_that_is_told_to_end_saves_its_sums_and_ends_at_once(number, dataset, tmp_path):
     out, sums = tmp_path / "m.zarr", tmp_path / "m.zarr.bigkpca-sums"
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4"))
     options = "--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"
@@ -268,7 +260,7 @@ def test_a_fit_that_is_told_to_end_saves_its_sums_and_ends_at_once(number: int, 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("wrong", [{"scheduler": "http://127.0.0.1:1"}, {"memory": "1 MB"}], ids=["address", "memory"])
-def test_sums_outlive_errors_that_are_not_of_the_rows(wrong: dict[str, Any], dataset: str, tmp_path: Path) -> None:
+def test_sums_outlive_errors_that_are_not_of_the_rows(wrong, dataset, tmp_path):
     given = {**OPTIONS, "block_rows": BLOCK}
     with pytest.raises(KeyboardInterrupt):
         bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 1000), **given)
@@ -281,9 +273,7 @@ def test_sums_outlive_errors_that_are_not_of_the_rows(wrong: dict[str, Any], dat
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("what", ["bigkpca", "numpy", "processor"])
-def test_sums_of_other_versions_or_processors_are_not_taken_up(
-    what: str, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_of_other_versions_or_processors_are_not_taken_up(what, dataset, tmp_path, monkeypatch):
     given, shown = {**OPTIONS, "block_rows": BLOCK}, Recorder()
     with pytest.raises(KeyboardInterrupt):
         bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=1797 + 1000), **given)
@@ -297,10 +287,8 @@ def test_sums_of_other_versions_or_processors_are_not_taken_up(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_fit_goes_on_where_its_sums_cannot_be_saved(
-    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
+def test_a_fit_goes_on_where_its_sums_cannot_be_saved(dataset, tmp_path, monkeypatch):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     shown = Recorder()
@@ -316,14 +304,14 @@ class Cleared(Recorder):
 
     filler: Path = Path()
 
-    def finish(self) -> None:
+    def finish(self):
         super().finish()
         if self.started[-1][0] == "fitting":
             self.filler.unlink()
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_disk_that_is_full_for_a_while_does_not_end_the_fit(dataset: str, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_for_a_while_does_not_end_the_fit(dataset, tmp_path):
     given = {**OPTIONS, "size": 300, "block_rows": BLOCK}
     bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
     with small_disk("8m", tmp_path / "small") as disk:

@@ -1,10 +1,6 @@
 """Names of columns in models: recorded, compared with those of later rows, and kept on disk."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +19,7 @@ from tests.helpers.progress import Recorder
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Datasets of the same rows: straight, with columns turned, and without names; and a model of the first."""
     path = tmp_path_factory.mktemp("names")
     ingest([parquet(path / "a.parquet", FRAME)], path / "straight.zarr")
@@ -40,8 +36,8 @@ TURNED_MESSAGE = (
 
 
 @pytest.mark.parametrize("rows", ["turned.zarr", "frame", "polars"])
-def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path, tmp_path: Path) -> None:
-    data: Any = {"frame": TURNED, "polars": pl.DataFrame(dict(TURNED))}.get(rows, folder / rows)
+def test_what_a_model_does_is_refused_for_turned_columns(rows, folder, tmp_path):
+    data = {"frame": TURNED, "polars": pl.DataFrame(dict(TURNED))}.get(rows, folder / rows)
     model, out = folder / "model.zarr", tmp_path / "out.zarr"
     for use in (
         lambda: bigkpca.transform(model, data, out),
@@ -55,7 +51,7 @@ def test_what_a_model_does_is_refused_for_turned_columns(rows: str, folder: Path
     assert not out.exists()
 
 
-def test_an_estimator_refuses_a_path_with_turned_columns(folder: Path) -> None:
+def test_an_estimator_refuses_a_path_with_turned_columns(folder):
     kpca = KernelPCA(2, size=20, random_state=0).fit(folder / "straight.zarr")
     for method in (kpca.transform, kpca.denoise, kpca.residual, kpca.score, kpca.partial_fit):
         with pytest.raises(SpecError, match=TURNED_MESSAGE):
@@ -63,13 +59,13 @@ def test_an_estimator_refuses_a_path_with_turned_columns(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", ["straight.zarr", "nameless.npy", "frame", "polars", "array"])
-def test_the_same_columns_and_rows_without_names_pass(rows: str, folder: Path, tmp_path: Path) -> None:
+def test_the_same_columns_and_rows_without_names_pass(rows, folder, tmp_path):
     others = {"frame": FRAME, "polars": pl.DataFrame(dict(FRAME)), "array": X}
     data = others[rows] if rows in others else folder / rows
     assert bigkpca.transform(folder / "model.zarr", data, tmp_path / "out.zarr").shape == (60, 2)
 
 
-def test_missing_and_further_columns_are_named(folder: Path, tmp_path: Path) -> None:
+def test_missing_and_further_columns_are_named(folder, tmp_path):
     for frame, message in (
         (FRAME[["a", "c"]], "lacks the column 'b' of the model; give"),
         (FRAME.assign(id=1.0), "has the column 'id', unlike the model; give"),
@@ -81,7 +77,7 @@ def test_missing_and_further_columns_are_named(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "options", [{}, {"method": "rff"}, {"method": "exact"}, {"refine": 1}, {"preimage": "ridge"}], ids=str
 )
-def test_every_kind_of_model_records_names(options: dict[str, Any]) -> None:
+def test_every_kind_of_model_records_names(options):
     named, nameless = (KernelPCA(2, random_state=0, **{"size": 20, **options}).fit(rows) for rows in (FRAME, X))
     assert named.model_.names == ("a", "b", "c")
     assert nameless.model_.names is None
@@ -90,13 +86,13 @@ def test_every_kind_of_model_records_names(options: dict[str, Any]) -> None:
     assert kept.model_.names == ("a", "b", "c")
 
 
-def test_names_that_are_no_text_are_no_names() -> None:
+def test_names_that_are_no_text_are_no_names():
     model = KernelPCA(2, size=20, random_state=0).fit(pd.DataFrame(X)).model_
     assert model.names is None
 
 
-def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path: Path) -> None:
-    def fit(frame: Any, **options: Any) -> Any:
+def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path):
+    def fit(frame, **options):
         return bigkpca.fit(frame, tmp_path / "model.zarr", components=2, size=20, **options)
 
     first = fit(FRAME)
@@ -108,7 +104,7 @@ def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path: Path) 
     assert fit(X, overwrite=True).names == ("z", "b", "c")  # the same rows, without names of their own
 
 
-def test_a_model_of_before_names_takes_a_frame(tmp_path: Path) -> None:
+def test_a_model_of_before_names_takes_a_frame(tmp_path):
     notes = Recorder()
     bigkpca.fit(X, tmp_path / "model.zarr", components=2, size=20)
     assert bigkpca.fit(FRAME, tmp_path / "model.zarr", components=2, size=20, progress=notes).names is None
@@ -119,7 +115,7 @@ def test_a_model_of_before_names_takes_a_frame(tmp_path: Path) -> None:
 # The estimator
 
 
-def test_saving_and_loading_keeps_the_names(tmp_path: Path) -> None:
+def test_saving_and_loading_keeps_the_names(tmp_path):
     KernelPCA(2, size=20, random_state=0).fit(FRAME).save(tmp_path / "model.zarr")
     loaded = KernelPCA.load(tmp_path / "model.zarr")
     assert list(loaded.feature_names_in_) == ["a", "b", "c"]
@@ -130,7 +126,7 @@ def test_saving_and_loading_keeps_the_names(tmp_path: Path) -> None:
     assert not hasattr(KernelPCA.load(tmp_path / "nameless.zarr"), "feature_names_in_")
 
 
-def test_feature_names_are_those_of_the_last_fit(folder: Path) -> None:
+def test_feature_names_are_those_of_the_last_fit(folder):
     kpca = KernelPCA(2, size=20, random_state=0).fit(FRAME.rename(columns={"a": "z"}))
     assert list(kpca.fit(folder / "straight.zarr").feature_names_in_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="The feature names should match"):
@@ -139,7 +135,7 @@ def test_feature_names_are_those_of_the_last_fit(folder: Path) -> None:
     assert kpca.transform(X).shape == (60, 2)
 
 
-def test_info_lists_names(folder: Path) -> None:
+def test_info_lists_names(folder):
     for path in ("straight.zarr", "model.zarr"):
         assert info(str(folder / path))["column_names"] == ["a", "b", "c"]
         printed = run("info", str(folder / path)).output

@@ -1,10 +1,6 @@
 """Scores and rows as files of other programs, read back by these."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -22,7 +18,7 @@ from tests.helpers.named import FRAME, WRITERS, stored
 WORDS = np.array(["pear", "fig", 'a "plum", ripe'])
 
 
-def read(path: Path) -> Any:
+def read(path):
     """A file as a frame, by readers that round no number."""
     if path.suffix == ".npy":
         return pd.DataFrame(np.load(path))
@@ -30,7 +26,7 @@ def read(path: Path) -> Any:
 
 
 @pytest.fixture
-def scores(tmp_path: Path) -> Path:
+def scores(tmp_path):
     """The scores of 60 rows with labels of text."""
     source = WRITERS["csv"](tmp_path / "a.csv", FRAME.assign(kind=WORDS[np.arange(60) % 3]))
     bigkpca.ingest(source, tmp_path / "x.zarr", labels="kind")
@@ -41,9 +37,7 @@ def scores(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".CSV"])
 @pytest.mark.parametrize("piece_bytes", [2**23, 100])
-def test_scores_are_the_same_bits_in_every_format(
-    suffix: str, piece_bytes: int, scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_the_same_bits_in_every_format(suffix, piece_bytes, scores, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "READ_BYTES", piece_bytes)
     out = tmp_path / f"out{suffix}"
     done = bigkpca.export(scores, out)
@@ -55,13 +49,12 @@ def test_scores_are_the_same_bits_in_every_format(
     assert not list(tmp_path.glob("*.partial"))
 
 
-def stored_scores(path: Path) -> np.ndarray:
-    found: np.ndarray = bigkpca.transform(path.parent / "model.zarr", path.parent / "x.zarr", path, block_rows=16)[:]
-    return found
+def stored_scores(path):
+    return bigkpca.transform(path.parent / "model.zarr", path.parent / "x.zarr", path, block_rows=16)[:]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_labels_and_row_numbers_stand_first(suffix: str, scores: Path, tmp_path: Path) -> None:
+def test_labels_and_row_numbers_stand_first(suffix, scores, tmp_path):
     done = run("export", str(scores), str(tmp_path / f"out{suffix}"), "--labels", "y", "--row-numbers")
     assert done.exit_code == 0, done.output
     found = read(tmp_path / f"out{suffix}")
@@ -73,7 +66,7 @@ def test_labels_and_row_numbers_stand_first(suffix: str, scores: Path, tmp_path:
     np.testing.assert_array_equal(read(tmp_path / f"own{suffix}")["label"], np.arange(60) / 7)
 
 
-def test_rows_keep_the_names_of_their_columns(tmp_path: Path) -> None:
+def test_rows_keep_the_names_of_their_columns(tmp_path):
     source = WRITERS["csv"](tmp_path / "a.csv", FRAME)
     bigkpca.ingest(source, tmp_path / "x.zarr")
     bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv")
@@ -84,7 +77,7 @@ def test_rows_keep_the_names_of_their_columns(tmp_path: Path) -> None:
     assert (tmp_path / "c.csv").read_text().replace('"', "") == "column0,column1\n1,2\n3,0.1\n"
 
 
-def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
+def test_two_columns_of_one_name_are_both_written(tmp_path):
     (tmp_path / "a.csv").write_text("x,x\n1,2\n")
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr")
     bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv")
@@ -94,7 +87,7 @@ def test_two_columns_of_one_name_are_both_written(tmp_path: Path) -> None:
 # Bad input
 
 
-def test_what_is_in_the_way_stays(scores: Path, tmp_path: Path) -> None:
+def test_what_is_in_the_way_stays(scores, tmp_path):
     (tmp_path / "own.csv").write_text("mine")
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "model.zarr" / "deep").mkdir()
@@ -117,7 +110,7 @@ def test_what_is_in_the_way_stays(scores: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "own.csv").shape == (60, 2)
 
 
-def test_labels_that_do_not_fit(scores: Path, tmp_path: Path) -> None:
+def test_labels_that_do_not_fit(scores, tmp_path):
     np.save(tmp_path / "short.npy", np.zeros(59))
     np.save(tmp_path / "long.npy", np.zeros(61))
     np.save(tmp_path / "complex.npy", np.zeros(60, complex))
@@ -134,8 +127,8 @@ def test_labels_that_do_not_fit(scores: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("b.*"))
 
 
-def test_a_full_disk_leaves_nothing(scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
@@ -145,13 +138,13 @@ def test_a_full_disk_leaves_nothing(scores: Path, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_types_that_a_format_does_not_have(suffix: str, tmp_path: Path) -> None:
+def test_types_that_a_format_does_not_have(suffix, tmp_path):
     with pytest.raises(SpecError, match=r"the rows are (float128|longdouble), which neither CSV nor Parquet has"):
         bigkpca.export(np.zeros((3, 2), np.longdouble), tmp_path / f"a{suffix}")
     assert not list(tmp_path.glob("a*"))
 
 
-def test_labels_of_a_dataset_that_grew_are_those_of_the_first_rows(scores: Path, tmp_path: Path) -> None:
+def test_labels_of_a_dataset_that_grew_are_those_of_the_first_rows(scores, tmp_path):
     more = WRITERS["csv"](tmp_path / "more.csv", FRAME.assign(kind="fig"))
     bigkpca.ingest(more, tmp_path / "x.zarr", labels="kind", append=True)
     for number, labels in enumerate(("y", tmp_path / "x.zarr")):
@@ -160,13 +153,13 @@ def test_labels_of_a_dataset_that_grew_are_those_of_the_first_rows(scores: Path,
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
-def test_rows_of_another_byte_order(suffix: str, tmp_path: Path) -> None:
+def test_rows_of_another_byte_order(suffix, tmp_path):
     rows = np.arange(12.0).reshape(6, 2).astype(">f8")
     bigkpca.export(rows, tmp_path / f"a{suffix}")
     np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), rows)
 
 
-def test_names_that_would_stand_twice_are_refused(tmp_path: Path) -> None:
+def test_names_that_would_stand_twice_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("row,x\n1,2\n")
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr")
     with pytest.raises(SpecError, match="two columns would be called 'row'"):
@@ -174,11 +167,11 @@ def test_names_that_would_stand_twice_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
-def test_every_chunk_is_computed_once(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_chunk_is_computed_once(suffix, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "READ_BYTES", 100)
-    computed: list[int] = []
+    computed = []
 
-    def piece(number: int) -> np.ndarray:
+    def piece(number):
         computed.append(number)
         return np.full((50, 3), float(number))
 

@@ -1,11 +1,8 @@
 """Workers that die, fill up, stand still or are slow inside a block: the same bytes, or nothing and the reason."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Recorder
 from tests.helpers.worker_faults import NAME, Fault, happened
 
-pytestmark = pytest.mark.cluster
 BLOCK = 100  # rows, of the 1797 of the data: 18 blocks
 Run = Callable[..., Any]  # of an output and a scheduler
 _PRELOAD = ["--preload", worker_faults.__file__]
@@ -28,14 +24,14 @@ _ONCE_MORE = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
+def processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
     with DaskProcesses(folder, 2, _PRELOAD, {NAME: str(folder / "fault"), **_ONCE_MORE}) as started:
         yield started
 
 
 @pytest.fixture
-def cluster(processes: DaskProcesses) -> Iterator[DaskProcesses]:
+def cluster(processes):
     """Two workers to which nothing happens yet."""
     processes.replace_dead()
     processes.wait_for_workers()
@@ -44,7 +40,7 @@ def cluster(processes: DaskProcesses) -> Iterator[DaskProcesses]:
 
 
 @pytest.fixture
-def runs(dataset: str, model: str) -> dict[str, Run]:
+def runs(dataset, model):
     """A fit and a transform of the digits."""
     options = {**OPTIONS, "block_rows": BLOCK}
     return {
@@ -54,13 +50,13 @@ def runs(dataset: str, model: str) -> dict[str, Run]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def here(tmp_path):
     """A folder for one output and what is left beside it."""
     (tmp_path / "here").mkdir()
     return tmp_path / "here"
 
 
-def check(out: Path, run: Run) -> None:
+def check(out, run):
     """What is there is what a run on threads makes, and nothing lies beside it."""
     clean = out.parent.with_name("clean.zarr")
     run(clean)
@@ -72,18 +68,16 @@ def check(out: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("command", "moment", "what"),
     [
-        pytest.param("transform", "reading", "killed", marks=pytest.mark.slow),
+        pytest.param("transform", "reading", "killed", marks=pytest.mark.long),
         ("transform", "computing", "segfault"),
         ("transform", "writing", "killed"),
-        pytest.param("fit", "computing", "exited", marks=pytest.mark.slow),
-        pytest.param("fit", "reading", "segfault", marks=pytest.mark.slow),
-        pytest.param("fit", "computing", "killed", marks=pytest.mark.slow),
-        pytest.param("transform", "writing", "exited", marks=pytest.mark.slow),
+        pytest.param("fit", "computing", "exited", marks=pytest.mark.long),
+        pytest.param("fit", "reading", "segfault", marks=pytest.mark.long),
+        pytest.param("fit", "computing", "killed", marks=pytest.mark.long),
+        pytest.param("transform", "writing", "exited", marks=pytest.mark.long),
     ],
 )
-def test_a_worker_that_dies_inside_a_block_changes_nothing(
-    command: str, moment: str, what: str, runs: dict[str, Run], cluster: DaskProcesses, here: Path
-) -> None:
+def test_a_worker_that_dies_inside_a_block_changes_nothing(command, moment, what, runs, cluster, here):
     Fault(moment, what).arm(cluster.folder)
     runs[command](here / "out.zarr", scheduler=cluster.address, timeout=60)
     (died,) = happened(cluster.folder)
@@ -91,18 +85,16 @@ def test_a_worker_that_dies_inside_a_block_changes_nothing(
     check(here / "out.zarr", runs[command])
 
 
-@pytest.mark.slow
-def test_a_worker_that_is_much_slower_changes_nothing(runs: dict[str, Run], cluster: DaskProcesses, here: Path) -> None:
+@pytest.mark.long
+def test_a_worker_that_is_much_slower_changes_nothing(runs, cluster, here):
     Fault("reading", "slow").arm(cluster.folder)
     runs["transform"](here / "out.zarr", scheduler=cluster.address)
     assert happened(cluster.folder)
     check(here / "out.zarr", runs["transform"])
 
 
-@pytest.mark.slow
-def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(
-    runs: dict[str, Run], cluster: DaskProcesses, here: Path
-) -> None:
+@pytest.mark.long
+def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(runs, cluster, here):
     out, shown = here / "out.zarr", Recorder()
     Fault("reading", "exited", row=950, times=100).arm(cluster.folder)
     with (
@@ -118,13 +110,11 @@ def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(
     check(out, runs["transform"])
 
 
-@pytest.mark.slow
-def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are_back(
-    runs: dict[str, Run], cluster: DaskProcesses, here: Path
-) -> None:
+@pytest.mark.long
+def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are_back(runs, cluster, here):
     out, told = here / "out.zarr", list[BaseException]()
 
-    def run() -> None:
+    def run():
         try:
             runs["transform"](out, scheduler=cluster.address, timeout=3)
         except IncompleteError as error:
@@ -145,10 +135,8 @@ def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are
     check(out, runs["transform"])
 
 
-@pytest.mark.slow
-def test_of_two_equal_commands_one_works_and_the_other_says_so(
-    runs: dict[str, Run], cluster: DaskProcesses, here: Path
-) -> None:
+@pytest.mark.long
+def test_of_two_equal_commands_one_works_and_the_other_says_so(runs, cluster, here):
     out = here / "out.zarr"
     Fault("reading", "stalled", row=950).arm(cluster.folder)
     first = threading.Thread(target=runs["transform"], args=(out,), kwargs={"scheduler": cluster.address}, daemon=True)
@@ -163,10 +151,8 @@ def test_of_two_equal_commands_one_works_and_the_other_says_so(
     check(out, runs["transform"])
 
 
-@pytest.mark.slow
-def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(
-    runs: dict[str, Run], cluster: DaskProcesses, tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(runs, cluster, tmp_path):
     with small_disk("60k", tmp_path / "small") as disk:
         out, shown = disk / "out.zarr", Recorder()
         with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.zarr"):

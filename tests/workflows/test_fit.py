@@ -1,11 +1,8 @@
 """Fits from path to path: the same bits everywhere, nothing done twice, nothing of others replaced."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +28,7 @@ from tests.helpers.stores import counted_reads
 
 @pytest.mark.parametrize("block_rows", [None, 200])
 @pytest.mark.bits
-def test_models_and_scores_are_the_same_bytes_everywhere(
-    engine: Engine, dataset: str, tmp_path: Path, block_rows: int | None
-) -> None:
+def test_models_and_scores_are_the_same_bytes_everywhere(engine, dataset, tmp_path, block_rows):
     rows = open_rows(dataset)
     spec = FitSpec.checked(**OPTIONS, block_rows=block_rows)
     reference = fit_rows(rows, spec, Engine(threads=1), Silent())
@@ -47,11 +42,10 @@ def test_models_and_scores_are_the_same_bytes_everywhere(
     )
 
 
-@pytest.mark.cluster
 @pytest.mark.bits
 def test_stored_features_are_the_same_bytes_on_one_and_two_processes(
-    dataset: str, model: str, tmp_path: Path, one_process: Engine, two_processes: Engine
-) -> None:
+    dataset, model, tmp_path, one_process, two_processes
+):
     bigkpca.transform(model, dataset, tmp_path / "threads.zarr", block_rows=200)
     for engine, name in ((one_process, "one.zarr"), (two_processes, "two.zarr")):
         assert engine.client is not None
@@ -62,10 +56,7 @@ def test_stored_features_are_the_same_bytes_on_one_and_two_processes(
         assert tree_bytes(tmp_path / f"model-{name}") == tree_bytes(model)
 
 
-@pytest.mark.cluster
-def test_workers_in_another_folder_find_what_was_named_from_here(
-    digits: np.ndarray[Any, Any], tmp_path: Path, two_processes: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_in_another_folder_find_what_was_named_from_here(digits, tmp_path, two_processes, monkeypatch):
     assert two_processes.client is not None
     monkeypatch.chdir(tmp_path)
     np.save("few.npy", digits[:300])
@@ -77,22 +68,20 @@ def test_workers_in_another_folder_find_what_was_named_from_here(
     np.testing.assert_array_equal(block_arrays.open_main("scores.zarr", "features")[:], scores)
 
 
-def test_in_memory_rows_and_stored_rows_give_the_same_scores(
-    dataset: str, model: str, digits: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_in_memory_rows_and_stored_rows_give_the_same_scores(dataset, model, digits, tmp_path):
     stored = bigkpca.transform(model, dataset, tmp_path / "scores.zarr", block_rows=4096)
     held = score_rows(ArrayRows(digits), load_model(model), Engine(), Silent())
     np.testing.assert_array_equal(stored[:], held)
 
 
-def test_a_model_needs_no_training_data(dataset: str, model: str, digits: np.ndarray[Any, Any]) -> None:
+def test_a_model_needs_no_training_data(dataset, model, digits):
     shutil.rmtree(dataset)
     fitted = bigkpca.load(model)
     scores = score_rows(ArrayRows(digits), fitted, Engine(), Silent())
     np.testing.assert_allclose((scores.astype(float) ** 2).sum(axis=0), fitted.solution.eigenvalues, rtol=1e-4)
 
 
-def test_seeds_matter_and_repeat(dataset: str, tmp_path: Path) -> None:
+def test_seeds_matter_and_repeat(dataset, tmp_path):
     rows = open_rows(dataset)
     first, again, other = (
         fit_rows(rows, FitSpec.checked(components=3, size=50, seed=seed), Engine(), Silent()) for seed in (1, 1, 2)
@@ -101,9 +90,7 @@ def test_seeds_matter_and_repeat(dataset: str, tmp_path: Path) -> None:
     assert not np.array_equal(first.features.landmarks, other.features.landmarks)
 
 
-def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(
-    dataset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(dataset, monkeypatch):
     chunks = counted_reads(monkeypatch, 18, 100)
     fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(threads=1), Silent())
     np.testing.assert_array_equal(chunks, 2)
@@ -112,7 +99,7 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(
 # -- doing it again ------------------------------------------------------------------------------------------
 
 
-def test_the_same_fit_again_does_nothing(dataset: str, model: str) -> None:
+def test_the_same_fit_again_does_nothing(dataset, model):
     before, notes = tree_bytes(model), Recorder()
     changed = {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")}
     bigkpca.fit(dataset, model, progress=notes, **OPTIONS)
@@ -121,9 +108,7 @@ def test_the_same_fit_again_does_nothing(dataset: str, model: str) -> None:
     assert {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")} == changed
 
 
-def test_other_rows_in_memory_are_not_taken_for_the_same(
-    digits: np.ndarray[Any, Any], model: str, tmp_path: Path
-) -> None:
+def test_other_rows_in_memory_are_not_taken_for_the_same(digits, model, tmp_path):
     out, scores, notes = tmp_path / "memory.zarr", tmp_path / "scores.zarr", Recorder()
     for _ in range(2):
         bigkpca.fit(digits, out, progress=notes, **OPTIONS)
@@ -136,7 +121,7 @@ def test_other_rows_in_memory_are_not_taken_for_the_same(
         bigkpca.transform(model, digits[::-1], scores)
 
 
-def test_another_fit_in_the_way_is_named_and_kept(dataset: str, model: str) -> None:
+def test_another_fit_in_the_way_is_named_and_kept(dataset, model):
     before = tree_bytes(model)
     with pytest.raises(SpecError, match=r"in the way: .*spec.size is 100 there and 50 here.*--overwrite"):
         bigkpca.fit(dataset, model, components=10, size=50, seed=3)
@@ -146,7 +131,7 @@ def test_another_fit_in_the_way_is_named_and_kept(dataset: str, model: str) -> N
     assert sorted(path.name for path in Path(model).parent.iterdir()) == ["digits.zarr", "model.zarr"]
 
 
-def test_what_is_not_ours_is_never_replaced(dataset: str, model: str, tmp_path: Path) -> None:
+def test_what_is_not_ours_is_never_replaced(dataset, model, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_bytes(b"sun")
     for work in (
@@ -158,7 +143,7 @@ def test_what_is_not_ours_is_never_replaced(dataset: str, model: str, tmp_path: 
     assert (tmp_path / "photos" / "holiday.jpg").read_bytes() == b"sun"
 
 
-def test_two_runs_at_once_are_refused(dataset: str, model: str, tmp_path: Path) -> None:
+def test_two_runs_at_once_are_refused(dataset, model, tmp_path):
     out = str(tmp_path / "scores.zarr")
     with lock(out), pytest.raises(LockedError, match=r"another run is writing .*scores\.zarr"):
         bigkpca.transform(model, dataset, out)
@@ -166,7 +151,7 @@ def test_two_runs_at_once_are_refused(dataset: str, model: str, tmp_path: Path) 
     assert not Path(out + ".bigkpca-lock").exists()
 
 
-def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset: str, tmp_path: Path) -> None:
+def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset, tmp_path):
     enough_for_a_few = process_bytes() + 100_000_000
     with pytest.raises(
         MemoryLimitError, match=r"needs \d+ MB in a process, \d+ MB are allowed: nystroem with a size of"
@@ -178,7 +163,7 @@ def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset: str, 
         bigkpca.fit(dataset, tmp_path / "model.zarr", size=1000, memory="1 MB")
 
 
-def test_a_damaged_model_is_fitted_again_when_asked_for(dataset: str, model: str, tmp_path: Path) -> None:
+def test_a_damaged_model_is_fitted_again_when_asked_for(dataset, model, tmp_path):
     before, shown = tree_bytes(model), Recorder()
     (Path(model) / "components" / "c" / "0" / "0").write_bytes(b"")
     with pytest.raises(CorruptionError, match=r"fit the model again with --overwrite"):

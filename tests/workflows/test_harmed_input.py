@@ -1,11 +1,8 @@
 """Rows that change while a command reads them, or are damaged before: an error that names them, and nothing new."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ BLOCK = 100
 
 
 @pytest.fixture
-def made(tmp_path: Path, digits: np.ndarray[Any, Any]) -> Path:
+def made(tmp_path, digits):
     """A dataset of 18 shards, and a model of it."""
     np.save(tmp_path / "x.npy", digits)
     np.save(tmp_path / "more.npy", digits[:30])
@@ -30,23 +27,23 @@ def made(tmp_path: Path, digits: np.ndarray[Any, Any]) -> Path:
     return tmp_path
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {
+COMMANDS = {
     "fit": lambda at, **how: bigkpca.fit(at / "d.zarr", at / "out.zarr", **{**OPTIONS, "size": 60}, **how),
     "transform": lambda at, **how: bigkpca.transform(at / "m.zarr", at / "d.zarr", at / "out.zarr", **how),
 }
 both = pytest.mark.parametrize("command", COMMANDS)
 
 
-def chunk(at: Path) -> Path:
+def chunk(at):
     """The shard of rows 900 to 999."""
     return at / "d.zarr" / "x" / "c" / "9" / "0"
 
 
-def append(at: Path) -> None:
+def append(at):
     ingest([at / "more.npy"], at / "d.zarr", append=True)
 
 
-def rewrite(at: Path) -> None:
+def rewrite(at):
     chunk(at).write_bytes((chunk(at).parents[1] / "8" / "0").read_bytes())
 
 
@@ -56,7 +53,7 @@ class Meddling(Recorder):
 
     change: Callable[[], None] | None = None
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         super().advance(rows)
         if self.change and self.started[-1][0] != "sampling rows":
             self.change()
@@ -65,9 +62,7 @@ class Meddling(Recorder):
 
 @both
 @pytest.mark.parametrize("change", [append, rewrite])
-def test_rows_that_change_while_they_are_read_are_refused(
-    command: str, change: Callable[[Path], None], made: Path
-) -> None:
+def test_rows_that_change_while_they_are_read_are_refused(command, change, made):
     whole = chunk(made).read_bytes()
     with pytest.raises(
         IncompleteError, match=r"d\.zarr changed while it was read: run again when nothing writes to it"
@@ -84,7 +79,7 @@ def test_rows_that_change_while_they_are_read_are_refused(
     assert sorted(path.name for path in made.iterdir()) == ["d.zarr", "m.zarr", "more.npy", "out.zarr", "x.npy"]
 
 
-def flip(path: Path) -> None:
+def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
@@ -103,7 +98,7 @@ def flip(path: Path) -> None:
     ],
     ids=["truncated", "flipped", "missing"],
 )
-def test_damaged_rows_are_named(command: str, harm: Callable[[Path], None], message: str, made: Path) -> None:
+def test_damaged_rows_are_named(command, harm, message, made):
     COMMANDS[command](made, block_rows=BLOCK)
     before, whole = tree_bytes(made / "out.zarr"), chunk(made).read_bytes()
     harm(chunk(made))

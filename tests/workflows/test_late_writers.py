@@ -1,14 +1,11 @@
 """A worker that is cut off inside a block, and goes on after its run ended, touches nothing published since."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,17 +16,15 @@ from distributed import Client, LocalCluster
 import bigkpca
 from tests.helpers.disks import tree_bytes
 
-pytestmark = pytest.mark.cluster
 
-
-def stop_inside_block_one(folder: str, moment: str) -> None:
+def stop_inside_block_one(folder, moment):
     """Make this worker stop itself while it writes block 1: before it writes anything, or before it renames."""
     from bigkpca.data.stores import LocalDisk
 
     holder, name = (LocalDisk, "put") if moment == "before it writes" else (os, "replace")
     real = getattr(holder, name)
 
-    def stopping(*arguments: object) -> None:
+    def stopping(*arguments):
         late = any(str(argument).endswith("/scores/c/1/0") for argument in arguments)
         if not late or (Path(folder) / "pid").exists():
             real(*arguments)
@@ -48,7 +43,7 @@ def stop_inside_block_one(folder: str, moment: str) -> None:
     setattr(holder, name, stopping)
 
 
-def wait_until(true: Callable[[], bool]) -> None:
+def wait_until(true):
     for _ in range(3000):
         if true():
             return
@@ -57,7 +52,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[Callable[[], str]]:
+def cut_off(moment, tmp_path, model, dataset):
     """A transform to scores.zarr whose driver was killed while one of its workers stood still inside block 1; wakes
     that worker, and returns what became of its write."""
     signs = tmp_path / "signs"
@@ -77,7 +72,7 @@ def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[C
             finally:
                 driver.kill()
 
-        def woken() -> str:
+        def woken():
             (signs / "go").touch()
             worker.resume()
             wait_until((signs / "woke").exists)
@@ -92,15 +87,13 @@ def cut_off(moment: str, tmp_path: Path, model: str, dataset: str) -> Iterator[C
 
 
 both_moments = pytest.mark.parametrize(
-    "moment", ["before it writes", pytest.param("before it renames", marks=pytest.mark.slow)]
+    "moment", ["before it writes", pytest.param("before it renames", marks=pytest.mark.long)]
 )
 
 
 @both_moments
-@pytest.mark.parametrize("mends", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_late_block_does_not_touch_the_output_of_another_model(
-    moment: str, mends: bool, model: str, dataset: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("mends", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_late_block_does_not_touch_the_output_of_another_model(moment, mends, model, dataset, tmp_path):
     """Neither a block of a run that makes the output, nor of one that makes damaged blocks again."""
     out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
     bigkpca.fit(dataset, other, components=7, size=60)
@@ -119,10 +112,8 @@ def test_a_late_block_does_not_touch_the_output_of_another_model(
 
 
 @both_moments
-@pytest.mark.slow
-def test_a_late_block_does_not_touch_what_the_same_command_finished(
-    moment: str, model: str, dataset: str, tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_a_late_block_does_not_touch_what_the_same_command_finished(moment, model, dataset, tmp_path):
     out, clean = tmp_path / "scores.zarr", tmp_path / "clean.zarr"
     with cut_off(moment, tmp_path, model, dataset) as woken:
         bigkpca.transform(model, dataset, out, block_rows=200)

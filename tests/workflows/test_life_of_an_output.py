@@ -3,17 +3,13 @@
 The machine keeps, for each output, the values that must be there. After every step it reads them all.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -32,17 +28,16 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_preimages, reconstruct_rows
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.numerics.model import Model
 from bigkpca.storage.models import load_model, model_digest
 from tests.helpers.fits import fit, scores
 
 BLOCK = 32  # rows
 LENGTHS = (90, 40, 32, 7)  # of the files, in the order in which they are added
 ROWS = np.random.default_rng(0).normal(size=(sum(LENGTHS), 3))
-OPTIONS: dict[str, Any] = {"components": 3, "size": 12, "block_rows": BLOCK}
+OPTIONS = {"components": 3, "size": 12, "block_rows": BLOCK}
 MAIN = {"m": "components", "s": "scores", "x": "x"}  # arrays
 CHANGES = ("write", "put", "make_folder", "sync", "move", "exchange", "remove_file", "remove_folder")
-HARMS: dict[str, Callable[[Path], Any]] = {
+HARMS = {
     "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 4]) + path.read_bytes()[1:]),
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:-5]),
     "empty": lambda path: path.write_bytes(b""),
@@ -57,12 +52,12 @@ class Stop(BaseException):
 
 
 @contextmanager
-def cut_off(at: int | None) -> Iterator[None]:
+def cut_off(at):
     """While entered, no change of the disk from the number `at` on is carried out, as after SIGKILL."""
     count = 0
 
-    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        def change(*given: Any, **named: Any) -> Any:
+    def counted(real):
+        def change(*given, **named):
             nonlocal count
             count += 1
             if at is not None and count >= at:
@@ -77,19 +72,19 @@ def cut_off(at: int | None) -> Iterator[None]:
 
 
 @cache
-def serial_model(rows: int, seed: int) -> Model:
+def serial_model(rows, seed):
     """The model of the first rows, fitted on one thread in memory."""
     return fit(ROWS[:rows], seed=seed, **OPTIONS)
 
 
 @cache
-def serial_scores(rows: int, seed: int, of: int) -> Any:
+def serial_scores(rows, seed, of):
     """Scores of the first `of` rows."""
     return scores(serial_model(rows, seed), ROWS[:of])
 
 
 @cache
-def serial_preimages(rows: int, seed: int, of: int) -> Any:
+def serial_preimages(rows, seed, of):
     """Pre-images of these scores."""
     given = ArrayRows(serial_scores(rows, seed, of))
     return reconstruct_rows(given, serial_model(rows, seed), block_preimages, Engine(threads=1), Silent()).rows
@@ -105,26 +100,26 @@ class Published:
     damaged: bool = False
 
 
-def values_of_model(model: Model) -> tuple[bytes, ...]:
+def values_of_model(model):
     return model.solution.eigenvalues.tobytes(), model.solution.components.tobytes()
 
 
 class Life(RuleBasedStateMachine):
     """A dataset, a model, scores and reconstructed rows in one folder."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.at = Path(tempfile.mkdtemp(prefix="bigkpca-life-"))
         self.rows, self.files = 0, 0
-        self.there: dict[str, Published] = {}  # by the names of outputs
+        self.there = {}  # by the names of outputs
 
-    def teardown(self) -> None:
+    def teardown(self):
         shutil.rmtree(self.at)
 
     # -- rows --------------------------------------------------------------------------------------------
 
     @initialize()
-    def first_rows(self) -> None:
+    def first_rows(self):
         start = 0
         for number, length in enumerate(LENGTHS):
             np.save(self.at / f"{number}.npy", ROWS[start : start + length])
@@ -134,7 +129,7 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.files < len(LENGTHS))
     @rule(stop=stops)
-    def append(self, stop: int | None) -> None:
+    def append(self, stop):
         try:
             with cut_off(stop):
                 ingest([self.at / f"{self.files}.npy"], self.at / "d", append=True)
@@ -147,19 +142,19 @@ class Life(RuleBasedStateMachine):
     # -- outputs -----------------------------------------------------------------------------------------
 
     @rule(seed=seeds, overwrite=st.booleans(), stop=stops)
-    def fit(self, seed: int, overwrite: bool, stop: int | None) -> None:
+    def fit(self, seed, overwrite, stop):
         key = json.dumps([self.fingerprint("d"), seed])
         wanted = Published(key, (self.rows, seed), values_of_model(serial_model(self.rows, seed)))
 
-        def run() -> Any:
+        def run():
             return bigkpca.fit(self.at / "d", self.at / "m", seed=seed, overwrite=overwrite, **OPTIONS)
 
         self.carry_out("m", wanted, run, overwrite=overwrite, mends=overwrite, stop=stop)
 
     @precondition(lambda self: "m" in self.there)
     @rule(overwrite=st.booleans(), stop=stops)
-    def transform(self, overwrite: bool, stop: int | None) -> None:
-        def run() -> Any:
+    def transform(self, overwrite, stop):
+        def run():
             return bigkpca.transform(self.at / "m", self.at / "d", self.at / "s", block_rows=BLOCK, overwrite=overwrite)
 
         if self.refused("m", run):
@@ -171,8 +166,8 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: {"m", "s"} <= self.there.keys() and not self.there["s"].damaged)
     @rule(overwrite=st.booleans(), stop=stops)
-    def reconstruct(self, overwrite: bool, stop: int | None) -> None:
-        def run() -> Any:
+    def reconstruct(self, overwrite, stop):
+        def run():
             scores_at = self.at / "s"
             return bigkpca.reconstruct(self.at / "m", scores_at, self.at / "x", block_rows=BLOCK, overwrite=overwrite)
 
@@ -187,7 +182,7 @@ class Life(RuleBasedStateMachine):
         wanted = Published(key, serial, (serial_preimages(*serial).tobytes(),))
         self.carry_out("x", wanted, run, overwrite=overwrite, mends=True, stop=stop)
 
-    def refused(self, name: str, run: Callable[[], Any]) -> bool:
+    def refused(self, name, run):
         """Whether a damaged input is in the way, which the command names."""
         if not self.there[name].damaged:
             return False
@@ -195,9 +190,7 @@ class Life(RuleBasedStateMachine):
             run()
         return True
 
-    def carry_out(
-        self, name: str, wanted: Published, run: Callable[[], Any], *, overwrite: bool, mends: bool, stop: int | None
-    ) -> None:
+    def carry_out(self, name, wanted, run, *, overwrite, mends, stop):
         """Run a command; what is published then is what was there, or what is wanted."""
         old = self.there.get(name)
         if old is not None and old.key != wanted.key and not overwrite:
@@ -222,20 +215,20 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.whole())
     @rule(data=st.data(), harm=st.sampled_from(sorted(HARMS)))
-    def damage(self, data: st.DataObject, harm: str) -> None:
+    def damage(self, data, harm):
         name = data.draw(st.sampled_from(self.whole()))
         chunks = sorted(path for path in (self.at / name / MAIN[name] / "c").rglob("*") if path.is_file())
         HARMS[harm](data.draw(st.sampled_from(chunks)))
         self.there[name] = replace(self.there[name], damaged=True)
 
-    def whole(self) -> list[str]:
+    def whole(self):
         """Outputs that are not damaged."""
         return [name for name in sorted(self.there) if not self.there[name].damaged]
 
     # -- what holds at any time --------------------------------------------------------------------------
 
     @invariant()
-    def published_is_whole(self) -> None:
+    def published_is_whole(self):
         if not self.rows:
             return
         assert open_rows(self.at / "d").block(0, self.rows).tobytes() == ROWS[: self.rows].tobytes()
@@ -250,7 +243,7 @@ class Life(RuleBasedStateMachine):
                 bigkpca.verify(self.at / name)
                 assert self.read(name) == found.values
 
-    def read(self, name: str) -> tuple[bytes, ...] | None:
+    def read(self, name):
         """The values at a path; None where nothing is, or nothing that can be read."""
         if not (self.at / name).exists():
             return None
@@ -263,15 +256,15 @@ class Life(RuleBasedStateMachine):
         group = zarr.open_group(self.at / name, mode="r")
         return (np.asarray(group[MAIN[name]]).tobytes(),)
 
-    def digest(self) -> str:
+    def digest(self):
         return model_digest(load_model(str(self.at / "m")))
 
-    def fingerprint(self, name: str) -> Any:
+    def fingerprint(self, name):
         return open_rows(self.at / name).fingerprint()
 
 
 # Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
-HOW: dict[str, Any] = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
+HOW = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=4, stateful_step_count=12, **HOW)
 
@@ -280,4 +273,4 @@ class TestLongLife(Life.TestCase):  # type: ignore[name-defined,misc]
     """More of them, and longer ones."""
 
     settings = settings(max_examples=25, stateful_step_count=20, **HOW)
-    pytestmark = pytest.mark.slow
+    pytestmark = pytest.mark.long

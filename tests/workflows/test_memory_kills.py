@@ -1,10 +1,5 @@
 """Workers that the kernel kills because they take too much memory."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 import bigkpca
@@ -12,20 +7,20 @@ from bigkpca.errors import IncompleteError
 from tests.helpers import worker_faults
 from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.disks import tree_bytes
-from tests.helpers.memory_groups import MemoryGroup, memory_group
+from tests.helpers.memory_groups import memory_group
 from tests.helpers.worker_faults import NAME, Fault
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def group() -> Iterator[MemoryGroup]:
+def group():
     with memory_group(600_000_000) as group:
         yield group
 
 
 @pytest.fixture
-def cluster(group: MemoryGroup, tmp_path: Path) -> Iterator[DaskProcesses]:
+def cluster(group, tmp_path):
     """One worker that may use little memory, in which one block takes a gigabyte."""
     env = {NAME: str(tmp_path / "fault"), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
     Fault("reading", "full_memory", row=950, times=100).arm(tmp_path)
@@ -33,9 +28,7 @@ def cluster(group: MemoryGroup, tmp_path: Path) -> Iterator[DaskProcesses]:
         yield started
 
 
-def test_a_block_that_needs_too_much_memory_is_named(
-    group: MemoryGroup, cluster: DaskProcesses, dataset: str, model: str, tmp_path: Path
-) -> None:
+def test_a_block_that_needs_too_much_memory_is_named(group, cluster, dataset, model, tmp_path):
     out = tmp_path / "out.zarr"
     with (
         cluster.revived(),
@@ -49,9 +42,7 @@ def test_a_block_that_needs_too_much_memory_is_named(
     bigkpca.verify(out)
 
 
-def test_a_block_that_needs_too_much_memory_is_made_by_a_worker_that_has_more(
-    group: MemoryGroup, cluster: DaskProcesses, dataset: str, model: str, tmp_path: Path
-) -> None:
+def test_a_block_that_needs_too_much_memory_is_made_by_a_worker_that_has_more(group, cluster, dataset, model, tmp_path):
     cluster.start_worker(within=[])
     cluster.wait_for_workers()
     out, clean = tmp_path / "out.zarr", tmp_path / "clean.zarr"

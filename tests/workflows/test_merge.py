@@ -1,9 +1,6 @@
 """Models that are merged from paths to path, and by the command."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ ROWS = np.random.default_rng(0).normal(size=(300, 4)) * [3, 2, 1, 0.5]
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> list[str]:
+def parts(tmp_path):
     """Paths of models of three parts of ROWS."""
     found = [str(tmp_path / f"{number}.zarr") for number in range(3)]
     for number, path in enumerate(found):
@@ -28,7 +25,7 @@ def parts(tmp_path: Path) -> list[str]:
     return found
 
 
-def test_the_command_writes_what_the_function_writes(parts: list[str], tmp_path: Path, quiet_signals: None) -> None:
+def test_the_command_writes_what_the_function_writes(parts, tmp_path, quiet_signals):
     merged = bigkpca.merge(parts, tmp_path / "merged.zarr")
     done = run("merge", *parts, str(tmp_path / "again.zarr"))
     assert done.exit_code == 0, done.output
@@ -42,9 +39,7 @@ def test_the_command_writes_what_the_function_writes(parts: list[str], tmp_path:
     assert merged.sums.count == 300
 
 
-def test_the_same_command_again_does_nothing_and_another_is_told(
-    parts: list[str], tmp_path: Path, quiet_signals: None
-) -> None:
+def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path, quiet_signals):
     out = str(tmp_path / "merged.zarr")
     run("merge", *parts, out)
     before = tree_bytes(out)
@@ -57,7 +52,7 @@ def test_the_same_command_again_does_nothing_and_another_is_told(
     assert bigkpca.load(out).sums.count == 200  # type: ignore[union-attr]
 
 
-def test_what_cannot_be_merged_is_told(parts: list[str], tmp_path: Path, quiet_signals: None) -> None:
+def test_what_cannot_be_merged_is_told(parts, tmp_path, quiet_signals):
     out = str(tmp_path / "merged.zarr")
     for given, message in (
         (parts[:1], "1 models were given: merging takes two or more"),
@@ -73,7 +68,7 @@ def test_what_cannot_be_merged_is_told(parts: list[str], tmp_path: Path, quiet_s
     assert not Path(out).exists()
 
 
-def test_a_fit_like_a_model_knows_which(parts: list[str], tmp_path: Path, quiet_signals: None) -> None:
+def test_a_fit_like_a_model_knows_which(parts, tmp_path, quiet_signals):
     rows, out = str(tmp_path / "1.npy"), parts[1]
     assert "nothing to do" in run("fit", rows, out, "--like", parts[0]).stderr
     other = run("fit", rows, out, "--like", parts[2])
@@ -87,8 +82,8 @@ def test_a_fit_like_a_model_knows_which(parts: list[str], tmp_path: Path, quiet_
         bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], time_budget="1 min")
 
 
-def test_a_fit_is_not_taken_for_one_with_the_features_of_another_model(parts: list[str], tmp_path: Path) -> None:
-    options: dict[str, Any] = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
+def test_a_fit_is_not_taken_for_one_with_the_features_of_another_model(parts, tmp_path):
+    options = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
     with pytest.raises(SpecError, match="is in the way"):  # it has the features of the first part
         bigkpca.fit(tmp_path / "1.npy", parts[1], **options)
     merged = tmp_path / "merged.zarr"
@@ -100,12 +95,12 @@ def test_a_fit_is_not_taken_for_one_with_the_features_of_another_model(parts: li
         bigkpca.fit(tmp_path / "1.npy", tmp_path / "other.zarr", like=parts[0])
 
 
-def test_models_come_in_a_list(parts: list[str]) -> None:
+def test_models_come_in_a_list(parts):
     with pytest.raises(SpecError, match="merge takes the models in a list"):
         bigkpca.merge(parts[0])
 
 
-def test_estimators_add_up() -> None:
+def test_estimators_add_up():
     one = KernelPCA(3, size=30, random_state=0).fit(ROWS[:150])
     other = KernelPCA(3).fit(ROWS[150:], like=one)
     both = one + other
@@ -122,7 +117,7 @@ def test_estimators_add_up() -> None:
     )
 
 
-def test_estimators_with_the_features_of_others_take_more_rows() -> None:
+def test_estimators_with_the_features_of_others_take_more_rows():
     one = KernelPCA(3, size=30, sigma=2.0, random_state=0).fit(ROWS[:100])
     other = KernelPCA().fit(ROWS[100:200], like=one)
     for each in (other, one + other):
@@ -130,6 +125,6 @@ def test_estimators_with_the_features_of_others_take_more_rows() -> None:
         assert each.partial_fit(ROWS[200:]).model_.sums.count == count + 100
 
 
-def test_an_estimator_fits_what_the_function_fits(parts: list[str], tmp_path: Path) -> None:
+def test_an_estimator_fits_what_the_function_fits(parts, tmp_path):
     kpca = KernelPCA().fit(str(tmp_path / "1.npy"), like=parts[0])
     kpca.save(parts[1])  # which is there already

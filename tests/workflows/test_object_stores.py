@@ -1,12 +1,7 @@
 """Commands on object stores: the bytes of local disks, no secrets, and runs that end before their output does."""
 
-from __future__ import annotations
-
 import re
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,17 +15,17 @@ from tests.helpers.commands import run, run_apart
 from tests.helpers.disks import tree_bytes
 from tests.helpers.s3 import KEY, SECRET, Server, objects
 
-FIT: dict[str, Any] = {"components": 3, "size": 20, "seed": 1, "block_rows": 32}
+FIT = {"components": 3, "size": 20, "seed": 1, "block_rows": 32}
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> str:
+def source(tmp_path):
     """A file of 90 rows."""
     np.save(tmp_path / "source.npy", np.random.default_rng(0).normal(size=(90, 4)).astype("f4"))
     return str(tmp_path / "source.npy")
 
 
-def made(source: str, rows: str, out: str, **options: Any) -> None:
+def made(source, rows, out, **options):
     """Every kind of output in the folder `out`; models, scores and reconstructed rows of what lies in `rows`."""
     ingest([source], f"{out}/data.zarr", block_rows=32)
     bigkpca.fit(f"{rows}/data.zarr", f"{out}/model.zarr", **FIT, **options)
@@ -38,18 +33,14 @@ def made(source: str, rows: str, out: str, **options: Any) -> None:
     bigkpca.reconstruct(f"{out}/model.zarr", f"{rows}/scores.zarr", f"{out}/rows.zarr", **options)
 
 
-def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(
-    source: str, tmp_path: Path, bucket: str
-) -> None:
+def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(source, tmp_path, bucket):
     local = str(tmp_path / "local")
     made(source, local, local)
     made(source, local, bucket)
     assert objects(bucket) == tree_bytes(local)
 
 
-def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(
-    source: str, tmp_path: Path, bucket: str, quiet_signals: None
-) -> None:
+def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, bucket, quiet_signals):
     local = str(tmp_path / "local")
     made(source, local, local)
     made(source, bucket, bucket)
@@ -65,7 +56,7 @@ def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(
     assert store_of(bucket).files(bucket) == before
 
 
-def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source: str, bucket: str) -> None:
+def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source, bucket):
     store, out = store_of(bucket), f"{bucket}/scores.zarr"
     bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
     before = objects(bucket)
@@ -75,22 +66,21 @@ def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source: str, bucket
     assert objects(bucket) == before
 
 
-def labels_of(text: str) -> list[str]:
+def labels_of(text):
     """Lines but for digests of files, which hold their paths."""
     return [line for line in text.split("\n") if not re.search("[0-9a-f]{12}", line)]
 
 
-@pytest.mark.slow
-def test_input_in_a_bucket_and_output_in_a_folder(source: str, tmp_path: Path, bucket: str) -> None:
+@pytest.mark.long
+def test_input_in_a_bucket_and_output_in_a_folder(source, tmp_path, bucket):
     local = str(tmp_path / "local")
     made(source, bucket, bucket)
     made(source, bucket, local)
     assert objects(bucket) == tree_bytes(local)
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_processes_write_the_bytes_of_threads(source: str, tmp_path: Path, bucket: str) -> None:
+@pytest.mark.long
+def test_processes_write_the_bytes_of_threads(source, tmp_path, bucket):
     made(source, f"{bucket}/a", f"{bucket}/a")
     bigkpca.fit(f"{bucket}/a/data.zarr", f"{bucket}/b/model.zarr", **FIT, workers=2)
     bigkpca.transform(
@@ -100,7 +90,7 @@ def test_processes_write_the_bytes_of_threads(source: str, tmp_path: Path, bucke
     assert other == {name: one[name] for name in one if name.startswith(("model", "scores"))}
 
 
-def test_rows_are_appended_and_outputs_replaced(source: str, tmp_path: Path, bucket: str) -> None:
+def test_rows_are_appended_and_outputs_replaced(source, tmp_path, bucket):
     local, other = str(tmp_path / "local"), str(tmp_path / "other.npy")
     np.save(other, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"))
     for out in (local, bucket):
@@ -116,9 +106,9 @@ def test_rows_are_appended_and_outputs_replaced(source: str, tmp_path: Path, buc
     assert objects(bucket) == tree_bytes(local)
 
 
-@pytest.mark.slow
-def test_no_secret_is_ever_shown_or_stored(source: str, bucket: str, quiet_signals: None) -> None:
-    steps: list[tuple[int, list[str]]] = [
+@pytest.mark.long
+def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
+    steps = [
         (0, ["ingest", source, f"{bucket}/data.zarr", "--block-rows", "32"]),
         (0, ["fit", "-v", f"{bucket}/data.zarr", f"{bucket}/model.zarr", "--components", "3", "--size", "20"]),
         (0, ["info", f"{bucket}/model.zarr"]),
@@ -136,21 +126,19 @@ def test_no_secret_is_ever_shown_or_stored(source: str, bucket: str, quiet_signa
     check_secrets(printed, *objects(bucket).values())
 
 
-def check_secrets(*texts: bytes) -> None:
+def check_secrets(*texts):
     for text in texts:
         assert not any(secret.encode() in text for secret in (KEY, SECRET, "hidden", "127.0.0.1"))
 
 
-def test_an_ingest_shows_and_stores_no_secret(source: str, bucket: str, quiet_signals: None) -> None:
+def test_an_ingest_shows_and_stores_no_secret(source, bucket, quiet_signals):
     done = run("ingest", source, f"{bucket}/data.zarr")
     refused = run("info", "-v", "s3://me:hidden@bucket/x")
     assert (done.exit_code, refused.exit_code) == (0, 2)
     check_secrets(done.output.encode(), refused.output.encode(), *objects(bucket).values())
 
 
-def test_exit_codes_of_what_goes_wrong_there(
-    source: str, bucket: str, s3_server: Server, use_s3: Any, quiet_signals: None
-) -> None:
+def test_exit_codes_of_what_goes_wrong_there(source, bucket, s3_server, use_s3, quiet_signals):
     clients.put(f"{bucket}/model.zarr.bigkpca-lock", b"", "create")
     locked = run("fit", source, f"{bucket}/model.zarr")
     assert locked.exit_code == 5
@@ -162,8 +150,8 @@ def test_exit_codes_of_what_goes_wrong_there(
     assert denied.stderr.count("\n") <= 3  # no traceback
 
 
-@pytest.mark.slow
-def test_a_server_that_is_down_ends_a_command_within_two_minutes(source: str, use_s3: Any) -> None:
+@pytest.mark.long
+def test_a_server_that_is_down_ends_a_command_within_two_minutes(source, use_s3):
     use_s3(1)
     start = time.monotonic()
     done = run_apart("fit", source, "s3://rows/model.zarr")
@@ -172,8 +160,8 @@ def test_a_server_that_is_down_ends_a_command_within_two_minutes(source: str, us
     assert time.monotonic() - start < 120
 
 
-@pytest.mark.slow
-def test_single_files_are_written_to_local_disks_only(source: str, tmp_path: Path, bucket: str) -> None:
+@pytest.mark.long
+def test_single_files_are_written_to_local_disks_only(source, tmp_path, bucket):
     made(source, bucket, bucket)
     for refused in (
         lambda: bigkpca.report(f"{bucket}/model.zarr", f"{bucket}/report.html"),
@@ -188,17 +176,15 @@ def test_single_files_are_written_to_local_disks_only(source: str, tmp_path: Pat
 class AtBlock(Silent):
     """Does something once, when a block is done."""
 
-    def __init__(self, what: Callable[[], None]) -> None:
+    def __init__(self, what):
         self.__dict__["what"] = what  # it is frozen
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         self.__dict__.pop("what", lambda: None)()
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_after_its_server_was_killed(
-    source: str, tmp_path: Path, use_s3: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.long
+def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, monkeypatch):
     monkeypatch.setattr(leases, "SECONDS", 1.0)
     local, bucket = str(tmp_path / "local"), "s3://rows/killed"
     made(source, local, local)
@@ -210,7 +196,7 @@ def test_a_run_goes_on_after_its_server_was_killed(
         made(source, local, bucket)
         store_of(bucket).remove_folder(f"{bucket}/scores.zarr")
 
-        def transform(**options: Any) -> None:
+        def transform(**options):
             data = f"{local}/data.zarr"
             bigkpca.transform(f"{local}/model.zarr", data, f"{bucket}/scores.zarr", residual=True, **options)
 
@@ -232,17 +218,17 @@ class Cut(BaseException):
     """This process was killed: it makes no further request."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of writes that Zarr did not begin
 @pytest.mark.parametrize(("step", "every"), [("ingest", 3), ("append", 1), ("fit", 23), ("transform", 5)])
 def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
-    source: str, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, step: str, every: int
-) -> None:
+    source, tmp_path, bucket, monkeypatch, step, every
+):
     other, local = str(tmp_path / "other.npy"), str(tmp_path / "local")
     np.save(other, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"))
     made(source, local, local)
 
-    def command(out: str, given: str) -> None:
+    def command(out, given):
         if step in ("ingest", "append"):
             ingest([given], f"{out}/out", block_rows=32, append=step == "append", overwrite=step == "ingest")
         elif step == "fit":
@@ -250,12 +236,12 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
         else:
             bigkpca.transform(f"{local}/model.zarr", given, f"{out}/out", block_rows=32, overwrite=True)
 
-    def prepare(out: str) -> None:
+    def prepare(out):
         ingest([source], f"{out}/out", block_rows=32) if step == "append" else command(out, source)
 
     library, left = clients._library, [1 << 30]
 
-    def counting() -> Any:
+    def counting():
         left[0] -= 1
         if left[0] < 0:
             raise Cut

@@ -3,8 +3,6 @@
 `python -m pytest -m slow -rP tests/workflows/test_reads_that_fail.py` tries every read, and prints how each ended.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import os
@@ -15,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -45,11 +43,10 @@ from tests.helpers.disks import tree_bytes
 from tests.helpers.progress import Recorder
 from tests.helpers.proxy import proxy
 from tests.helpers.reads import DAMAGE, ONCE, Reads
-from tests.helpers.s3 import Server
 
 Array = np.ndarray[Any, Any]
 ROWS, COLUMNS, BLOCK = 2000, 6, 200
-FIT: dict[str, Any] = {"components": 3, "size": 20, "seed": 1, "block_rows": BLOCK}
+FIT = {"components": 3, "size": 20, "seed": 1, "block_rows": BLOCK}
 PATIENT, IMPATIENT = 60.0, 2.0  # seconds of `timeout`: where reads are tried again at once, and where they end
 SAMPLED = 6  # reads of a command, of which quick tests take one for each fault: the first, the last, and others
 MOVES = 100  # of an input that is being read
@@ -71,27 +68,27 @@ block_rows = {BLOCK}
 # Inputs: each is written twice, with other values the second time
 
 
-def numbers(seed: int) -> Array:
+def numbers(seed):
     return np.random.default_rng(seed).normal(size=(ROWS, COLUMNS)).astype("f4") * np.arange(1, 7, dtype=np.float32)
 
 
-def gaps(array: Any, values: Array, height: int) -> Any:
+def gaps(array, values, height):
     """Write all but every fifth piece of so many rows, which keeps the fill value."""
     for number, start in enumerate(range(0, ROWS, height)):
         if number % 5 != 3:
             array[start : start + height] = values[start : start + height]
 
 
-def dataset(at: Path, values: Array) -> None:
+def dataset(at, values):
     """Integers, so that the fill value is a number."""
     np.save(at / "source.npy", np.round(20 * values).astype("i2"))
     bigkpca.ingest(at / "source.npy", at / "x.zarr", block_rows=BLOCK)
 
 
-def foreign(version: Any, **options: Any) -> Callable[[Path, Array], None]:
+def foreign(version, **options):
     """A Zarr array of others, without checksums, and with chunks that were never written."""
 
-    def write(at: Path, values: Array) -> None:
+    def write(at, values):
         place, height = str(at / "x.zarr"), (options.get("shards") or options["chunks"])[0]
         made = zarr.create_array(place, shape=values.shape, dtype="f4", fill_value=0.25, zarr_format=version, **options)
         gaps(made, values, height)
@@ -99,11 +96,11 @@ def foreign(version: Any, **options: Any) -> Callable[[Path, Array], None]:
     return write
 
 
-def sparse(values: Array) -> Any:
+def sparse(values):
     return sp.csr_array(np.where(np.abs(values) > 1.5 * np.abs(values).mean(axis=0), values, 0))
 
 
-def annotated(group: Any, values: Array) -> None:
+def annotated(group, values):
     """AnnData with a sparse X, in Zarr or HDF5."""
     matrix = sparse(values)
     group.attrs["encoding-type"] = "anndata"
@@ -117,12 +114,12 @@ def annotated(group: Any, values: Array) -> None:
             X.create_dataset(name, data=held, chunks=(300,))
 
 
-def hdf5(at: Path, values: Array) -> None:
+def hdf5(at, values):
     with h5py.File(at / "x.h5ad", "w") as file:
         annotated(file, values)
 
 
-def features(at: Path, values: Array) -> None:
+def features(at, values):
     """The scores of rows."""
     dataset(at, values)
     (at / "x.zarr").rename(at / "rows.zarr")
@@ -130,7 +127,7 @@ def features(at: Path, values: Array) -> None:
     bigkpca.transform(at / "mx.zarr", at / "rows.zarr", at / "x.zarr", block_rows=BLOCK)
 
 
-INPUTS: dict[str, Callable[[Path, Array], None]] = {
+INPUTS = {
     "dataset": dataset,
     "zarr 3": foreign(3, chunks=(BLOCK, 3)),
     "zarr 2": foreign(2, chunks=(BLOCK, COLUMNS)),
@@ -157,19 +154,19 @@ class Command:
     out: tuple[str, ...] = ()
     reads: tuple[str, ...] = ("x",)  # of what is there
 
-    def how(self, seconds: float) -> dict[str, Any]:
+    def how(self, seconds):
         """How long reads are tried again, as far as this call has an option for it."""
         takes = self.name == "run" or "timeout" in inspect.signature(getattr(bigkpca, self.name)).parameters
         return {"timeout": seconds} if takes else {}
 
 
-def scheduled(at: Path, x: Path, timeout: float) -> None:
+def scheduled(at, x, timeout):
     (at / "job.toml").write_text(f"{JOB}timeout = {timeout}\n")
     bigkpca.run(at / "job.toml")
 
 
-def exported(end: str, data: str = "x") -> Command:
-    def call(at: Path, x: Path, **how: Any) -> None:
+def exported(end, data="x"):
+    def call(at, x, **how):
         bigkpca.export(x if data == "x" else at / "s.zarr", at / f"out.{end}", **how)
 
     return Command("export", call, (f"out.{end}",), (data,))
@@ -215,7 +212,7 @@ COMMANDS = {
 # How they end
 
 # Exit codes that are right after each fault, unless what was written is right. A transient error is no reason to end.
-RIGHT: dict[str, Collection[int]] = {
+RIGHT = {
     **dict.fromkeys(ONCE, (0,)),
     "EIO always": (6,),
     "ENOENT always": (7,),
@@ -231,7 +228,7 @@ class Tally:
     wrong_rows: int = 0
     bad: list[str] = field(default_factory=list)
 
-    def show(self, name: str) -> None:
+    def show(self, name):
         """Print the counts, and fail where something was wrong, or nothing happened."""
         counts = ", ".join(f"{count} ended {how}" for how, count in sorted(self.ended.items()))
         print(f"{name}: {self.ended.total()} faults injected, {counts}; {self.wrong_rows} wrong rows")
@@ -251,7 +248,7 @@ class Wanted:
 class Scene:
     """A folder with rows of one kind, a model and scores of them; `twin` has other rows of the same layout."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder, kind):
         self.kind, self.here, twin = kind, folder / "here", folder / "twin"
         for seed, at in enumerate((self.here, twin)):
             at.mkdir(parents=True)
@@ -264,29 +261,29 @@ class Scene:
         self.reads = Reads(folder / "reads", self.here, twin)
         self._kept = set(os.listdir(self.here))
 
-    def files(self, command: Command) -> list[Path]:
+    def files(self, command):
         """The chunks that the command reads."""
-        found: list[Path] = []
+        found = []
         for name in command.reads:
             place = self.x if name == "x" else self.here / f"{name}.zarr"
             below = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
             found += [path for path in below if path.suffix != ".json" and not path.name.startswith(".z")]
         return found
 
-    def clean(self) -> None:
+    def clean(self):
         """Remove what commands wrote."""
         for name in set(os.listdir(self.here)) - self._kept:
             path = self.here / name
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def result(self, command: Command, how: Mapping[str, Any]) -> dict[str, bytes]:
+    def result(self, command, how):
         """Call, and give the bytes of what was written, or of what was returned."""
         returned = command.call(self.here, self.x, **how)
         return self.written(command) if command.out else {"": repr(returned).encode()}
 
-    def written(self, command: Command) -> dict[str, bytes]:
+    def written(self, command):
         """The bytes of what is there; of a job, of the model and the blocks alone, as the rest tells of each run."""
-        found: dict[str, bytes] = {}
+        found = {}
         for name in command.out:
             place = self.here / name
             held = tree_bytes(place) if place.is_dir() else {"": place.read_bytes()} if place.exists() else {}
@@ -295,12 +292,12 @@ class Scene:
             }
         return found
 
-    def rows(self, command: Command) -> list[bytes]:
+    def rows(self, command):
         """The rows that were written, of scores, pre-images and tables."""
-        values: Any = []
+        values = []
         for place in (self.here / name for name in command.out):
             if place.suffix == ".zarr":
-                group: Any = zarr.open_group(str(place / "1" if place.name == "f.zarr" else place), mode="r")
+                group = zarr.open_group(str(place / "1" if place.name == "f.zarr" else place), mode="r")
                 values = next((group[name][:] for name in ("scores", "x") if name in group), [])
             elif place.suffix == ".npy":
                 values = np.load(place)
@@ -310,18 +307,18 @@ class Scene:
         return [row.tobytes() for row in values]
 
     @cache  # noqa: B019  # scenes live as long as the tests
-    def wanted(self, command: Command) -> Wanted:
+    def wanted(self, command):
         """What an undisturbed call gives."""
         self.clean()
         with self.reads.fault(self.files(command)):
             found = self.result(command, command.how(PATIENT))
             return Wanted(found, self.rows(command), self.reads.count)
 
-    def wrong_rows(self, command: Command) -> int:
+    def wrong_rows(self, command):
         """Rows that were written and are not what they are to be; 1 for what has none."""
         return sum(a != b for a, b in zip_longest(self.rows(command), self.wanted(command).rows)) if command.out else 1
 
-    def wanted_of_other(self, command: Command) -> dict[str, bytes]:
+    def wanted_of_other(self, command):
         """The result of an undisturbed call on the other version of a file that is the whole input."""
         self.clean()
         self.reads.replace(self.x)
@@ -330,7 +327,7 @@ class Scene:
         finally:
             self.reads.heal()
 
-    def fail(self, command: Command, what: str, at: int, tally: Tally, seconds: float = IMPATIENT) -> None:
+    def fail(self, command, what, at, tally, seconds=IMPATIENT):
         """Call, with a fault at this read; then the same call again, without."""
         wanted = self.wanted(command).files
         self.clean()
@@ -345,7 +342,7 @@ class Scene:
             found = wanted if found == self.wanted_of_other(command) else {}
         self.judge(command, tally, where, code, message, found, {*RIGHT[what], *self.also_right(what, first)})
 
-    def ended(self, command: Command, how: Mapping[str, Any]) -> tuple[int, str, dict[str, bytes]]:
+    def ended(self, command, how):
         """Call; the exit code, the message of an error, and the result."""
         try:
             return 0, "", self.result(command, how)
@@ -354,16 +351,7 @@ class Scene:
         except Exception as error:
             return 1, repr(error), {}
 
-    def judge(
-        self,
-        command: Command,
-        tally: Tally,
-        where: str,
-        code: int,
-        message: str,
-        found: dict[str, bytes],
-        right: Collection[int],
-    ) -> None:
+    def judge(self, command, tally, where, code, message, found, right):
         """Count how a call ended, and what is wrong with it; where it failed, call again, now that all is as before."""
         wanted = self.wanted(command).files
         if code == 0:
@@ -390,14 +378,14 @@ class Scene:
             tally.wrong_rows += (wrong := self.wrong_rows(command))
             tally.bad.append(f"{where}: {wrong} wrong rows of the same call afterwards")
 
-    def also_right(self, what: str, first: bool) -> set[int]:
+    def also_right(self, what, first):
         """Codes that are right for files which this process reads by itself when it opens them."""
         if what in ONCE and self.kind in (*SINGLE, "anndata"):
             return {6}
         return {2, 3, 6, 7} if first and what in (*DAMAGE, "ENOENT always") else set()
 
 
-def sampled(count: int, most: int, seed: int = 0) -> list[int]:
+def sampled(count, most, seed=0):
     """Numbers of reads: the first, the last and seeded others; all of them where there are no more."""
     if count <= most:
         return list(range(1, count + 1))
@@ -408,12 +396,12 @@ def sampled(count: int, most: int, seed: int = 0) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Scene]]:
+def scenes(tmp_path_factory):
     """A scene for each kind of input, made when it is first needed."""
     reads.watch()
-    made: dict[str, Scene] = {}
+    made = {}
 
-    def of(kind: str) -> Scene:
+    def of(kind):
         if kind not in made:
             made[kind] = Scene(tmp_path_factory.mktemp("reads") / "all", kind)
         os.environ.update(made[kind].reads.environment)
@@ -428,17 +416,17 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 class WatchedHdf5(h5py.File):  # type: ignore[misc]  # h5py has no types
     """HDF5 opens files by itself: Python does not see it."""
 
-    def __init__(self, name: Any, *given: Any, **options: Any) -> None:
+    def __init__(self, name, *given, **options):
         sys.audit("open", name, "rb", os.O_RDONLY)
         super().__init__(name, *given, **options)
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def watched(monkeypatch):
     monkeypatch.setattr(h5py, "File", WatchedHdf5)
 
 
-def check(scene: Scene, name: str, what: str, chosen: Callable[[int], list[int]]) -> None:
+def check(scene, name, what, chosen):
     """Inject a fault at the chosen of so many reads, one after the other."""
     command, tally = COMMANDS[name], Tally()
     for at in chosen(scene.wanted(command).reads):
@@ -463,7 +451,7 @@ ALWAYS = ("EIO always", "ENOENT always")  # which take as long as a call is pati
 SEVERAL = (("transform", "dataset"), ("verify", "dataset"), ("export npy", "dataset"))  # that quick tests try in full
 
 
-def quick() -> Iterator[tuple[str, str, str, int]]:
+def quick():
     """Cases with their faults, and which of the sampled reads of each. Calls that take long have few."""
     for number, (name, kind) in enumerate(CASES):
         if (name, kind) in SEVERAL:
@@ -479,32 +467,26 @@ def quick() -> Iterator[tuple[str, str, str, int]]:
 
 
 @pytest.mark.parametrize(("name", "kind", "what", "turn"), list(quick()))
-def test_a_read_that_fails_gives_no_wrong_row(
-    name: str, kind: str, what: str, turn: int, scenes: Callable[[str], Scene], watched: None
-) -> None:
-    def one(count: int) -> list[int]:
+def test_a_read_that_fails_gives_no_wrong_row(name, kind, what, turn, scenes, watched):
+    def one(count):
         several = sampled(count, SAMPLED)
         return [several[turn % len(several)]]
 
     check(scenes(kind), name, what, one)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("what", FAULTS)
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_no_read_that_fails_gives_a_wrong_row(
-    name: str, kind: str, what: str, scenes: Callable[[str], Scene], watched: None
-) -> None:
+def test_no_read_that_fails_gives_a_wrong_row(name, kind, what, scenes, watched):
     if what == "stale" and kind not in GUARDED:
         pytest.skip("without checksums, nothing tells a file from another one of its size and time")
     few = name in ("report", "denoise") or what.endswith("always") or what in list(ONCE)[2:]
     check(scenes(kind), name, what, lambda count: sampled(count, SAMPLED if few else count))
 
 
-def test_a_read_that_is_tried_again_is_noted_once(
-    scenes: Callable[[str], Scene], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_read_that_is_tried_again_is_noted_once(scenes, caplog):
     scene, command = scenes("dataset"), COMMANDS["transform"]
     wanted = scene.wanted(command).files
     scene.clean()
@@ -517,7 +499,7 @@ def test_a_read_that_is_tried_again_is_noted_once(
 
 
 @pytest.fixture(scope="module")
-def cluster(scenes: Callable[[str], Scene]) -> Iterator[Client]:
+def cluster(scenes):
     """Two worker processes, which runs take while this is the current client."""
     scenes("dataset")  # whose environment they get
     with (
@@ -527,24 +509,20 @@ def cluster(scenes: Callable[[str], Scene]) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("what", [*MAIN, "stale"])
 @pytest.mark.parametrize("name", ["fit", "transform", "verify", "run"])
-def test_reads_that_fail_in_worker_processes_give_no_wrong_row(
-    name: str, what: str, scenes: Callable[[str], Scene], cluster: Client
-) -> None:
+def test_reads_that_fail_in_worker_processes_give_no_wrong_row(name, what, scenes, cluster):
     scene, command, tally = scenes("dataset"), COMMANDS[name], Tally()
     for at in sampled(scene.wanted(command).reads, 4, seed=1):
         scene.fail(command, what, at, tally, seconds=6)
     tally.show(f"{name} on workers, {what}")
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.timeout(1500)
-def test_reads_that_fail_in_workers_of_the_run_give_no_wrong_row(scenes: Callable[[str], Scene]) -> None:
+def test_reads_that_fail_in_workers_of_the_run_give_no_wrong_row(scenes):
     scene, tally = scenes("dataset"), Tally()
     whole = COMMANDS["transform"]
     scene.wanted(whole)
@@ -569,7 +547,7 @@ class Bucket:
     happened: str | None = None
     held: bytes = b""
 
-    def answer(self, method: str, path: str) -> bytes | None:
+    def answer(self, method, path):
         """What the proxy answers by itself. It asks from several threads."""
         key = unquote(path.partition("?")[0])
         if method != "GET" or "/x/c/" not in key:
@@ -595,7 +573,7 @@ class Bucket:
         return _refusal("404 Not Found", "NoSuchKey") if self.what == "404 once" else None
 
     @contextmanager
-    def fault(self, what: str, at: int) -> Iterator[None]:
+    def fault(self, what, at):
         self.what, self.at, self.number, self.happened = what, at, 0, None
         try:
             yield
@@ -605,13 +583,13 @@ class Bucket:
                 self.store.put(self.happened, self.held)  # which has the same ETag
 
 
-def _refusal(status: str, code: str) -> bytes:
+def _refusal(status, code):
     body = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'.encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-IN_BUCKETS: dict[str, Collection[int]] = {
+IN_BUCKETS = {
     "404 once": (0,),
     "404 always": (7,),
     "503 once": (0,),
@@ -620,17 +598,10 @@ IN_BUCKETS: dict[str, Collection[int]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("name", ["transform", "fit", "export npy"])
-def test_reads_that_fail_in_a_bucket_give_no_wrong_row(
-    name: str,
-    scenes: Callable[[str], Scene],
-    bucket: str,
-    s3_server: Server,
-    use_s3: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reads_that_fail_in_a_bucket_give_no_wrong_row(name, scenes, bucket, s3_server, use_s3, monkeypatch):
     scene, command, tally = scenes("dataset"), COMMANDS[name], Tally()
     local, twin = scene.here / "source.npy", scene.here.parent / "twin" / "x.zarr" / "x" / "c"
     bigkpca.ingest(local, f"{bucket}/x.zarr", block_rows=BLOCK)
@@ -643,7 +614,7 @@ def test_reads_that_fail_in_a_bucket_give_no_wrong_row(
         monkeypatch.setattr(clients, "PATIENCE", clients.Patience(0.5, read=5, request=5, retry=3, retries=3))
         use_s3(between.port)
 
-        def call(at: Path, _: Path, **how: Any) -> None:
+        def call(at, _, **how):
             command.call(at, f"{bucket}/x.zarr", **how)
 
         there = replace(command, call=call)
@@ -675,7 +646,7 @@ class Big:
     ROWS = 3000
 
     @classmethod
-    def made(cls, folder: Path, disk: Path | None = None) -> Big:
+    def made(cls, folder, disk=None):
         """With the dataset in another folder, if one is given."""
         here = folder / "big"
         here.mkdir()
@@ -689,7 +660,7 @@ class Big:
         return cls(here, Reads(folder / "reads", folder), wanted, cls.ROWS // 50)
 
     @contextmanager
-    def stopped(self, at: int, files: Sequence[Path], *arguments: Any) -> Iterator[subprocess.Popen[str]]:
+    def stopped(self, at, files, *arguments):
         """A command in a process of its own, which stopped when it was about to read one of these files."""
         command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
         env = {**os.environ, **self.reads.environment}
@@ -704,12 +675,12 @@ class Big:
             finally:
                 process.kill()
 
-    def transform(self, data: Path, timeout: float) -> list[Any]:
+    def transform(self, data, timeout):
         """The arguments of a command on the dataset."""
         where = [self.here / "m.zarr", data, self.here / "out.zarr"]
         return ["transform", *where, "--block-rows", 50, "--timeout", timeout, "-q"]
 
-    def judge(self, process: subprocess.Popen[str], data: Path, where: str, tally: Tally) -> None:
+    def judge(self, process, data, where, tally):
         """Count how a transform ended that goes on now. Where it failed, the same again must give the same bytes."""
         told = process.communicate(timeout=200)[1]
         code, out = process.returncode, self.here / "out.zarr"
@@ -728,32 +699,31 @@ class Big:
         for left in self.here.glob("out.zarr*"):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
-    def wrong_rows(self, out: Path) -> int:
+    def wrong_rows(self, out):
         """Rows of scores whose shards are not what they are to be; at least 1 where any byte is not."""
         found = tree_bytes(out)
         shards = sum(found.get(name) != held for name, held in self.wanted.items() if "/c/" in name)
         return 0 if found == self.wanted else max(1, 50 * shards)
 
 
-def is_stopped(pid: int) -> bool:
+def is_stopped(pid):
     """Whether a process got SIGSTOP."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def chunks(place: Path) -> list[Path]:
+def chunks(place):
     return sorted(path for path in place.rglob("*") if path.is_file() and path.suffix != ".json")
 
 
 @pytest.fixture(scope="module")
-def big(tmp_path_factory: pytest.TempPathFactory) -> Big:
+def big(tmp_path_factory):
     return Big.made(tmp_path_factory.mktemp("real"))
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("part", range(4))  # for as many processes of pytest
-def test_an_input_that_is_moved_away_for_a_moment_gives_no_wrong_row(part: int, big: Big) -> None:
+def test_an_input_that_is_moved_away_for_a_moment_gives_no_wrong_row(part, big):
     tally, rng, data = Tally(), random.Random(part), big.here / "big.zarr"
     for number in range(MOVES // 4):
         at, gap = rng.randint(1, big.count), rng.choice([0.02, 0.2, 0.6, 2.5])
@@ -767,7 +737,7 @@ def test_an_input_that_is_moved_away_for_a_moment_gives_no_wrong_row(part: int, 
 
 
 @contextmanager
-def bound(disk: Path, at: Path) -> Iterator[None]:
+def bound(disk, at):
     """A file system that shows a folder at another one; skips the test where that is not allowed."""
     done = subprocess.run(["mount", "--bind", disk, at], capture_output=True, check=False)
     if done.returncode:
@@ -779,7 +749,7 @@ def bound(disk: Path, at: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Big]:
+def mounted(tmp_path):
     """With its dataset on a file system of its own, at `mount`."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "mount").mkdir()
@@ -787,11 +757,10 @@ def mounted(tmp_path: Path) -> Iterator[Big]:
         yield Big.made(tmp_path, tmp_path / "mount")
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("seconds", [0.3, 4.0, None])
-def test_a_file_system_that_goes_away_gives_no_wrong_row(seconds: float | None, mounted: Big, tmp_path: Path) -> None:
+def test_a_file_system_that_goes_away_gives_no_wrong_row(seconds, mounted, tmp_path):
     tally, at, data = Tally(), tmp_path / "mount", tmp_path / "mount" / "big.zarr"
     for number in (1, 30, mounted.count):
         with mounted.stopped(number, chunks(data), *mounted.transform(data, 4)) as process:
@@ -812,31 +781,30 @@ class Then(Recorder):
 
     what: Callable[[], object] | None = None
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         super().advance(rows)
         if self.what is not None and self.rows >= 500:
             self.what()
             self.what = None
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("late", [False, True], ids=["loses it", "comes late without it"])
-def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late: bool, mounted: Big, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, mounted, tmp_path):
     at, out, tally = tmp_path / "mount", mounted.here / "out.zarr", Tally()
     apart = ["unshare", "-m"]
     if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a worker with mounts of its own needs the right to have them")
 
-    def call(**how: Any) -> None:
+    def call(**how):
         bigkpca.transform(mounted.here / "m.zarr", at / "big.zarr", out, block_rows=50, **how)
 
     with DaskProcesses(tmp_path / "cluster", 1) as cluster:
         if late:
             blind = ["sh", "-c", f'umount -l "{at}" && exec "$@"', "sh"]
 
-            def event() -> None:
+            def event():
                 cluster.start_worker([*apart, *blind])
                 cluster.wait_for_workers()
 
@@ -844,7 +812,7 @@ def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late: bool, mou
             worker = cluster.start_worker(apart)
             cluster.wait_for_workers()
 
-            def event() -> None:
+            def event():
                 subprocess.run(["nsenter", "-t", str(worker.pid), "-m", "umount", "-l", at], check=True)
 
         then = Then(what=event)
@@ -865,7 +833,7 @@ def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late: bool, mou
     tally.show("a worker that does not see the input")
 
 
-REPLACED: dict[str, tuple[str, list[str]]] = {  # what is replaced, and the command that reads it meanwhile
+REPLACED = {  # what is replaced, and the command that reads it meanwhile
     "export csv": ("s.zarr", ["export", "s.zarr", "out.csv"]),
     "export npy": ("s.zarr", ["export", "s.zarr", "out.npy"]),
     "export parquet": ("s.zarr", ["export", "s.zarr", "out.parquet"]),
@@ -877,36 +845,33 @@ REPLACED: dict[str, tuple[str, list[str]]] = {  # what is replaced, and the comm
 }
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("name", REPLACED)
-def test_what_is_replaced_while_it_is_read_is_read_as_one_version(
-    name: str, big: Big, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, big, monkeypatch):
     monkeypatch.chdir(big.here)
     replaced, command = REPLACED[name]
     out = Path(next((word for word in command if word.startswith("out.")), "none"))
     kept, tally = big.here.parent / "kept", Tally()
-    fit: dict[str, Any] = {"components": 3, "seed": 1}
+    fit = {"components": 3, "seed": 1}
 
-    def remove(*paths: Path) -> None:
+    def remove(*paths):
         for path in paths:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
-    def restore() -> None:
+    def restore():
         """The first version of model and scores, and nothing of earlier runs."""
         remove(Path("s.zarr"), Path("m.zarr"), *Path().glob("out.*"))
         for each in ("s.zarr", "m.zarr"):
             shutil.copytree(kept / each, each)
 
-    def replace_it() -> None:
+    def replace_it():
         if replaced == "s.zarr":
             bigkpca.transform("other.zarr", "big.zarr", "s.zarr", block_rows=50, overwrite=True)
         else:
             bigkpca.fit("big.zarr", "m.zarr", size=25, overwrite=True, **fit)
 
-    def run_it() -> tuple[int, Any]:
+    def run_it():
         """The exit code, and what is written then."""
         remove(out)
         code = run_apart(*command, "-q").returncode

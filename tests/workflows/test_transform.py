@@ -1,15 +1,10 @@
 """Scores from path to path: stopped anywhere, the same command finishes them and the bytes are the same."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +19,7 @@ from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.progress import Recorder
 
 
-def test_the_same_transform_again_does_nothing(dataset: str, model: str, tmp_path: Path) -> None:
+def test_the_same_transform_again_does_nothing(dataset, model, tmp_path):
     out, notes = tmp_path / "scores.zarr", Recorder()
     bigkpca.transform(model, dataset, out)
     before = tree_bytes(out)
@@ -33,7 +28,7 @@ def test_the_same_transform_again_does_nothing(dataset: str, model: str, tmp_pat
     assert tree_bytes(out) == before
 
 
-def test_features_of_another_model_are_refused_then_replaced(dataset: str, model: str, tmp_path: Path) -> None:
+def test_features_of_another_model_are_refused_then_replaced(dataset, model, tmp_path):
     out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
     bigkpca.transform(model, dataset, out)
     bigkpca.fit(dataset, other, components=4, size=60)
@@ -47,17 +42,17 @@ def test_features_of_another_model_are_refused_then_replaced(dataset: str, model
 # -- stopping half-way ---------------------------------------------------------------------------------------
 
 
-def start_command(*arguments: str) -> subprocess.Popen[bytes]:
+def start_command(*arguments):
     command = [sys.executable, "-m", "bigkpca.cli", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def made_in(out: Path) -> Path:
+def made_in(out):
     """The folder beside an output in which its blocks are written; the path itself once there is none."""
     return next(out.parent.glob(out.name + ".bigkpca-run-*"), out)
 
 
-def wait_for_shards(out: Path, count: int) -> None:
+def wait_for_shards(out, count):
     for _ in range(3000):
         if len(list(made_in(out).glob("scores/c/*/0"))) >= count:
             return
@@ -66,11 +61,9 @@ def wait_for_shards(out: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.slow) for how in (signal.SIGTERM, signal.SIGINT))]
+    "how", [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.long) for how in (signal.SIGTERM, signal.SIGINT))]
 )
-def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(
-    how: signal.Signals, dataset: str, model: str, tmp_path: Path
-) -> None:
+def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(how, dataset, model, tmp_path):
     clean, out = tmp_path / "clean.zarr", tmp_path / "scores.zarr"
     bigkpca.transform(model, dataset, clean, block_rows=100)
     process = start_command("transform", model, dataset, str(out), "--block-rows", "100")
@@ -92,9 +85,7 @@ def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(
     assert tree_bytes(out) == tree_bytes(clean)
 
 
-def test_output_without_a_manifest_resumes_with_missing_and_damaged_blocks_alone(
-    dataset: str, model: str, tmp_path: Path
-) -> None:
+def test_output_without_a_manifest_resumes_with_missing_and_damaged_blocks_alone(dataset, model, tmp_path):
     clean, out = tmp_path / "clean.zarr", tmp_path / "scores.zarr"
     bigkpca.transform(model, dataset, clean, block_rows=200)
     shutil.copytree(clean, out)
@@ -108,9 +99,7 @@ def test_output_without_a_manifest_resumes_with_missing_and_damaged_blocks_alone
     assert tree_bytes(out) == tree_bytes(clean)
 
 
-def test_unfinished_blocks_of_another_input_are_refused(
-    dataset: str, model: str, tmp_path: Path, digits: np.ndarray[Any, Any]
-) -> None:
+def test_unfinished_blocks_of_another_input_are_refused(dataset, model, tmp_path, digits):
     out = tmp_path / "scores.zarr"
     bigkpca.transform(model, dataset, out)
     (out / "scores" / "manifest.json").unlink()
@@ -119,12 +108,10 @@ def test_unfinished_blocks_of_another_input_are_refused(
         bigkpca.transform(model, dataset, out)
 
 
-def test_input_that_changes_under_a_run_is_not_published(
-    dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_input_that_changes_under_a_run_is_not_published(dataset, model, tmp_path, monkeypatch):
     write = block_arrays.write_block
 
-    def meddle(*arguments: Any) -> str:
+    def meddle(*arguments):
         zarr.open_array(dataset, mode="r+")[0, 0] = 7
         return write(*arguments)
 
@@ -135,12 +122,12 @@ def test_input_that_changes_under_a_run_is_not_published(
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path):
     with small_disk("400k", tmp_path / "small") as disk:
         yield disk
 
 
-def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_path: Path, disk: Path) -> None:
+def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset, tmp_path, disk):
     model, out = tmp_path / "model.zarr", disk / "scores.zarr"
     bigkpca.fit(dataset, model, components=80, size=200)
     bigkpca.fit(dataset, tmp_path / "small.zarr", components=2, size=20)
@@ -156,12 +143,12 @@ def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset: str, tmp_
     assert bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100).shape == (1797, 80)
 
 
-def test_a_transform_that_does_not_fit_is_refused(dataset: str, model: str, tmp_path: Path) -> None:
+def test_a_transform_that_does_not_fit_is_refused(dataset, model, tmp_path):
     with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
         bigkpca.transform(model, dataset, tmp_path / "scores.zarr", memory=10**6)
 
 
-def test_features_open_in_xarray_and_the_manifest_names_them(dataset: str, model: str, tmp_path: Path) -> None:
+def test_features_open_in_xarray_and_the_manifest_names_them(dataset, model, tmp_path):
     import xarray
 
     out = tmp_path / "scores.zarr"
@@ -177,15 +164,13 @@ def test_features_open_in_xarray_and_the_manifest_names_them(dataset: str, model
     assert [block["sha256"] for block in manifest["blocks"]] == digests
 
 
-def test_rows_of_another_width_are_refused(model: str, tmp_path: Path) -> None:
+def test_rows_of_another_width_are_refused(model, tmp_path):
     with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 64"):
         bigkpca.transform(model, np.ones((10, 5)), tmp_path / "scores.zarr")
     assert not (tmp_path / "scores.zarr").exists()
 
 
-def test_more_blocks_than_a_manifest_can_list_are_refused_before_the_run(
-    dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_blocks_than_a_manifest_can_list_are_refused_before_the_run(dataset, model, tmp_path, monkeypatch):
     monkeypatch.setattr("bigkpca.workflows.block_writer._MOST_BLOCKS", 17)
     with pytest.raises(SpecError, match="18 blocks are more than 17: take larger ones with --block-rows"):
         bigkpca.transform(model, dataset, tmp_path / "s.zarr", block_rows=100)

@@ -1,12 +1,8 @@
 """Everything that can happen to stored output is found and named; the command that made scores makes them whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+def made(tmp_path_factory):
     """A dataset with labels, a model, scores with residuals and reconstructed rows of three blocks."""
     folder, rng = tmp_path_factory.mktemp("made") / "home", np.random.default_rng(0)
     folder.mkdir()
@@ -41,31 +37,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
 
 
 @pytest.fixture
-def home(made: Restored, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(made, monkeypatch):
     """The current folder, which holds all of that."""
     monkeypatch.chdir(made.again())
     return made.folder
 
 
-def scored(**how: Any) -> Any:
+def scored(**how):
     return bigkpca.transform("m.zarr", "d.zarr", "s.zarr", block_rows=32, residual=True, **how)
 
 
-def reconstructed(**how: Any) -> Any:
+def reconstructed(**how):
     return bigkpca.reconstruct("m.zarr", "s.zarr", "x.zarr", block_rows=32, **how)
 
 
-def truncate(path: Path) -> None:
+def truncate(path):
     path.write_bytes(path.read_bytes()[:-5])
 
 
-def flip(path: Path) -> None:
+def flip(path):
     content = bytearray(path.read_bytes())
     content[7] ^= 4
     path.write_bytes(content)
 
 
-def exchange_with_the_next(path: Path) -> None:
+def exchange_with_the_next(path):
     """Whole shards that decode, in each other's place."""
     other = path.parent.parent / "0" / path.name if path.name == "0" and path.parent.name != "c" else path.parent / "0"
     mine, its = path.read_bytes(), other.read_bytes()
@@ -73,7 +69,7 @@ def exchange_with_the_next(path: Path) -> None:
     other.write_bytes(mine)
 
 
-HARMS: dict[str, Callable[[Path], None]] = {
+HARMS = {
     "truncated": truncate,
     "emptied": lambda path: path.write_bytes(b""),
     "flipped": flip,
@@ -82,7 +78,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def test_what_is_whole_is_described(home: Path) -> None:
+def test_what_is_whole_is_described(home):
     zarr.create_array("f.zarr", shape=(50, 7), chunks=(8, 3), dtype="f4")[:8] = 1  # the rest are fill values
     np.save("a.npy", np.ones((5, 2)))
     found = [bigkpca.verify(path) for path in ("d.zarr", "s.zarr", "x.zarr", "f.zarr", "a.npy", "s.zarr/scores")]
@@ -97,7 +93,7 @@ def test_what_is_whole_is_described(home: Path) -> None:
     assert bigkpca.verify("m.zarr").kind == "model"
 
 
-def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home: Path) -> None:
+def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
     shown, facts = run("verify", "s.zarr"), run("verify", "s.zarr", "--json")
     assert shown.exit_code == 0
     assert shown.stdout.split() == ["path", "s.zarr", "kind", "features", "shape", "90", "×", "3", "files", "6"]
@@ -110,8 +106,7 @@ def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home: 
     assert run("verify", "s.zarr", "--memory", "1 MB").exit_code == 4
 
 
-@pytest.mark.cluster
-def test_blocks_are_checked_on_processes(home: Path) -> None:
+def test_blocks_are_checked_on_processes(home):
     Path("s.zarr/residual/c/2").unlink()
     shown = run("verify", "s.zarr", "--workers", 1)
     assert shown.exit_code == 7
@@ -127,9 +122,7 @@ def test_blocks_are_checked_on_processes(home: Path) -> None:
         ("x.zarr", "far/c/1", reconstructed),
     ],
 )
-def test_a_damaged_block_is_named_and_made_again(
-    harm: str, out: str, shard: str, again: Callable[..., Any], home: Path
-) -> None:
+def test_a_damaged_block_is_named_and_made_again(harm, out, shard, again, home):
     if harm == "exchanged" and shard != "scores/c/1/0":
         return  # the last block is shorter, and far is the same in all blocks
     before, notes = tree_bytes(out), Recorder()
@@ -147,7 +140,7 @@ def test_a_damaged_block_is_named_and_made_again(
     assert [path.name for path in home.glob("?.zarr.*")] == []
 
 
-def test_all_damage_is_named_up_to_a_number(home: Path) -> None:
+def test_all_damage_is_named_up_to_a_number(home):
     bigkpca.transform("m.zarr", np.load("a.npz")["x"], "many.zarr", block_rows=4)
     for path in Path("many.zarr/scores").glob("c/*/0"):
         truncate(path)
@@ -157,7 +150,7 @@ def test_all_damage_is_named_up_to_a_number(home: Path) -> None:
     assert "\n  and 13 more\n" in str(error.value)
 
 
-def test_files_that_do_not_belong_to_an_output_are_named_and_kept(home: Path) -> None:
+def test_files_that_do_not_belong_to_an_output_are_named_and_kept(home):
     (home / "s.zarr" / "notes.txt").write_text("of the user")
     (home / "s.zarr" / "scores" / "c" / "7").mkdir()
     (home / "s.zarr" / "scores" / "c" / "7" / "0").write_bytes(b"surplus")
@@ -173,7 +166,7 @@ def test_files_that_do_not_belong_to_an_output_are_named_and_kept(home: Path) ->
 
 
 @pytest.mark.parametrize("harm", ["truncated", "emptied"])
-def test_a_damaged_manifest_is_named_and_the_output_made_again_with_overwrite(harm: str, home: Path) -> None:
+def test_a_damaged_manifest_is_named_and_the_output_made_again_with_overwrite(harm, home):
     before, notes = tree_bytes("s.zarr"), Recorder()
     HARMS[harm](home / "s.zarr" / "scores" / "manifest.json")
     for work in (scored, lambda: bigkpca.verify("s.zarr"), lambda: bigkpca.reconstruct("m.zarr", "s.zarr", "y.zarr")):
@@ -185,7 +178,7 @@ def test_a_damaged_manifest_is_named_and_the_output_made_again_with_overwrite(ha
     assert not list(home.glob("s.zarr.*"))
 
 
-def test_other_bits_of_a_block_that_is_made_again_go_into_the_manifest(home: Path) -> None:
+def test_other_bits_of_a_block_that_is_made_again_go_into_the_manifest(home):
     """As on another type of processor, here the manifest has the digest of another block."""
     path, notes, before = Path("s.zarr/scores/manifest.json"), Recorder(), tree_bytes("s.zarr")
     manifest = json.loads(path.read_text())
@@ -198,12 +191,12 @@ def test_other_bits_of_a_block_that_is_made_again_go_into_the_manifest(home: Pat
     assert tree_bytes("s.zarr") == before
 
 
-def test_a_run_that_is_stopped_while_it_mends_is_gone_on_with(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_stopped_while_it_mends_is_gone_on_with(home, monkeypatch):
     before, notes = tree_bytes("s.zarr"), Recorder()
     for number in (1, 2):
         Path(f"s.zarr/residual/c/{number}").unlink()
 
-    def stop(*_: Any) -> None:
+    def stop(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -218,7 +211,7 @@ def test_a_run_that_is_stopped_while_it_mends_is_gone_on_with(home: Path, monkey
 
 
 @pytest.mark.parametrize("gone", ["scores", "residual", "residual/zarr.json"])
-def test_arrays_that_are_gone_are_made_again_when_asked_for(gone: str, home: Path) -> None:
+def test_arrays_that_are_gone_are_made_again_when_asked_for(gone, home):
     before = tree_bytes("s.zarr")
     (shutil.rmtree if (home / "s.zarr" / gone).is_dir() else Path.unlink)(home / "s.zarr" / gone)
     with pytest.raises((CorruptionError, IncompleteError), match=r"s\.zarr"):
@@ -227,14 +220,12 @@ def test_arrays_that_are_gone_are_made_again_when_asked_for(gone: str, home: Pat
     assert tree_bytes("s.zarr") == before
 
 
-def test_output_that_is_replaced_during_the_check_is_not_called_damaged(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, monkeypatch):
     bigkpca.fit("d.zarr", "m2.zarr", components=3, size=12)
     bigkpca.transform("m.zarr", "d.zarr", "s2.zarr", block_rows=32)
     listed = block_checks.damage.listed_damage
 
-    def meddle(*arguments: Any) -> Any:
+    def meddle(*arguments):
         monkeypatch.setattr(block_checks.damage, "listed_damage", listed)
         bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr", block_rows=32, overwrite=True)
         return listed(*arguments)
@@ -247,10 +238,10 @@ def test_output_that_is_replaced_during_the_check_is_not_called_damaged(
 # -- what is not finished, and other kinds -------------------------------------------------------------------
 
 
-def test_unfinished_output_is_described_and_not_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_output_is_described_and_not_read(home, monkeypatch):
     write = block_arrays.write_block
 
-    def failing(path: str, block: Any, values: Any) -> Any:
+    def failing(path, block, values):
         if block.number == 1:
             raise KeyboardInterrupt
         return write(path, block, values)
@@ -276,7 +267,7 @@ def test_unfinished_output_is_described_and_not_read(home: Path, monkeypatch: py
     assert bigkpca.verify("o.zarr").shape == (90, 3)
 
 
-def test_damage_of_datasets_and_other_arrays_is_named(home: Path) -> None:
+def test_damage_of_datasets_and_other_arrays_is_named(home):
     zarr.create_array("f.zarr", shape=(50, 7), chunks=(8, 3), dtype="f4")[:] = 1
     truncate(home / "d.zarr" / "x" / "c" / "1" / "0")
     (home / "d.zarr" / "y" / "c" / "2").unlink()
@@ -291,7 +282,7 @@ def test_damage_of_datasets_and_other_arrays_is_named(home: Path) -> None:
         bigkpca.verify("f.zarr")
 
 
-def test_datasets_that_are_not_what_their_attribute_says_are_refused(home: Path) -> None:
+def test_datasets_that_are_not_what_their_attribute_says_are_refused(home):
     metadata = home / "d.zarr" / "x" / "zarr.json"
     whole = metadata.read_text()
     metadata.write_text(whole.replace("90,", "64,", 1))
@@ -309,7 +300,7 @@ def test_datasets_that_are_not_what_their_attribute_says_are_refused(home: Path)
         bigkpca.verify("d.zarr")
 
 
-def test_damaged_models_and_what_cannot_be_checked_are_refused(home: Path) -> None:
+def test_damaged_models_and_what_cannot_be_checked_are_refused(home):
     flip(home / "m.zarr" / "mean" / "c" / "0")
     with pytest.raises(CorruptionError, match="does not decode"):
         bigkpca.verify("m.zarr")

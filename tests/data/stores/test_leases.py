@@ -1,14 +1,9 @@
 """Leases: of writers of one output in an object store one wins, and one that lost its lease publishes nothing."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,22 +12,22 @@ import bigkpca
 from bigkpca.data.stores import clients, leases, store_of
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import READER, Server, objects, rclone
+from tests.helpers.s3 import READER, objects, rclone
 from tests.helpers.suspended import suspended
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch):
     """Leases of one second."""
     monkeypatch.setattr(leases, "SECONDS", 1.0)
 
 
-def left_behind(url: str, seconds: float = 1.0) -> None:
+def left_behind(url, seconds=1.0):
     """The lock of a run that was killed."""
     clients.put(f"{url}.bigkpca-lock", json.dumps({"token": "other", "seconds": seconds}).encode(), "create")
 
 
-def test_one_writer_at_a_time(bucket: str) -> None:
+def test_one_writer_at_a_time(bucket):
     store, out = store_of(bucket), f"{bucket}/out.zarr"
     with store.writer(out):
         store.check_writer(out)
@@ -51,13 +46,13 @@ def test_one_writer_at_a_time(bucket: str) -> None:
     store.check_writer(out)  # of what nobody holds, nothing is said
 
 
-def test_the_lock_of_a_failed_run_is_free(bucket: str) -> None:
+def test_the_lock_of_a_failed_run_is_free(bucket):
     with pytest.raises(OSError, match="broken"), store_of(bucket).writer(f"{bucket}/out"):
         raise OSError("broken")
     assert objects(bucket) == {}
 
 
-def test_a_key_that_may_not_write_is_told(s3_server: Server, bucket: str, use_s3: Callable[..., None]) -> None:
+def test_a_key_that_may_not_write_is_told(s3_server, bucket, use_s3):
     """Nor may it remove what the test of the server would have written."""
     store_of(bucket).write(f"{bucket}/x", b"1")
     use_s3(s3_server.port, **READER)
@@ -71,8 +66,8 @@ def test_a_key_that_may_not_write_is_told(s3_server: Server, bucket: str, use_s3
         store_of(bucket).remove_file(f"{bucket}/x")
 
 
-@pytest.mark.slow
-def test_a_lease_is_taken_over_only_after_it_expired(bucket: str, short: None) -> None:
+@pytest.mark.long
+def test_a_lease_is_taken_over_only_after_it_expired(bucket, short):
     out = f"{bucket}/out"
     left_behind(out)
     with pytest.raises(LockedError, match="another run is writing"), store_of(out).writer(out):
@@ -83,8 +78,8 @@ def test_a_lease_is_taken_over_only_after_it_expired(bucket: str, short: None) -
     assert objects(bucket) == {}
 
 
-@pytest.mark.slow
-def test_a_lease_that_is_renewed_does_not_expire(bucket: str, short: None) -> None:
+@pytest.mark.long
+def test_a_lease_that_is_renewed_does_not_expire(bucket, short):
     out = f"{bucket}/out"
     with store_of(out).writer(out):
         time.sleep(4.2)
@@ -93,7 +88,7 @@ def test_a_lease_that_is_renewed_does_not_expire(bucket: str, short: None) -> No
         store_of(out).check_writer(out)
 
 
-def test_age_is_not_told_by_this_machine(bucket: str, short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_is_not_told_by_this_machine(bucket, short, monkeypatch):
     left_behind(f"{bucket}/out")
     monkeypatch.setattr(time, "time", lambda: 9e9)
     with pytest.raises(LockedError, match=r"expires in [1-4] seconds"), store_of(bucket).writer(f"{bucket}/out"):
@@ -101,17 +96,17 @@ def test_age_is_not_told_by_this_machine(bucket: str, short: None, monkeypatch: 
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"no json"])
-def test_a_lock_that_tells_nothing_counts_as_one_of_usual_length(bucket: str, content: bytes) -> None:
+def test_a_lock_that_tells_nothing_counts_as_one_of_usual_length(bucket, content):
     clients.put(f"{bucket}/out.bigkpca-lock", content, "create")
     with pytest.raises(LockedError, match=r"expires in [56]\d seconds"), store_of(bucket).writer(f"{bucket}/out"):
         pass
 
 
-def test_a_renewal_whose_answer_was_lost_is_our_own(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_whose_answer_was_lost_is_our_own(bucket, monkeypatch):
     """Each conditional write is carried out, and then said to have failed."""
     put = clients.put
 
-    def unheard(url: str, content: bytes, mode: Any) -> Any:
+    def unheard(url, content, mode):
         done = put(url, content, mode)
         if url.endswith("-lock"):
             raise IncompleteError("no answer")
@@ -124,7 +119,7 @@ def test_a_renewal_whose_answer_was_lost_is_our_own(bucket: str, monkeypatch: py
     assert objects(bucket) == {}
 
 
-def test_a_renewal_after_one_that_was_carried_out_unheard(bucket: str) -> None:
+def test_a_renewal_after_one_that_was_carried_out_unheard(bucket):
     with store_of(bucket).writer(f"{bucket}/out"):
         lease = leases._HELD[f"{bucket}/out"]
         stale = lease.version
@@ -134,7 +129,7 @@ def test_a_renewal_after_one_that_was_carried_out_unheard(bucket: str) -> None:
         assert lease.version != stale
 
 
-def test_a_lease_that_was_taken_over_is_lost(bucket: str) -> None:
+def test_a_lease_that_was_taken_over_is_lost(bucket):
     out = f"{bucket}/out"
     with store_of(out).writer(out):
         lease = leases._HELD[out]
@@ -148,10 +143,8 @@ def test_a_lease_that_was_taken_over_is_lost(bucket: str) -> None:
     assert objects(bucket)["out.bigkpca-lock"] == theirs  # which is not ours to remove
 
 
-@pytest.mark.slow
-def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(
-    s3_server: Server, bucket: str, use_s3: Callable[..., None], short: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.long
+def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(s3_server, bucket, use_s3, short, monkeypatch):
     patience = clients.Patience(connect=0.2, read=0.2, request=0.2, retry=0.2, retries=0)
     monkeypatch.setattr(clients, "PATIENCE", patience)
     with proxy(s3_server.port) as between:
@@ -164,14 +157,14 @@ def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(
                 store_of(bucket).check_writer(f"{bucket}/out")
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_of_sixteen_threads_exactly_one_wins(bucket: str, rounds: int) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.long)])
+def test_of_sixteen_threads_exactly_one_wins(bucket, rounds):
     with store_of(bucket).writer(f"{bucket}/tested"):
         pass
     for number in range(rounds):
         out, start, held = f"{bucket}/out{number}", Barrier(16), Barrier(16)
 
-        def attempt(out: str = out, start: Barrier = start, held: Barrier = held) -> bool:
+        def attempt(out=out, start=start, held=held):
             start.wait(30)
             try:
                 lease = leases.Lease.acquired(out)
@@ -205,8 +198,8 @@ with store_of(out).writer(out):
 """
 
 
-@pytest.mark.slow
-def test_a_writer_that_was_stopped_publishes_nothing(bucket: str) -> None:
+@pytest.mark.long
+def test_a_writer_that_was_stopped_publishes_nothing(bucket):
     out = f"{bucket}/out"
     with suspended(_HOLDER, out, seconds=4.2) as wake, store_of(out).writer(out):
         assert wake() == 5
@@ -214,7 +207,7 @@ def test_a_writer_that_was_stopped_publishes_nothing(bucket: str) -> None:
         assert not store_of(out).exists(out)
 
 
-def test_a_server_that_ignores_conditions_is_refused(tmp_path: Path, use_s3: Callable[..., None]) -> None:
+def test_a_server_that_ignores_conditions_is_refused(tmp_path, use_s3):
     with rclone(tmp_path / "rclone") as port:
         use_s3(port)
         with pytest.raises(SpecError, match=r"ignores conditions of writes .* two runs could write one output"):

@@ -1,7 +1,5 @@
 """Local disks: every operation of a store, against what the file system says."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -19,7 +17,7 @@ from bigkpca.errors import IncompleteError, LockedError, SpecError
 DISK = LocalDisk()
 
 
-def folder(path: Path, **files: bytes) -> str:
+def folder(path, **files):
     """A folder with these files."""
     path.mkdir(parents=True)
     for name, content in files.items():
@@ -27,13 +25,13 @@ def folder(path: Path, **files: bytes) -> str:
     return str(path)
 
 
-def test_urls_are_refused_and_paths_are_local() -> None:
+def test_urls_are_refused_and_paths_are_local():
     assert store_of("rows.zarr") == DISK
     with pytest.raises(SpecError, match="ftp://bucket/rows: only local paths"):
         store_of("ftp://bucket/rows")
 
 
-def test_names_in_a_path() -> None:
+def test_names_in_a_path():
     assert last_name("a/b.zarr/") == "b.zarr"
     assert parent("a/b.zarr/") == "a"
     assert parent("b.zarr") == "."
@@ -46,14 +44,14 @@ def test_names_in_a_path() -> None:
         expanded(b"a")  # type: ignore[arg-type]
 
 
-def test_two_points_behind_a_link_mean_the_folder_above_its_target(tmp_path: Path) -> None:
+def test_two_points_behind_a_link_mean_the_folder_above_its_target(tmp_path):
     folder(tmp_path / "far" / "deep")
     (tmp_path / "near").symlink_to(tmp_path / "far" / "deep")
     assert DISK.absolute(f"{tmp_path}/near/../x.npy") == f"{tmp_path}/far/x.npy"
     assert DISK.absolute(f"{tmp_path}/near/x.npy") == f"{tmp_path}/near/x.npy"
 
 
-def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path: Path) -> None:
+def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path):
     root = folder(tmp_path / "a", x=b"123")
     folder(tmp_path / "a" / "b" / "c", y=b"12345")
     found = DISK.files(root)
@@ -72,11 +70,11 @@ def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path: Path) -> No
     assert DISK.files(root)["x"] != found["x"]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = str(tmp_path / "a.json")
     DISK.write(path, b"old")
 
-    def failing(handle: int) -> None:
+    def failing(handle):
         raise OSError(errno.EIO, "no")
 
     monkeypatch.setattr(os, "fsync", failing)
@@ -85,7 +83,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "a.json").read_bytes() == b"old"
 
 
-def test_sync_removes_what_killed_writes_left(tmp_path: Path) -> None:
+def test_sync_removes_what_killed_writes_left(tmp_path):
     root = folder(tmp_path / "a", x=b"1")
     folder(tmp_path / "a" / "c", **{"0.partial": b"12"})
     DISK.sync(root)
@@ -94,7 +92,7 @@ def test_sync_removes_what_killed_writes_left(tmp_path: Path) -> None:
     assert set(DISK.files(root)) == {"x"}
 
 
-def test_folders_are_moved_exchanged_and_removed(tmp_path: Path) -> None:
+def test_folders_are_moved_exchanged_and_removed(tmp_path):
     a, b = folder(tmp_path / "a", a=b""), folder(tmp_path / "b", b=b"")
     if DISK.exchange(a, b):
         assert DISK.names(a) == ["b"]
@@ -112,13 +110,13 @@ def test_folders_are_moved_exchanged_and_removed(tmp_path: Path) -> None:
     assert not DISK.is_folder(b)
 
 
-def test_put_makes_folders_and_leaves_nothing_of_what_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_put_makes_folders_and_leaves_nothing_of_what_fails(tmp_path, monkeypatch):
     path = tmp_path / "a" / "b" / "0"
     for content in (b"one", b"two"):
         DISK.put(str(path), content)
         assert path.read_bytes() == content
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "replace", full)
@@ -128,7 +126,7 @@ def test_put_makes_folders_and_leaves_nothing_of_what_fails(tmp_path: Path, monk
     assert path.read_bytes() == b"two"
 
 
-def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path: Path) -> None:
+def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path):
     out = str(tmp_path / "deep" / "out.zarr")
     with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):
         pass
@@ -141,7 +139,7 @@ def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path: Path) -> None:
     assert DISK.names(str(tmp_path / "deep")) == []
 
 
-def test_the_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_writer_is_free(tmp_path):
     code = (
         "import os, sys; from bigkpca.data.stores import LocalDisk\nwith LocalDisk().writer(sys.argv[1]): os._exit(9)"
     )
@@ -153,7 +151,7 @@ def test_the_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
     assert not (tmp_path / "out.zarr.bigkpca-lock").exists()
 
 
-def test_zarr_arrays_tell_their_folder(tmp_path: Path) -> None:
+def test_zarr_arrays_tell_their_folder(tmp_path):
     group = zarr.create_group(DISK.zarr(str(tmp_path / "g.zarr")))
     inside = group.create_array("x", shape=(3, 2), dtype="f4")
     assert array_path(inside) == str(tmp_path / "g.zarr" / "x")
@@ -161,7 +159,7 @@ def test_zarr_arrays_tell_their_folder(tmp_path: Path) -> None:
     assert array_path(zarr.create_array({}, shape=(3, 2), dtype="f4")) is None
 
 
-def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.csv"
     (tmp_path / "a.csv.partial").write_bytes(b"of a killed write, and longer")
     with DISK.writing(str(path)) as file:
@@ -174,7 +172,7 @@ def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_p
     assert DISK.names(str(tmp_path)) == ["a.csv"]
 
 
-def test_links_are_removed_and_what_they_lead_to_stays(tmp_path: Path) -> None:
+def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):
     kept, root = folder(tmp_path / "kept", x=b"1"), folder(tmp_path / "a", y=b"2")
     (tmp_path / "link").symlink_to(kept)
     DISK.remove_folder(str(tmp_path / "link"))
@@ -191,7 +189,7 @@ def test_links_are_removed_and_what_they_lead_to_stays(tmp_path: Path) -> None:
     assert DISK.files(kept).keys() == {"x"}
 
 
-def test_a_new_folder_is_made_where_nothing_is(tmp_path: Path) -> None:
+def test_a_new_folder_is_made_where_nothing_is(tmp_path):
     DISK.make_new_folder(str(tmp_path / "a"))
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     for name in ("a", "link"):

@@ -1,11 +1,6 @@
 """Runs that lost their lease: they write nothing more, and touch nothing of the run that took it over."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +12,7 @@ from bigkpca.data.stores import LocalDisk, clients, leases, store_of
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.execution.progress import Silent
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.storage.destination import Destination, open_destination
+from bigkpca.storage.destination import open_destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.s3 import objects
 from tests.helpers.suspended import suspended
@@ -25,13 +20,13 @@ from tests.helpers.suspended import suspended
 RECORD = {"format": "dataset"}
 
 
-def taken_over(out: str) -> None:
+def taken_over(out):
     """What another run does that takes the lease of this process."""
     theirs = json.dumps({"token": "theirs", "seconds": 60}).encode()
     clients.put(f"{out}.bigkpca-lock", theirs, leases._HELD[out].version)
 
 
-def place(out: str) -> Destination:
+def place(out):
     return open_destination(out, RECORD, overwrite=True, whole=True)
 
 
@@ -61,26 +56,26 @@ except LockedError as error:
 class Once(Silent):
     """Does something once, when rows are read."""
 
-    def __init__(self, what: Callable[[], None]) -> None:
+    def __init__(self, what):
         self.__dict__["what"] = what  # it is frozen
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         self.__dict__.pop("what", lambda: None)()
 
 
-def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path: Path, bucket: str) -> None:
+def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path, bucket):
     out = f"{bucket}/data.zarr"
     for name, rows in (("a", 640), ("b", 64)):
         np.save(tmp_path / f"{name}.npy", np.random.default_rng(rows).normal(size=(rows, 4)))
     ingest([tmp_path / "b.npy"], tmp_path / "wanted.zarr", block_rows=32)
-    codes: list[int] = []
+    codes = []
     with suspended(_INGEST, str(tmp_path / "a.npy"), out, seconds=4.2) as wake:
         ingest([tmp_path / "b.npy"], out, block_rows=32, progress=Once(lambda: codes.append(wake())))
     assert codes == [5]
     assert objects(bucket) == {f"data.zarr/{name}": held for name, held in tree_bytes(tmp_path / "wanted.zarr").items()}
 
 
-def test_every_holder_has_a_scratch_of_its_own(bucket: str) -> None:
+def test_every_holder_has_a_scratch_of_its_own(bucket):
     out, store, names = f"{bucket}/out.zarr", store_of(bucket), set()
     for _ in range(2):
         with store.writer(out):
@@ -97,7 +92,7 @@ def test_every_holder_has_a_scratch_of_its_own(bucket: str) -> None:
     assert list(objects(bucket)) == ["out.zarr.bigkpca-new-of-mine/zarr.json"]
 
 
-def failing(target: Destination, meanwhile: Callable[[], None]) -> None:
+def failing(target, meanwhile):
     """A run that fails before its output is made."""
     with target.made() as scratch:
         store_of(scratch).write(f"{scratch}/zarr.json", b"{}")
@@ -105,7 +100,7 @@ def failing(target: Destination, meanwhile: Callable[[], None]) -> None:
         raise OSError("broken")
 
 
-def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket: str) -> None:
+def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket):
     out, store = f"{bucket}/out.zarr", store_of(bucket)
     with store.writer(out):
         target = place(out)
@@ -117,7 +112,7 @@ def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket: str) -> Non
         assert store.exists(target.work)
 
 
-CHANGES: list[Callable[[Any, str], Any]] = [
+CHANGES = [
     lambda store, out: store.write(f"{out}.bigkpca-sums/a", b""),
     lambda store, out: store.put(f"{out}/x/c/0", b""),
     lambda store, out: store.remove_file(f"{out}/x/c/0"),
@@ -129,7 +124,7 @@ CHANGES: list[Callable[[Any, str], Any]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_lost_lease_ends_every_change_of_its_output(bucket: str, change: Callable[[Any, str], Any]) -> None:
+def test_a_lost_lease_ends_every_change_of_its_output(bucket, change):
     out, store = f"{bucket}/out", store_of(bucket)
     zarr.create_array(store.zarr(f"{out}/x"), shape=(3,), dtype="f4")[:] = 0
     with store.writer(out):
@@ -146,7 +141,7 @@ def test_a_lost_lease_ends_every_change_of_its_output(bucket: str, change: Calla
         store.write(f"{bucket}/out2", b"of another output")
 
 
-def test_a_lease_that_is_fresh_is_not_asked_for_at_every_change(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_is_fresh_is_not_asked_for_at_every_change(bucket, monkeypatch):
     out, store = f"{bucket}/out", store_of(bucket)
     with store.writer(out), monkeypatch.context() as patch:
         patch.setattr(leases.Lease, "renew", lambda _: pytest.fail("the server was asked"))
@@ -157,17 +152,15 @@ def test_a_lease_that_is_fresh_is_not_asked_for_at_every_change(bucket: str, mon
 class Losing(Silent):
     """Loses the lease of an output when the first block is done, and counts blocks."""
 
-    def __init__(self, out: str) -> None:
+    def __init__(self, out):
         self.__dict__.update(out=out, blocks=[])
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         self.__dict__["blocks"].append(rows)
         leases._HELD[self.__dict__["out"]].lost = True
 
 
-def test_a_transform_on_other_machines_ends_when_its_lease_is_lost(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transform_on_other_machines_ends_when_its_lease_is_lost(tmp_path, bucket, monkeypatch):
     """Workers know of no lease: the process that holds it looks at every block."""
     X = np.random.default_rng(0).normal(size=(640, 3))
     model = bigkpca.fit(X, tmp_path / "m.zarr", components=2, size=20)
@@ -180,7 +173,7 @@ def test_a_transform_on_other_machines_ends_when_its_lease_is_lost(
     assert len(losing.__dict__["blocks"]) == 1
 
 
-def test_the_lock_of_a_suspended_process_on_a_local_disk_holds(tmp_path: Path) -> None:
+def test_the_lock_of_a_suspended_process_on_a_local_disk_holds(tmp_path):
     """So that one name of a scratch is enough there."""
     out = str(tmp_path / "out.zarr")
     code = (
@@ -196,19 +189,19 @@ def test_the_lock_of_a_suspended_process_on_a_local_disk_holds(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["a.bigkpca-b", "out.zarr.bigkpca-new", "a.bigkpca-b.zarr/"])
-def test_names_that_look_like_those_beside_an_output_are_refused(name: str, tmp_path: Path) -> None:
+def test_names_that_look_like_those_beside_an_output_are_refused(name, tmp_path):
     for root in (str(tmp_path), "s3://bucket"):
         with pytest.raises(SpecError, match=r"\.bigkpca- in a name .* choose another name"):
             store_of(root).output_path(f"{root}/{name}", ())
         store_of(root).output_path(f"{root}/a.bigkpca/b", ())
 
 
-def test_a_clock_that_cannot_be_read_leaves_nothing(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_cannot_be_read_leaves_nothing(bucket, monkeypatch):
     class Unreadable:
-        def __init__(self, client: Any) -> None:
+        def __init__(self, client):
             self.put, self.delete = client.put, client.delete
 
-        def head(self, key: str) -> Any:
+        def head(self, key):
             raise IncompleteError("no answer")
 
     client = clients.client

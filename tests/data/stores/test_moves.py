@@ -1,10 +1,6 @@
 """Moves in object stores that are cut off before each request, and what the next run makes of them."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -21,14 +17,14 @@ class Cut(BaseException):
 
 
 @pytest.fixture
-def cut_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[int]]:
+def cut_before(monkeypatch):
     """Lets so many requests pass, and none after; returns how many there were."""
     library = clients._library
 
-    def cut_before(most: int | None) -> list[int]:
+    def cut_before(most):
         count = [0]
 
-        def counting() -> Any:
+        def counting():
             count[0] += 1
             if most is not None and count[0] > most:
                 raise Cut
@@ -40,7 +36,7 @@ def cut_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[i
     return cut_before
 
 
-def content(digest: str) -> dict[str, bytes]:
+def content(digest):
     """The files of a model-like output."""
     about = {"bigkpca": {"format": "model", "format_version": 1, "digest": digest}}
     root = {"zarr_format": 3, "node_type": "group", "attributes": about}
@@ -52,7 +48,7 @@ def content(digest: str) -> dict[str, bytes]:
     }
 
 
-def made(out: str, digest: str) -> None:
+def made(out, digest):
     """What a run does that makes an output and replaces an earlier one."""
     store = store_of(out)
     with store.writer(out):
@@ -65,7 +61,7 @@ def made(out: str, digest: str) -> None:
         place.put_in_place()
 
 
-def check_readers(out: str) -> None:
+def check_readers(out):
     """A reader finds a whole output, old or new, or is told that none is finished."""
     there = objects(out)
     if "zarr.json" in there:
@@ -78,10 +74,8 @@ def check_readers(out: str) -> None:
             open_rows(out)
 
 
-@pytest.mark.parametrize(("replaced", "every"), [(False, 3), (True, 7), pytest.param(True, 1, marks=pytest.mark.slow)])
-def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(
-    bucket: str, cut_before: Callable[[int | None], list[int]], replaced: bool, every: int
-) -> None:
+@pytest.mark.parametrize(("replaced", "every"), [(False, 3), (True, 7), pytest.param(True, 1, marks=pytest.mark.long)])
+def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(bucket, cut_before, replaced, every):
     stop, ended, moving = 0, False, 0
     while not ended:
         out = f"{bucket}/{stop}/out"
@@ -105,7 +99,7 @@ def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(
     assert moving > 20 / every / (2 - replaced)
 
 
-def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket: str) -> None:
+def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket):
     out, store = f"{bucket}/out", store_of(bucket)
     for name, value in content("new").items():
         store.write(f"{out}/{name}", value)
@@ -115,7 +109,7 @@ def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(b
     assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
 
 
-def test_a_move_whose_source_an_error_removed_is_undone(bucket: str) -> None:
+def test_a_move_whose_source_an_error_removed_is_undone(bucket):
     out, store = f"{bucket}/out", store_of(bucket)
     for name, value in content("new").items():
         store.write(f"{out}/{name}", value)
@@ -126,10 +120,10 @@ def test_a_move_whose_source_an_error_removed_is_undone(bucket: str) -> None:
     assert objects(bucket) == {}
 
 
-def test_what_is_replaced_is_copied_once_and_then_removed(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_replaced_is_copied_once_and_then_removed(bucket, monkeypatch):
     copied, copy = [], ObjectStore.copy_file
 
-    def counting(store: ObjectStore, source: str, target: str) -> None:
+    def counting(store, source, target):
         copied.append(target.removeprefix(f"{bucket}/out").partition("/")[0])
         copy(store, source, target)
 
@@ -140,14 +134,14 @@ def test_what_is_replaced_is_copied_once_and_then_removed(bucket: str, monkeypat
 
 
 @pytest.mark.parametrize("ending", ["old", "trash", "new", "new-0123456789ab", "run-0123456789ab"])
-def test_remains_of_what_was_being_removed_are_ours(bucket: str, ending: str) -> None:
+def test_remains_of_what_was_being_removed_are_ours(bucket, ending):
     out = f"{bucket}/out"
     store_of(out).write(f"{out}.bigkpca-{ending}/x/c/0/0", b"left")
     made(out, "new")
     assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
 
 
-def test_what_readers_look_at_first_is_removed_first_and_copied_last() -> None:
+def test_what_readers_look_at_first_is_removed_first_and_copied_last():
     many = [f"x/c/{number}" for number in range(600)]
     batches = moves.in_reading_order([*many, "x/manifest.json", "x/zarr.json", "zarr.json"])
     assert batches[:3] == [["zarr.json"], ["x/manifest.json"], ["x/zarr.json"]]

@@ -1,34 +1,30 @@
 """Object stores against local disks: every operation of a store, on both, with one expectation."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import numpy as np
 import pytest
 import zarr
 
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import LocalDisk, ObjectStore, Store, clients, expanded, parent, store_of
+from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, parent, store_of
 from bigkpca.data.zarr import array_path
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import BUCKET, KEY, SECRET, Server, objects
+from tests.helpers.s3 import BUCKET, KEY, SECRET, objects
 
 
 @pytest.fixture(params=["local", "objects"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def root(request, tmp_path):
     """A folder where nothing is, in both kinds of stores."""
     return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
 
 
-def filled(root: str, **files: bytes) -> Store:
+def filled(root, **files):
     """The store of a folder with these files; `__` in a name stands for a slash."""
     store = store_of(root)
     for name, content in files.items():
@@ -38,7 +34,7 @@ def filled(root: str, **files: bytes) -> Store:
     return store
 
 
-def test_files_and_folders_are_seen(root: str) -> None:
+def test_files_and_folders_are_seen(root):
     store = filled(root, a=b"123", b__c__d=b"12345")
     assert [store.exists(f"{root}/{name}") for name in ("a", "b", "b/c", "b/c/d")] == [True] * 4
     assert [name for name in ("a", "b", "b/c", "b/c/d", "n") if store.is_folder(f"{root}/{name}")] == ["b", "b/c"]
@@ -49,7 +45,7 @@ def test_files_and_folders_are_seen(root: str) -> None:
         store.names(f"{root}/n")
 
 
-def test_sizes_and_stamps_of_files(root: str) -> None:
+def test_sizes_and_stamps_of_files(root):
     store = filled(root, a=b"123", b__c__d=b"12345")
     found = store.files(root)
     assert {name: file.bytes for name, file in found.items()} == {"a": 3, "b/c/d": 5}
@@ -63,7 +59,7 @@ def test_sizes_and_stamps_of_files(root: str) -> None:
             missing(f"{root}/n")
 
 
-def test_the_stamp_of_an_object_tells_content_alone(bucket: str) -> None:
+def test_the_stamp_of_an_object_tells_content_alone(bucket):
     store = filled(bucket, a=b"123")
     before = store.file(f"{bucket}/a")
     store.write(f"{bucket}/a", b"124")
@@ -73,7 +69,7 @@ def test_the_stamp_of_an_object_tells_content_alone(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 3_000_000])
-def test_files_are_read_at_any_place(root: str, size: int) -> None:
+def test_files_are_read_at_any_place(root, size):
     content = np.random.default_rng(0).bytes(size)
     store = filled(root, a=content)
     with store.open(f"{root}/a") as file:
@@ -86,7 +82,7 @@ def test_files_are_read_at_any_place(root: str, size: int) -> None:
         assert file.read(3) == content[:3]
 
 
-def test_folders_are_moved_and_removed(root: str) -> None:
+def test_folders_are_moved_and_removed(root):
     files = {"zarr.json": b"{}", "x/zarr.json": b"[]", "x/manifest.json": b"0", "x/c/0/0": b"1"}
     store = filled(f"{root}/a.bigkpca-new", **{name.replace("/", "__"): content for name, content in files.items()})
     filled(root, ab__c=b"beside")
@@ -110,7 +106,7 @@ def test_folders_are_moved_and_removed(root: str) -> None:
     assert list(store.files(root)) == ["ab/c"]
 
 
-def test_zarr_writes_the_same_files_to_both(tmp_path: Path, bucket: str) -> None:
+def test_zarr_writes_the_same_files_to_both(tmp_path, bucket):
     for root in (str(tmp_path), bucket):
         group = zarr.create_group(store_of(root).zarr(f"{root}/g"), zarr_format=3, attributes={"a": 1})
         x = group.create_array("x", shape=(10, 3), dtype="f4", chunks=(2, 3), shards=(4, 3))
@@ -123,7 +119,7 @@ def test_zarr_writes_the_same_files_to_both(tmp_path: Path, bucket: str) -> None
     assert found == {name: (tmp_path / "g" / name).read_bytes() for name in LocalDisk().files(str(tmp_path / "g"))}
 
 
-def test_arrays_and_stores_travel_without_clients_and_credentials(bucket: str) -> None:
+def test_arrays_and_stores_travel_without_clients_and_credentials(bucket):
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
     array[:] = 7
     for thing in (store_of(bucket), array, open_rows(f"{bucket}/x")):
@@ -137,7 +133,7 @@ def test_arrays_and_stores_travel_without_clients_and_credentials(bucket: str) -
     assert pickle.loads(pickle.dumps(store_of(bucket))) == store_of(bucket) == ObjectStore("s3", BUCKET)
 
 
-def test_a_fingerprint_lists_and_reads_no_chunk(s3_server: Server, use_s3: Callable[..., None], bucket: str) -> None:
+def test_a_fingerprint_lists_and_reads_no_chunk(s3_server, use_s3, bucket):
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(6, 2), dtype="f4", chunks=(2, 2))
     array[:] = np.arange(12).reshape(6, 2)
     first = open_rows(f"{bucket}/x").fingerprint()
@@ -153,8 +149,8 @@ def test_a_fingerprint_lists_and_reads_no_chunk(s3_server: Server, use_s3: Calla
     assert len([path for _, path in asked if "list-type" in path]) <= 3
 
 
-def test_chunks_that_are_gone_are_missed(bucket: str) -> None:
-    options: dict[str, Any] = {"shape": (6, 2), "dtype": "f4", "chunks": (2, 2), "fill_value": np.nan}
+def test_chunks_that_are_gone_are_missed(bucket):
+    options = {"shape": (6, 2), "dtype": "f4", "chunks": (2, 2), "fill_value": np.nan}
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), **options)
     array[:] = 1
     store_of(bucket).remove_file(f"{bucket}/x/c/1/0")
@@ -183,14 +179,14 @@ def test_chunks_that_are_gone_are_missed(bucket: str) -> None:
         ("s3://bucket/../x", "an empty name"),
     ],
 )
-def test_urls_that_lead_nowhere_are_refused(url: str, message: str) -> None:
+def test_urls_that_lead_nowhere_are_refused(url, message):
     for refused in (store_of, open_rows):
         with pytest.raises(SpecError, match=message) as raised:
             refused(url)
         assert "hidden" not in str(raised.value)
 
 
-def test_the_parts_of_a_url() -> None:
+def test_the_parts_of_a_url():
     assert parent("s3://bucket/a/b/") == "s3://bucket/a"
     assert parent("s3://bucket/a") == parent("s3://bucket") == "s3://bucket"
     assert expanded("s3://bucket/~") == expanded("s3://bucket/~//") == "s3://bucket/~"
@@ -204,7 +200,7 @@ def test_the_parts_of_a_url() -> None:
         )
 
 
-def test_outputs_lie_apart_from_inputs() -> None:
+def test_outputs_lie_apart_from_inputs():
     store = store_of("s3://bucket/out")
     assert store.output_path("s3://bucket/out/", ("s3://bucket/in", "s3://other/out", "out", "s3://bucket/ou")) == (
         "s3://bucket/out"
@@ -219,7 +215,7 @@ def test_outputs_lie_apart_from_inputs() -> None:
     assert LocalDisk().output_path("out", ("s3://bucket/in",)) == "out"
 
 
-OPERATIONS: list[Callable[[Any, str], Any]] = [
+OPERATIONS = [
     lambda store, url: store.exists(url),
     lambda store, url: store.is_folder(url),
     lambda store, url: store.names(url),
@@ -232,7 +228,7 @@ OPERATIONS: list[Callable[[Any, str], Any]] = [
 ]
 
 
-def refused(url: str, kind: type[Exception], message: str, every: int = 1) -> None:
+def refused(url, kind, message, every=1):
     for operation in OPERATIONS[::every]:
         with pytest.raises(kind, match=message) as raised:
             operation(store_of(url), url)
@@ -241,7 +237,7 @@ def refused(url: str, kind: type[Exception], message: str, every: int = 1) -> No
         assert not any(secret in str(raised.value) for secret in (KEY, SECRET, "127.0.0.1", "<Error>"))
 
 
-def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server: Server, bucket: str, use_s3: Callable[..., None]) -> None:
+def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server, bucket, use_s3):
     refused("s3://no-such-bucket/x", SpecError, "there is no bucket s3://no-such-bucket")
     use_s3(s3_server.port, key="another")
     refused(bucket, SpecError, r"access denied: .* AWS_\.\.\.")
@@ -249,9 +245,7 @@ def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server: Server, bucket: str,
     refused(bucket, SpecError, "access denied")
 
 
-def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(
-    bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(bucket, monkeypatch):
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
     array[:] = 7
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "expired")
@@ -261,14 +255,14 @@ def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(
         store_of("s3://other").write("s3://other/x", b"")
 
 
-def denial(url: str, text: str) -> str:
+def denial(url, text):
     """What is told of an error with this text."""
     with pytest.raises((SpecError, IncompleteError)) as raised, clients.told(url):
         raise clients._library().exceptions.GenericError(text)
     return type(raised.value).__name__
 
 
-def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket: str) -> None:
+def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket):
     for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>", "AccessDenied"):
         assert denial(f"{bucket}/x", text) == "SpecError"
     filled(bucket, a=b"1")
@@ -277,14 +271,14 @@ def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket
     assert denial(f"{bucket}/x", "status code: 403") == "SpecError"
 
 
-def test_an_address_without_tls_is_told(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_tls_is_told(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
     clients.client.cache_clear()
     refused(bucket, SpecError, "set AWS_ALLOW_HTTP=true")
 
 
 @pytest.mark.parametrize("names", [["AWS_ENDPOINT_URL"], ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]])
-def test_variables_that_are_empty_are_named(bucket: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_are_empty_are_named(bucket, names, monkeypatch):
     for name in names:
         monkeypatch.setenv(name, "")
     clients.client.cache_clear()
@@ -297,7 +291,7 @@ def test_variables_that_are_empty_are_named(bucket: str, names: list[str], monke
 @pytest.mark.parametrize(
     "value", ["hidden", "localhost:9000", "http://", "http://[::", "http://a b", "http://a:hidden"]
 )
-def test_an_address_that_is_none_is_not_shown(bucket: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_is_none_is_not_shown(bucket, value, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", value)
     clients.client.cache_clear()
     with pytest.raises(SpecError, match="AWS_ENDPOINT_URL in the environment is not the address of a server") as raised:
@@ -305,10 +299,8 @@ def test_an_address_that_is_none_is_not_shown(bucket: str, value: str, monkeypat
     assert "hidden" not in str(raised.value)
 
 
-@pytest.mark.parametrize("mode", [pytest.param("stall", marks=pytest.mark.slow), "reset", "cut", "down"])
-def test_a_server_that_does_not_answer_is_told_in_time(
-    s3_server: Server, bucket: str, use_s3: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: Any
-) -> None:
+@pytest.mark.parametrize("mode", [pytest.param("stall", marks=pytest.mark.long), "reset", "cut", "down"])
+def test_a_server_that_does_not_answer_is_told_in_time(s3_server, bucket, use_s3, monkeypatch, mode):
     patience = clients.Patience(connect=0.3, read=0.3, request=0.5, retry=0.4, retries=1)
     monkeypatch.setattr(clients, "PATIENCE", patience)
     zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")[:] = 7
@@ -322,7 +314,7 @@ def test_a_server_that_does_not_answer_is_told_in_time(
             rows.block(0, 2)
 
 
-def test_a_short_outage_is_passed_over(s3_server: Server, bucket: str, use_s3: Callable[..., None]) -> None:
+def test_a_short_outage_is_passed_over(s3_server, bucket, use_s3):
     with proxy(s3_server.port) as between:
         use_s3(between.port)
         store = filled(bucket, a=b"1")
@@ -332,7 +324,7 @@ def test_a_short_outage_is_passed_over(s3_server: Server, bucket: str, use_s3: C
             assert store.files(bucket)["a"].bytes == 1
 
 
-def test_the_library_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
     clients.client.cache_clear()

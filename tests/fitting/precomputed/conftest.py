@@ -1,14 +1,12 @@
 """Matrices that are held, and matrices that are read in pieces."""
 
-from __future__ import annotations
-
 import pytest
 
 from bigkpca.data import matrix_tiles, npy
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
+def large(monkeypatch):
     """No matrix of more than 100 rows is held, and pieces are small enough for there to be many."""
     for module in ("spec.resolved", "evaluating.error"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
@@ -20,7 +18,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["held", "read in pieces"])
-def path(request: pytest.FixtureRequest) -> str:
+def path(request):
     """Both ways of going about it."""
     if request.param == "read in pieces":
         request.getfixturevalue("large")

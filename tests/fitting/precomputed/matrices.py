@@ -1,10 +1,7 @@
 """A Gram matrix of rows, in every form that users have it in, and fits of it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -12,9 +9,7 @@ import numpy as np
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
-from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import save_model
 from tests.helpers import oracles
@@ -26,20 +21,20 @@ X = np.random.default_rng(0).normal(size=(N + NEW, 5)) * [3, 1, 2, 1, 0.5]
 KERNEL = kernels.Gaussian(2.5)
 WHOLE = KERNEL.gram(X)
 K, K_NEW = WHOLE[:N, :N], WHOLE[N:, :N]
-OPTIONS: dict[str, Any] = {"kernel": "precomputed", "method": "exact"}
+OPTIONS = {"kernel": "precomputed", "method": "exact"}
 Damage = Callable[[Any], None]
 
 
-def fitted(data: Any, engine: Engine | None = None, progress: Any = None, **options: Any) -> Model:
+def fitted(data, engine=None, progress=None, **options):
     given = {"components": R, "size": 60, "seed": 3, "residual_tol": 1e-7} | OPTIONS | options
     return fit(data, engine, progress, **given)
 
 
-def estimator(**options: Any) -> KernelPCA:
+def estimator(**options):
     return KernelPCA(**{"n_components": R, "size": 60, "residual_tol": 1e-7, "random_state": 3} | OPTIONS | options)
 
 
-SOURCES: dict[str, Any] = {
+SOURCES = {
     "numpy": lambda folder, values: values,
     "npy": as_npy,
     "Fortran npy": lambda folder, values: as_npy(folder, np.asfortranarray(values)),
@@ -54,21 +49,21 @@ SOURCES: dict[str, Any] = {
 }
 
 
-def saved(model: Model, out: Path) -> dict[str, bytes]:
+def saved(model, out):
     shutil.rmtree(out, ignore_errors=True)
     save_model(model, str(out))
     return {str(file.relative_to(out)): file.read_bytes() for file in sorted(out.rglob("*")) if file.is_file()}
 
 
-def swapped(values: Any) -> None:
+def swapped(values):
     values[[20, 30]] = values[[30, 20]]
 
 
-def one_entry(values: Any) -> None:
+def one_entry(values):
     values[201, 77] += 0.25
 
 
-def indefinite(share: float, seed: int = 0) -> Any:
+def indefinite(share, seed=0):
     """K and one negative direction, its eigenvalue a share of the largest."""
     u = np.random.default_rng(seed).normal(size=N)
     u -= u.mean()
@@ -76,15 +71,15 @@ def indefinite(share: float, seed: int = 0) -> Any:
     return K - share * largest * np.outer(u, u) / (u @ u)
 
 
-def squared(A: Any, B: Any) -> Any:
+def squared(A, B):
     return np.square(A[:, None] - B[None]).sum(axis=2)
 
 
-def scaled(D2: Any, r: int) -> tuple[Any, Any]:
+def scaled(D2, r):
     """Classical scaling as Torgerson has it: eigenvalues of -H D² H / 2, and coordinates."""
     return oracles.gram_kpca(-D2 / 2, r)
 
 
-def planned(n: int, chunks: tuple[int, int] = (1, 1), dtype: Any = np.float32, **options: Any) -> Any:
+def planned(n, chunks=(1, 1), dtype=np.float32, **options):
     rows = ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, n)), grid=chunks)
     return plan_fit(rows, FitSpec.checked(**{"components": 20} | OPTIONS | options), 2)

@@ -1,9 +1,6 @@
 """A matrix of squared distances: classical scaling, and what is wrong with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from tests.helpers.stores import as_zarr
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_squared_distances_give_classical_scaling(dtype: Any, path: str) -> None:
+def test_squared_distances_give_classical_scaling(dtype, path):
     given = (-squared(X[:N], X[:N]) / 2).astype(dtype)
     model, (values, coordinates) = fitted(given, components=5, residual_tol=1e-5), scaled(squared(X[:N], X[:N]), 5)
     close = 1e-9 if dtype == np.float64 else 1e-5
@@ -36,7 +33,7 @@ def test_squared_distances_give_classical_scaling(dtype: Any, path: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["zarr", "zarr, odd chunks", "dask", "npy"])
-def test_distances_of_no_space_give_the_positive_part_and_a_warning(kind: str, path: str, tmp_path: Path) -> None:
+def test_distances_of_no_space_give_the_positive_part_and_a_warning(kind, path, tmp_path):
     D = np.abs(X[:N, None] - X[None, :N]).sum(axis=2)  # of city blocks
     values, coordinates = scaled(D**2, R)
     spectrum = np.linalg.eigvalsh(oracles.centred(-(D**2) / 2))
@@ -57,7 +54,7 @@ def test_distances_of_no_space_give_the_positive_part_and_a_warning(kind: str, p
 
 
 @pytest.mark.parametrize("center", [True, False])
-def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(center: bool, path: str) -> None:
+def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(center, path):
     signs = np.where(np.arange(N) % 3, 1.0, -1.0)
     given = K * signs[:, None] + signs * K  # indefinite, with a diagonal of both signs
     spectrum = np.linalg.eigvalsh(oracles.centred(given) if center else given)[::-1]
@@ -69,7 +66,7 @@ def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(center: bool, pa
 
 
 @pytest.mark.parametrize("given", ["kernels", "distances"])
-def test_without_a_positive_eigenvalue_nothing_is_left(given: str, path: str) -> None:
+def test_without_a_positive_eigenvalue_nothing_is_left(given, path):
     matrix = -K if given == "kernels" else squared(X[:N], X[:N]) - 1e-3
     with pytest.raises(
         DataError, match=r"has no positive eigenvalue, and -.* entries must be large where rows are alike"
@@ -79,9 +76,7 @@ def test_without_a_positive_eigenvalue_nothing_is_left(given: str, path: str) ->
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-def test_a_wrong_entry_among_squared_distances_is_named_and_rounding_is_not(
-    dtype: Any, scale: float, path: str
-) -> None:
+def test_a_wrong_entry_among_squared_distances_is_named_and_rounding_is_not(dtype, scale, path):
     rng, eps = np.random.default_rng(0), np.finfo(dtype).eps
     given = -squared(X[:N], X[:N]) / 2 * scale
     rounded = (given * (1 + 8 * eps * rng.uniform(-1, 1, given.shape))).astype(dtype)
@@ -91,7 +86,7 @@ def test_a_wrong_entry_among_squared_distances_is_named_and_rounding_is_not(
         fitted(rounded, components=3)
 
 
-def test_chunks_that_are_missing_among_squared_distances_are_named(path: str, tmp_path: Path) -> None:
+def test_chunks_that_are_missing_among_squared_distances_are_named(path, tmp_path):
     given = -squared(X[:N], X[:N]) / 2
     for row, column, says in ((1, 6, "rows 50 to 99, columns 300 to 329"), (6, 6, "rows 300 to 329, columns 300")):
         place = as_zarr(tmp_path, given, (50, 50), f"{row}.zarr")
@@ -100,7 +95,7 @@ def test_chunks_that_are_missing_among_squared_distances_are_named(path: str, tm
             fitted(place, components=5)
 
 
-def test_a_chunk_of_rows_at_no_distance_from_each_other_need_not_be_stored(path: str, tmp_path: Path) -> None:
+def test_a_chunk_of_rows_at_no_distance_from_each_other_need_not_be_stored(path, tmp_path):
     rows = X[:N].copy()
     rows[50:100] = rows[50]
     given = 0 - squared(rows, rows) / 2  # without negative zeros, which would be stored
@@ -109,17 +104,15 @@ def test_a_chunk_of_rows_at_no_distance_from_each_other_need_not_be_stored(path:
     assert_allclose(fitted(place, components=5).solution.eigenvalues, scaled(-2 * given, 5)[0], rtol=1e-9)
 
 
-def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(
-    large: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(large, monkeypatch):
     given = -np.eye(N)
     given[200:, 200:] += 0.5 * np.exp(-squared(X[200:N], X[200:N]) / 20)
 
     class OnlyTheFirst:
-        def choice(self, n: int, size: int, replace: bool) -> Any:
+        def choice(self, n, size, replace):
             return np.arange(0, 200, 4)[:size]
 
-        def standard_normal(self, shape: Any) -> Any:
+        def standard_normal(self, shape):
             return np.random.default_rng(0).standard_normal(shape)
 
     spectrum = np.linalg.eigvalsh(oracles.centred(given))
@@ -130,6 +123,6 @@ def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(
 
 
 @pytest.mark.parametrize("sigma", [2.5, 30.0, 300.0])
-def test_single_precision_makes_no_matrix_indefinite(sigma: float, path: str) -> None:
+def test_single_precision_makes_no_matrix_indefinite(sigma, path):
     given = kernels.Gaussian(sigma).gram(X[:N]).astype(np.float32)
     assert fitted(given, residual_tol=1e-2, components=3).solution.negative == 0

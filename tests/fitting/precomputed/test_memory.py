@@ -1,11 +1,8 @@
 """Plans for a given matrix, and the peaks that they bound."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -27,7 +24,7 @@ from tests.fitting.precomputed.matrices import OPTIONS, K, N, estimator, fitted,
 from tests.helpers.stores import as_npy, as_zarr
 
 
-def test_a_plan_counts_the_matrix_where_it_is_held_and_pieces_above() -> None:
+def test_a_plan_counts_the_matrix_where_it_is_held_and_pieces_above():
     held, above, far = planned(8192), planned(8193), planned(60_000, (1000, 1000))
     assert held.peak_bytes > 3 * 8 * 8192**2
     assert above.peak_bytes < held.peak_bytes / 3
@@ -41,20 +38,20 @@ def test_a_plan_counts_the_matrix_where_it_is_held_and_pieces_above() -> None:
     assert far.result_bytes >= 8 * 60_000 * 21
 
 
-def test_a_plan_of_dask_counts_what_travels_to_tasks() -> None:
-    def plan(data: Any) -> Any:
+def test_a_plan_of_dask_counts_what_travels_to_tasks():
+    def plan(data):
         return plan_fit(open_rows(data), FitSpec.checked(components=20, **OPTIONS), 2)
 
     zeros = da.zeros((20_000, 20_000), chunks=(1000, 1000), dtype=np.float32)
     assert plan(zeros).peak_bytes > planned(20_000, (1000, 1000)).peak_bytes + 2 * matrix_tiles.PART_BYTES
 
 
-def test_a_plan_of_a_transform_counts_pieces() -> None:
+def test_a_plan_of_a_transform_counts_pieces():
     n = 2000
     features = fitted(K).features
     model = Model(type(features)(kernels.Precomputed(), np.zeros(n), "float32"), fitted(K).solution, None)
 
-    def plan(chunks: tuple[int, int]) -> int:
+    def plan(chunks):
         rows = ArrayRows(np.broadcast_to(np.zeros(1, np.float32), (50_000, n)), grid=chunks)
         return plan_transform(rows, model, None, 2).peak_bytes
 
@@ -62,7 +59,7 @@ def test_a_plan_of_a_transform_counts_pieces() -> None:
 
 
 @pytest.mark.parametrize("limit", ["100 MB"])
-def test_what_does_not_fit_is_refused_before_it_is_read(limit: str, path: str) -> None:
+def test_what_does_not_fit_is_refused_before_it_is_read(limit, path):
     with pytest.raises(MemoryLimitError, match="100 MB are allowed: store the matrix in smaller chunks"):
         estimator(memory_limit=limit).fit(np.full((N, N), np.nan))
 
@@ -78,7 +75,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 @pytest.mark.parametrize(
     ("n", "kind", "components"),
@@ -93,9 +90,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
     ],
     ids=str,
 )
-def test_peaks_stay_below_the_plan(
-    n: int, kind: Any, components: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_peaks_stay_below_the_plan(n, kind, components, tmp_path, monkeypatch):
     monkeypatch.setattr(freed_memory, "_set", [False])  # as in the process that is measured
     rows = np.random.default_rng(0).normal(size=(n, 10)).astype(np.float32)
     gram = kernels.Gaussian(3.0)(rows, rows)

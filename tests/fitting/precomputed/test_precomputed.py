@@ -1,10 +1,5 @@
 """Kernel PCA of a Gram matrix that the caller has: as scikit-learn's, and as our own exact method's."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -17,7 +12,6 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import EVERY
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import SpecError
-from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.fitting import precomputed_products
 from bigkpca.spec import FitSpec
@@ -28,7 +22,7 @@ from tests.helpers.fits import scores
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_it_is_scikit_learns(kind: str, path: str, tmp_path: Path) -> None:
+def test_it_is_scikit_learns(kind, path, tmp_path):
     theirs = Peer(R, kernel="precomputed").fit(K)
     ours = estimator().fit(SOURCES[kind](tmp_path, K))
     assert ("products" in ours.model_.provenance) == (path != "held")
@@ -40,7 +34,7 @@ def test_it_is_scikit_learns(kind: str, path: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("center", [True, False])
-def test_it_is_the_exact_method_on_the_rows(center: bool, path: str) -> None:
+def test_it_is_the_exact_method_on_the_rows(center, path):
     rows = fitted(X[:N], kernel=KERNEL, center=center)
     given = fitted(K, center=center)
     assert_allclose(given.solution.eigenvalues, rows.solution.eigenvalues, rtol=1e-11)
@@ -52,7 +46,7 @@ def test_it_is_the_exact_method_on_the_rows(center: bool, path: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("asked", [None, "float32", "float64"])
-def test_precision_is_that_of_the_matrix_or_as_asked(dtype: Any, asked: str | None, path: str) -> None:
+def test_precision_is_that_of_the_matrix_or_as_asked(dtype, asked, path):
     given = K.astype(dtype)
     exact = np.linalg.eigvalsh(oracles.centred(given.astype(np.float64)))[::-1][:R]
     model = fitted(given, residual_tol=1e-4, dtype=asked)
@@ -60,19 +54,19 @@ def test_precision_is_that_of_the_matrix_or_as_asked(dtype: Any, asked: str | No
     assert_allclose(model.solution.eigenvalues, exact, rtol=1e-7 if model.features.dtype == np.float64 else 1e-5)
 
 
-def test_integers_are_kernels_too(path: str) -> None:
+def test_integers_are_kernels_too(path):
     counts = np.random.default_rng(1).integers(0, 4, (N, 4))
     model = fitted((counts @ counts.T).astype(np.uint8), components=3)
     exact = np.linalg.eigvalsh(oracles.centred((counts @ counts.T).astype(np.float64)))[::-1][:3]
     assert_allclose(model.solution.eigenvalues, exact, rtol=1e-5)
 
 
-def subsequences(a: str, b: str) -> int:
+def subsequences(a, b):
     """How many pairs of substrings of three letters are the same."""
     return sum(a[i : i + 3] == b[j : j + 3] for i in range(len(a) - 2) for j in range(len(b) - 2))
 
 
-def test_strings_by_a_similarity_of_their_own(path: str) -> None:
+def test_strings_by_a_similarity_of_their_own(path):
     rng = np.random.default_rng(0)
     strings = ["".join(rng.choice(list("acgt"), 12)) for _ in range(100)]
     strings += ["".join(rng.choice(list("aacc"), 12)) for _ in range(50)]
@@ -89,7 +83,7 @@ def test_strings_by_a_similarity_of_their_own(path: str) -> None:
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("tol", [0.1, 1e-2, 1e-5])
-def test_residuals_are_the_true_ones(tol: float, center: bool, large: None) -> None:
+def test_residuals_are_the_true_ones(tol, center, large):
     model = fitted(K, residual_tol=tol, center=center)
     Kc, certificate = oracles.centred(K) if center else K, model.certificate
     U, values = model.solution.components * np.sqrt(model.solution.eigenvalues), model.solution.eigenvalues
@@ -103,12 +97,12 @@ def test_residuals_are_the_true_ones(tol: float, center: bool, large: None) -> N
     assert_allclose(model.solution.total_variance, np.trace(Kc), rtol=1e-12)
 
 
-def test_a_matrix_that_is_held_has_no_error() -> None:
+def test_a_matrix_that_is_held_has_no_error():
     certificate = fitted(K).certificate
     assert (certificate.trace_error, certificate.residuals) == (0.0, None)
 
 
-def test_components_by_the_largest_gap_are_those_of_the_exact_method() -> None:
+def test_components_by_the_largest_gap_are_those_of_the_exact_method():
     found, rows = fitted(K, components="auto"), fitted(X[:N], kernel=KERNEL, components="auto")
     assert len(found.solution.eigenvalues) == len(rows.solution.eigenvalues)
     assert found.provenance["choices"] == rows.provenance["choices"][-1:]
@@ -117,7 +111,7 @@ def test_components_by_the_largest_gap_are_those_of_the_exact_method() -> None:
 
 
 @pytest.mark.parametrize("components", [None, 0.9])
-def test_components_by_share_or_all_where_the_matrix_is_held(components: Any, request: pytest.FixtureRequest) -> None:
+def test_components_by_share_or_all_where_the_matrix_is_held(components, request):
     found = fitted(K, components=components).solution
     true = np.linalg.eigvalsh(oracles.centred(K))[::-1]
     count = N if components is None else int(np.searchsorted(np.cumsum(true) / true.sum(), 0.9)) + 1
@@ -130,7 +124,7 @@ def test_components_by_share_or_all_where_the_matrix_is_held(components: Any, re
         plan_fit(ArrayRows(K), FitSpec.checked(components=components, **OPTIONS), 1)
 
 
-def test_parts_that_nothing_ties_to_the_rest_are_found(large: None) -> None:
+def test_parts_that_nothing_ties_to_the_rest_are_found(large):
     apart = np.zeros((N, N))
     apart[:200, :200] = 0.5 + 0.5 * np.eye(200)
     apart[200:, 200:] = 0.7 * np.outer(*[np.sign(X[200:N, 0])] * 2) + 0.3 * np.eye(N - 200)
@@ -138,10 +132,10 @@ def test_parts_that_nothing_ties_to_the_rest_are_found(large: None) -> None:
     rng = np.random.default_rng(0)
 
     class OnlyTheFirst:
-        def choice(self, n: int, size: int, replace: bool) -> Any:
+        def choice(self, n, size, replace):
             return numbers[:size]
 
-        def standard_normal(self, shape: Any) -> Any:
+        def standard_normal(self, shape):
             return rng.standard_normal(shape)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -151,7 +145,7 @@ def test_parts_that_nothing_ties_to_the_rest_are_found(large: None) -> None:
     assert_allclose(model.solution.eigenvalues, true, rtol=1e-8)
 
 
-def test_low_rank_takes_no_products_to_speak_of(large: None) -> None:
+def test_low_rank_takes_no_products_to_speak_of(large):
     vectors = X[:N, :4].astype(np.float32)
     model = fitted(vectors @ vectors.T, components=20)
     assert model.components == 4
@@ -159,7 +153,7 @@ def test_low_rank_takes_no_products_to_speak_of(large: None) -> None:
     assert_allclose(model.solution.eigenvalues, np.linalg.eigvalsh(np.cov(vectors.T))[::-1] * (N - 1), rtol=1e-5)
 
 
-def test_the_size_of_the_start_changes_the_products_alone(large: None) -> None:
+def test_the_size_of_the_start_changes_the_products_alone(large):
     few, many = (fitted(K, size=size) for size in (8, 200))
     assert few.provenance["products"] > many.provenance["products"]
     assert_allclose(few.solution.eigenvalues, many.solution.eigenvalues, rtol=1e-10)
@@ -167,9 +161,7 @@ def test_the_size_of_the_start_changes_the_products_alone(large: None) -> None:
 
 @pytest.mark.parametrize(("kind", "dtype"), [("zarr", np.float64), ("zarr, rows", np.float32), ("dask", np.float32)])
 @pytest.mark.bits
-def test_models_and_scores_are_the_same_bytes_everywhere(
-    kind: str, dtype: Any, path: str, engine: Engine, tmp_path: Path
-) -> None:
+def test_models_and_scores_are_the_same_bytes_everywhere(kind, dtype, path, engine, tmp_path):
     """With pieces as they come, since workers do not see the small constants; parts are cut here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrix_tiles, "_TALL", 512)
@@ -180,7 +172,7 @@ def test_models_and_scores_are_the_same_bytes_everywhere(
         assert_array_equal(scores(one, source), scores(one, source, engine))
 
 
-def test_models_are_saved_and_loaded(path: str, tmp_path: Path) -> None:
+def test_models_are_saved_and_loaded(path, tmp_path):
     model = fitted(K)
     save_model(model, str(tmp_path / "model.zarr"))
     loaded = load_model(str(tmp_path / "model.zarr"))
@@ -197,7 +189,7 @@ def test_models_are_saved_and_loaded(path: str, tmp_path: Path) -> None:
     assert size < 20 * 8 * N + 80_000  # vectors and their certificate, but no matrix
 
 
-def test_contents_tell_matrices_apart(path: str) -> None:
+def test_contents_tell_matrices_apart(path):
     other = K.copy()
     other[7, 7] = 1.01
     assert fitted(K).provenance["content"] == fitted(K.copy()).provenance["content"]
@@ -205,14 +197,12 @@ def test_contents_tell_matrices_apart(path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zarr", "zarr, rows", "zarr, odd chunks"])
-def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_product(
-    kind: str, large: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_product(kind, large, tmp_path, monkeypatch):
     rows = open_rows(SOURCES[kind](tmp_path, K))
     height, width = rows.grid
     decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
 
-    def counting(self: Any, start: int, stop: int, columns: slice = EVERY) -> Any:
+    def counting(self, start, stop, columns=EVERY):
         left, right, _ = columns.indices(N)
         decoded[start // height : -(-stop // height), left // width : -(-right // width)] += 1
         return block(self, start, stop, columns)

@@ -1,10 +1,7 @@
 """Mistakes in a given matrix: which entry, which chunk, or by how much it is indefinite."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from tests.fitting.precomputed.matrices import OPTIONS, SOURCES, K, N, R, X, fit
 from tests.helpers import oracles
 from tests.helpers.stores import as_zarr
 
-MISTAKES: dict[str, tuple[Any, str]] = {
+MISTAKES = {
     "one entry": (
         one_entry,
         r"entry \((201, 77|77, 201)\) is .* entry \((77, 201|201, 77)\) is .* store \(K \+ K\.T\) / 2",
@@ -54,7 +51,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ("mistake", "kind"),
     [*[(mistake, "zarr") for mistake in MISTAKES], *[("one entry", kind) for kind in SOURCES if kind != "zarr"]],
 )
-def test_mistakes_are_named(mistake: str, kind: str, path: str, tmp_path: Path) -> None:
+def test_mistakes_are_named(mistake, kind, path, tmp_path):
     damage, message = MISTAKES[mistake]
     wrong = K.copy()
     damage(wrong)
@@ -64,7 +61,7 @@ def test_mistakes_are_named(mistake: str, kind: str, path: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("row", "column"), [(0, 1), (63, 64), (64, 63), (200, N - 1), (N - 1, 0)])
-def test_a_wrong_entry_is_found_wherever_it_is(row: int, column: int, path: str) -> None:
+def test_a_wrong_entry_is_found_wherever_it_is(row, column, path):
     wrong = K.copy()
     wrong[row, column] -= 0.01
     with pytest.raises(DataError, match=rf"({row}, {column}).*({column}, {row})|({column}, {row}).*({row}, {column})"):
@@ -73,7 +70,7 @@ def test_a_wrong_entry_is_found_wherever_it_is(row: int, column: int, path: str)
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-def test_rounding_is_no_asymmetry(dtype: Any, scale: float, path: str) -> None:
+def test_rounding_is_no_asymmetry(dtype, scale, path):
     rng, eps = np.random.default_rng(0), np.finfo(dtype).eps
     uneven = K * np.outer(np.geomspace(1, 1e3, N), np.geomspace(1, 1e3, N)) * scale
     rounded = (uneven * (1 + 8 * eps * rng.uniform(-1, 1, K.shape))).astype(dtype)
@@ -85,7 +82,7 @@ def test_rounding_is_no_asymmetry(dtype: Any, scale: float, path: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(N, N - 1), (N - 1, N), (N, 5)])
-def test_a_matrix_that_is_not_square_is_refused_with_both_numbers(shape: tuple[int, int], path: str) -> None:
+def test_a_matrix_that_is_not_square_is_refused_with_both_numbers(shape, path):
     message = f"has {shape[0]} rows and {shape[1]} columns: .* takes the square matrix"
     wrong = np.random.default_rng(0).normal(size=shape)
     with pytest.raises(SpecError, match=message):
@@ -95,8 +92,8 @@ def test_a_matrix_that_is_not_square_is_refused_with_both_numbers(shape: tuple[i
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_missing_chunks_are_told_from_wrong_entries(zarr_format: Any, path: str, tmp_path: Path) -> None:
-    def chunk(folder: str, row: int, column: int) -> Path:
+def test_missing_chunks_are_told_from_wrong_entries(zarr_format, path, tmp_path):
+    def chunk(folder, row, column):
         return Path(folder) / (f"{row}.{column}" if zarr_format == 2 else f"c/{row}/{column}")
 
     place = as_zarr(tmp_path, K, (50, 50), zarr_format=zarr_format)
@@ -114,14 +111,14 @@ def test_missing_chunks_are_told_from_wrong_entries(zarr_format: Any, path: str,
         fitted(place)
 
 
-def test_a_missing_shard_is_named_whole(path: str, tmp_path: Path) -> None:
+def test_a_missing_shard_is_named_whole(path, tmp_path):
     place = SOURCES["zarr, shards"](tmp_path, K)
     (Path(place) / "c/1/0").unlink()
     with pytest.raises(CorruptionError, match="chunk of rows 120 to 239, columns 0 to 79 is not stored"):
         fitted(place)
 
 
-def test_zeros_that_are_not_stored_are_zeros(path: str, tmp_path: Path) -> None:
+def test_zeros_that_are_not_stored_are_zeros(path, tmp_path):
     blocks = K.copy()
     blocks[:100, 100:] = blocks[100:, :100] = 0
     place = as_zarr(tmp_path, blocks, (50, 50))
@@ -130,14 +127,14 @@ def test_zeros_that_are_not_stored_are_zeros(path: str, tmp_path: Path) -> None:
     assert_allclose(fitted(place).solution.eigenvalues, expected, rtol=1e-9)
 
 
-def test_a_row_of_zeros_and_its_column_are_a_row_at_the_origin(path: str) -> None:
+def test_a_row_of_zeros_and_its_column_are_a_row_at_the_origin(path):
     given = K.copy()
     given[5] = given[:, 5] = 0
     expected = np.linalg.eigvalsh(oracles.centred(given))[::-1][:R]
     assert_allclose(fitted(given).solution.eigenvalues, expected, rtol=1e-9)
 
 
-def test_a_chunk_that_does_not_decode_is_named(path: str, tmp_path: Path) -> None:
+def test_a_chunk_that_does_not_decode_is_named(path, tmp_path):
     place = SOURCES["zarr"](tmp_path, K)
     (Path(place) / "c/3/2").write_bytes(b"nonsense")
     with pytest.raises(CorruptionError, match=r"rows \d+ to \d+ cannot be read"):
@@ -145,7 +142,7 @@ def test_a_chunk_that_does_not_decode_is_named(path: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("share", [0.3, 0.01])
-def test_an_indefinite_matrix_is_said_to_be_so_and_by_how_much(share: float, path: str) -> None:
+def test_an_indefinite_matrix_is_said_to_be_so_and_by_how_much(share, path):
     given = indefinite(share)
     spectrum = np.linalg.eigvalsh(oracles.centred(given))
     with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\S+ of the largest") as told:
@@ -158,7 +155,7 @@ def test_an_indefinite_matrix_is_said_to_be_so_and_by_how_much(share: float, pat
     assert_allclose(model.solution.eigenvalues, spectrum[::-1][:R], rtol=1e-9)
 
 
-def test_a_matrix_that_is_positive_once_centred_is_not_indefinite(path: str) -> None:
+def test_a_matrix_that_is_positive_once_centred_is_not_indefinite(path):
     squares = np.square(X[:N, None] - X[None, :N]).sum(axis=2)
     given = squares.max() / 8 - squares / 2  # of which scaling is classical: its centred form is that of XX'
     assert np.linalg.eigvalsh(given)[0] < -1
@@ -171,7 +168,7 @@ def test_a_matrix_that_is_positive_once_centred_is_not_indefinite(path: str) -> 
 # What is proven of matrices that hide their size
 
 
-def test_eigenvalues_beside_a_large_negative_one_are_proven_no_better_than_they_are() -> None:
+def test_eigenvalues_beside_a_large_negative_one_are_proven_no_better_than_they_are():
     u = np.random.default_rng(0).choice([-1.0, 1.0], 600)
     K = -np.outer(u, u)
     np.fill_diagonal(K, 0.001)
@@ -181,7 +178,7 @@ def test_eigenvalues_beside_a_large_negative_one_are_proven_no_better_than_they_
     assert (found.eigenvalue_upper >= 1.001).all()
 
 
-def test_centring_rows_that_are_nearly_alike_makes_no_eigenvalue() -> None:
+def test_centring_rows_that_are_nearly_alike_makes_no_eigenvalue():
     n = 2500
     u = np.random.default_rng(1).normal(size=n)
     u -= u.mean()
@@ -192,7 +189,7 @@ def test_centring_rows_that_are_nearly_alike_makes_no_eigenvalue() -> None:
     assert kpca.certificate_.eigenvalue_lower[1:].max(initial=0.0) == 0
 
 
-def test_large_entries_beside_a_small_diagonal_may_be_rounded() -> None:
+def test_large_entries_beside_a_small_diagonal_may_be_rounded():
     rng = np.random.default_rng(2)
     A = rng.normal(size=(80, 80))
     K = (1000 * (A + A.T)).astype(np.float32)

@@ -1,11 +1,8 @@
 """What a given matrix cannot do or be, in words; the contract of scikit-learn; the commands."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -22,7 +19,7 @@ from bigkpca.errors import DataError, SpecError
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import load_model
-from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, Damage, K, N, R, X, estimator, fitted, one_entry
+from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, K, N, R, X, estimator, fitted, one_entry
 from tests.helpers.commands import run
 from tests.helpers.fits import scores
 from tests.helpers.stores import as_npy, as_zarr
@@ -47,23 +44,23 @@ from tests.helpers.stores import as_npy, as_zarr
     ],
     ids=str,
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(SpecError, match=message):
         FitSpec.checked(**OPTIONS | options)
 
 
-def test_the_default_method_says_which_one_is_needed() -> None:
+def test_the_default_method_says_which_one_is_needed():
     with pytest.raises(SpecError, match="kernel='precomputed' needs method='exact', not 'nystroem'"):
         KernelPCA(kernel="precomputed").fit(K)
 
 
-def test_a_kernel_value_is_the_name() -> None:
+def test_a_kernel_value_is_the_name():
     by_name, by_value = fitted(K), fitted(K, kernel=kernels.Precomputed())
     assert_array_equal(by_name.solution.components, by_value.solution.components)
     assert FitSpec.from_dict(FitSpec.of(by_value).to_dict(), np.empty((0, 0))) == FitSpec.of(by_value)
 
 
-def test_the_kernel_has_no_formula() -> None:
+def test_the_kernel_has_no_formula():
     kernel = kernels.Precomputed()
     assert kernels.from_dict(kernel.to_dict()) == kernel
     assert (kernel.on_vectors, kernel.stationary, kernel.positive, kernel.savable) == (False, False, False, True)
@@ -77,7 +74,7 @@ def test_the_kernel_has_no_formula() -> None:
         arrays.random_features(X, 10, kernel)
 
 
-def test_rows_of_the_wrong_width_are_refused(path: str, tmp_path: Path) -> None:
+def test_rows_of_the_wrong_width_are_refused(path, tmp_path):
     model = estimator().fit(K)
     message = rf"has 7 columns, the model was fitted on the kernels of {N} rows: each new row must hold its kernels"
     with pytest.raises(SpecError, match=message):
@@ -88,7 +85,7 @@ def test_rows_of_the_wrong_width_are_refused(path: str, tmp_path: Path) -> None:
         model.transform(da.from_array(K_NEW[:, :7]))
 
 
-def test_what_needs_rows_or_their_matrix_says_so(path: str) -> None:
+def test_what_needs_rows_or_their_matrix_says_so(path):
     model = estimator().fit(K)
     with pytest.raises(SpecError, match="is a kernel matrix: the certificate of the model has the residual"):
         bigkpca.evaluate(model.model_, K)
@@ -99,14 +96,14 @@ def test_what_needs_rows_or_their_matrix_says_so(path: str) -> None:
     assert (model.landmarks_, model.sigma_) == (None, None)
 
 
-def test_new_rows_that_are_not_finite_are_named(path: str) -> None:
+def test_new_rows_that_are_not_finite_are_named(path):
     model, wrong = fitted(K), K_NEW.copy()
     wrong[3, 300] = np.nan
     with pytest.raises(DataError, match="row 3, column 300 is NaN"):
         scores(model, wrong)
 
 
-def test_new_rows_that_overflow_are_named() -> None:
+def test_new_rows_that_overflow_are_named():
     model = fitted(K, dtype="float32", residual_tol=1e-3)
     with pytest.raises(DataError, match="rows 0 to 39: kernel values overflow"):
         scores(model, K_NEW * 1e300)
@@ -123,19 +120,19 @@ NOT_OURS = {
 @parametrize_with_checks(
     [KernelPCA(n_components=2, random_state=0, **OPTIONS)], expected_failed_checks=lambda _: NOT_OURS
 )
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize("name", ["precomputed", "Precomputed", "PRECOMPUTED", kernels.Precomputed()])
-def test_the_tag_says_that_input_is_pairwise_however_the_kernel_is_typed(name: Any) -> None:
+def test_the_tag_says_that_input_is_pairwise_however_the_kernel_is_typed(name):
     given = estimator().set_params(kernel=name)
     assert get_tags(given).input_tags.pairwise
     assert not hasattr(given, "score")
     assert_allclose(given.fit(K).eigenvalues_, estimator().fit(K).eigenvalues_)
 
 
-def test_other_kernels_are_not_pairwise() -> None:
+def test_other_kernels_are_not_pairwise():
     for kernel in ("gaussian", "no kernel", kernels.Linear(), np.dot):
         assert not get_tags(KernelPCA(kernel=kernel)).input_tags.pairwise
     assert get_tags(estimator(kernel=kernels.Precomputed())).input_tags.pairwise
@@ -144,7 +141,7 @@ def test_other_kernels_are_not_pairwise() -> None:
     assert clone(estimator()).get_params()["kernel"] == "precomputed"
 
 
-def test_commands(path: str, tmp_path: Path) -> None:
+def test_commands(path, tmp_path):
     gram, model, new = as_zarr(tmp_path, K, (50, 50)), tmp_path / "model.zarr", tmp_path / "new.npy"
     np.save(new, K_NEW)
     typed = ("fit", gram, model, "--kernel", "precomputed", "--method", "exact", "--components", R)
@@ -173,7 +170,7 @@ def test_commands(path: str, tmp_path: Path) -> None:
         (one_entry, [], 3),
     ],
 )
-def test_exit_codes(damage: Damage, options: list[str], code: int, path: str, tmp_path: Path) -> None:
+def test_exit_codes(damage, options, code, path, tmp_path):
     values = K.copy()
     damage(values)
     gram = as_zarr(tmp_path, values, (50, 50))

@@ -1,7 +1,5 @@
 """Labels: texts as codes, whole numbers as they are, as many as there are rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import h5py

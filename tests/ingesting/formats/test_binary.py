@@ -1,7 +1,5 @@
 """Files of NumPy and IDX that hold more than they say, or nothing."""
 
-from __future__ import annotations
-
 import zipfile
 
 from bigkpca.errors import CorruptionError, DataError

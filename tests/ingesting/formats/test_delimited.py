@@ -1,7 +1,5 @@
 """Text: what a CSV may hold, and which fields of it are refused by row and column."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every format against plain NumPy: rows, labels, types, and files of the world."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 

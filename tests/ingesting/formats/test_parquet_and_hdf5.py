@@ -1,7 +1,5 @@
 """Parquet and HDF5: columns and data sets that can be rows or labels, and those that cannot."""
 
-from __future__ import annotations
-
 import h5py
 import numpy as np
 import pyarrow as pa

@@ -1,10 +1,5 @@
 """Words of text files: blanks around them do not count, and quotes keep what would mean a missing value."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,13 +11,13 @@ from bigkpca.ingesting.streaming import ingest
 from tests.helpers.named import stored
 
 
-def table(path: Path, text: str, **options: Any) -> dict[str, Any]:
+def table(path, text, **options):
     """The dataset of a CSV file with this text."""
     (path / "a.csv").write_text(text)
     return stored(ingest([path / "a.csv"], path / "o.zarr", **options).path)
 
 
-def test_blanks_around_words_do_not_count(tmp_path: Path) -> None:
+def test_blanks_around_words_do_not_count(tmp_path):
     found = table(tmp_path, 'w,a\nAA,1\n AA,2\nAA  ,3\n" AA",4\nA A,5\n', categories="one-hot")
     assert found["names"] == ["w=A A", "w=AA", "a"]
     np.testing.assert_array_equal(found["x"][:, 1], [1, 1, 1, 1, 0])
@@ -31,20 +26,20 @@ def test_blanks_around_words_do_not_count(tmp_path: Path) -> None:
     assert stored(tmp_path / "o.zarr")["x"][-1].tolist() == [1, 0, 6]
 
 
-def test_blanks_around_labels_and_what_is_missing_do_not_count(tmp_path: Path) -> None:
+def test_blanks_around_labels_and_what_is_missing_do_not_count(tmp_path):
     found = table(tmp_path, "y,a\nAA,1\n AA, 2\nB,  \n NA ,4\nB, NA\n  ,5\nB,6\n", labels="y", missing="drop")
     assert found["categories"] == ["AA", "B"]
     assert found["x"].tolist() == [[1], [2], [6]]
 
 
-def test_parquet_keeps_blanks(tmp_path: Path) -> None:
+def test_parquet_keeps_blanks(tmp_path):
     pq.write_table(pa.table({"w": ["AA", " AA"]}), tmp_path / "a.parquet")
     done = ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr", categories="one-hot")
     assert stored(done.path)["names"] == ["w= AA", "w=AA"]
 
 
 @pytest.mark.parametrize("word", ["NA", "None", "null", "nan"])
-def test_a_word_in_quotes_is_a_word(word: str, tmp_path: Path) -> None:
+def test_a_word_in_quotes_is_a_word(word, tmp_path):
     text = f'w,a\n"{word}",1\n{word},2\nDE,3\n"",4\n,5\n'
     found = table(tmp_path, text, categories="one-hot", missing="drop")
     assert found["names"] == [*sorted(["w=DE", f"w={word}"]), "a"]
@@ -57,7 +52,7 @@ def test_a_word_in_quotes_is_a_word(word: str, tmp_path: Path) -> None:
         ingest([tmp_path / "a.csv"], tmp_path / "p.zarr", categories="one-hot")
 
 
-def test_numbers_in_quotes_are_numbers_and_may_be_missing(tmp_path: Path) -> None:
+def test_numbers_in_quotes_are_numbers_and_may_be_missing(tmp_path):
     frame = pd.DataFrame({"a": [1.5, None, 3], "w": ["x", "y", None], "t": ["2013-01-01", "2013-01-02", "2013-01-03"]})
     frame.to_csv(tmp_path / "a.csv", index=False, quoting=1)  # all fields
     found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", categories="one-hot", missing="mean").path)
@@ -68,7 +63,7 @@ def test_numbers_in_quotes_are_numbers_and_may_be_missing(tmp_path: Path) -> Non
     assert found["x"].tolist() == [[1.5, 15706], [1, 15707], [2, 15708]]
 
 
-def test_words_of_parquet_are_words_and_null_is_missing(tmp_path: Path) -> None:
+def test_words_of_parquet_are_words_and_null_is_missing(tmp_path):
     words, numbers = ["NA", None, "", "DE"], ["1", "2", "3", "NA"]
     pq.write_table(pa.table({"w": words, "a": numbers, "b": [1.0, 2, 3, 4]}), tmp_path / "a.parquet")
     found = stored(
@@ -80,7 +75,7 @@ def test_words_of_parquet_are_words_and_null_is_missing(tmp_path: Path) -> None:
     assert found["x"].tolist() == [[1], [2], [3], [2]]  # numbers that are kept as text
 
 
-def test_a_number_is_no_truth_value_unless_it_is_0_or_1(tmp_path: Path) -> None:
+def test_a_number_is_no_truth_value_unless_it_is_0_or_1(tmp_path):
     pq.write_table(pa.table({"t": [True, False], "a": [1.0, 2]}), tmp_path / "a.parquet")
     ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr", dtype="float64")
     pq.write_table(pa.table({"t": [1, 0, 5, 1], "a": [1.0, 2, 3, 4]}), tmp_path / "b.parquet")

@@ -1,9 +1,5 @@
 """What a dataset says about its columns, so that further files can be checked."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +10,7 @@ from bigkpca.storage.describe import info
 from tests.helpers.named import stored
 
 
-def test_a_dataset_of_truth_values_says_so_and_takes_no_others(tmp_path: Path) -> None:
+def test_a_dataset_of_truth_values_says_so_and_takes_no_others(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\ntrue,false\nfalse,true\n")
     (tmp_path / "b.csv").write_text("a,b\n5,0.5\n")
     ingest([tmp_path / "a.csv"], tmp_path / "o.zarr")
@@ -25,7 +21,7 @@ def test_a_dataset_of_truth_values_says_so_and_takes_no_others(tmp_path: Path) -
     assert stored(tmp_path / "o.zarr")["x"].tolist() == [[1, 0], [0, 1]]
 
 
-def test_truth_values_may_follow_numbers(tmp_path: Path) -> None:
+def test_truth_values_may_follow_numbers(tmp_path):
     pq.write_table(pa.table({"a": [0.5, 2.0]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": [True, False]}), tmp_path / "b.parquet")
     ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr")

@@ -1,10 +1,5 @@
 """What is learnt of a table before it is read: kinds and categories, over all rows that are kept."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,16 +11,16 @@ from tests.helpers.named import stored
 from tests.helpers.progress import Recorder
 
 LATE = [str(i % 3) for i in range(200)] + ["x"]  # a word far behind numbers
-MISSING: Any = ["refuse", "mean", "median", "drop"]
+MISSING = ["refuse", "mean", "median", "drop"]
 
 
 @pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_blocks(monkeypatch):
     """The kinds of columns are guessed from the first 64 bytes."""
     monkeypatch.setattr(text_rows, "_TEXT_BYTES", 16)
 
 
-def csv(path: Path, **columns: Any) -> Path:
+def csv(path, **columns):
     lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -33,7 +28,7 @@ def csv(path: Path, **columns: Any) -> Path:
 
 @pytest.mark.parametrize("missing", MISSING)
 @pytest.mark.parametrize("first", ["number", "date", "truth value", "nothing"])
-def test_a_column_is_text_where_any_row_holds_a_word(first: str, missing: Any, tmp_path: Path) -> None:
+def test_a_column_is_text_where_any_row_holds_a_word(first, missing, tmp_path):
     early = {"number": "7", "date": "2013-01-01", "truth value": "true", "nothing": ""}[first]
     missing = missing if early else "drop"  # else empty fields would be refused
     values, notes = [early] * 200 + ["x"], Recorder()
@@ -49,14 +44,14 @@ def test_a_column_is_text_where_any_row_holds_a_word(first: str, missing: Any, t
     )
 
 
-def test_words_of_a_later_file_make_text_of_a_column_too(tmp_path: Path) -> None:
+def test_words_of_a_later_file_make_text_of_a_column_too(tmp_path):
     a, b = csv(tmp_path / "a.csv", a=[1, 2], w=[1, 2]), csv(tmp_path / "b.csv", a=[3] * 201, w=LATE)
     found = stored(ingest([a, b], tmp_path / "o.zarr", categories="one-hot").path)
     assert found["names"] == ["a", "w=0", "w=1", "w=2", "w=x"]
     assert found["x"].sum(axis=0).tolist() == [606, 67, 68, 67, 1]
 
 
-def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path: Path) -> None:
+def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path):
     source = csv(tmp_path / "a.csv", a=range(201), w=LATE)
     for missing in MISSING:
         with pytest.raises(DataError, match=r"row 200, column 1 \('w'\) is 'x', not a number.*--categories one-hot"):
@@ -66,34 +61,34 @@ def test_without_categories_a_late_word_is_named_with_what_helps(tmp_path: Path)
         ingest([source], tmp_path / "o.zarr", append=True)
 
 
-def test_a_number_column_of_too_many_values_names_the_word_that_made_it_text(tmp_path: Path) -> None:
+def test_a_number_column_of_too_many_values_names_the_word_that_made_it_text(tmp_path):
     source = csv(tmp_path / "a.csv", a=range(1502), w=[*range(1500), "n.a.", 3])
     message = r"column 'w' has more than 1000 different texts \(.*row 1500, column 1 \('w'\), is 'n\.a\.', unlike"
     with pytest.raises(DataError, match=message):
         ingest([source], tmp_path / "o.zarr", categories="one-hot")
 
 
-def test_other_faults_are_told_beside_late_words(tmp_path: Path) -> None:
+def test_other_faults_are_told_beside_late_words(tmp_path):
     source = csv(tmp_path / "a.csv", a=["inf"] * 201, w=LATE)
     with pytest.raises(DataError, match=r"row 0, column 0 \('a'\) is infinity, and 200 more such rows"):
         ingest([source], tmp_path / "o.zarr", categories="one-hot")
 
 
 @pytest.mark.parametrize("labels", [None, "y"])
-def test_categories_are_those_of_the_rows_that_are_kept(labels: str | None, tmp_path: Path) -> None:
+def test_categories_are_those_of_the_rows_that_are_kept(labels, tmp_path):
     source = csv(tmp_path / "a.csv", w=["u", "v", "u", "z"], a=[1, 2, "", 4], y=["p", "q", "q", ""])
     found = stored(ingest([source], tmp_path / "o.zarr", labels=labels, categories="one-hot", missing="drop").path)
     assert found["names"] == ["w=u", "w=v", "a", *(["y=p", "y=q"] if labels is None else [])]
     np.testing.assert_array_equal(found["x"][:, :3], [[1, 0, 1], [0, 1, 2]])
 
 
-def test_a_table_without_a_whole_row_is_told_so(tmp_path: Path) -> None:
+def test_a_table_without_a_whole_row_is_told_so(tmp_path):
     source = csv(tmp_path / "a.csv", w=["u", ""], a=["", 1])
     with pytest.raises(DataError, match=r"a\.csv: no row has a value in every column, so that all would be dropped"):
         ingest([source], tmp_path / "o.zarr", categories="one-hot", missing="drop")
 
 
-def test_samples_of_medians_differ_by_column_and_not_by_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_samples_of_medians_differ_by_column_and_not_by_run(monkeypatch, tmp_path):
     monkeypatch.setattr(learning, "_SAMPLE", 50)
     values = np.random.default_rng(0).normal(size=400).tolist()
     source = csv(tmp_path / "a.csv", a=[*values, ""], b=[*values, ""])

@@ -1,10 +1,5 @@
 """What messages say about rows of a table: their numbers in the file, whatever is left out."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +13,7 @@ from tests.helpers.named import stored
 BEYOND = 2**53 + 1
 
 
-def csv(path: Path, text: str) -> Path:
+def csv(path, text):
     (path / "a.csv").write_text(text)
     return path / "a.csv"
 
@@ -37,21 +32,21 @@ def csv(path: Path, text: str) -> Path:
     ids=["a type", "a label that is infinite", "a label", "infinity", "in a row without a label", "a word"],
 )
 def test_rows_in_messages_are_those_of_the_file_when_some_are_left_out(
-    block: int, text: str, options: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    block, text, options, message, tmp_path, monkeypatch
+):
     monkeypatch.setattr(text_rows, "_TEXT_BYTES", block)
     with pytest.raises(DataError, match=message):
         ingest([csv(tmp_path, text)], tmp_path / "o.zarr", missing="drop", **options)
     assert not (tmp_path / "o.zarr").exists()
 
 
-def test_labels_of_parquet_are_named_by_their_rows(tmp_path: Path) -> None:
+def test_labels_of_parquet_are_named_by_their_rows(tmp_path):
     pq.write_table(pa.table({"a": [None, 1.0, 2.0], "y": [0.0, 1.0, np.inf]}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"the labels of .*: row 2, column 0 is infinity"):
         ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr", labels="y", missing="drop")
 
 
-def test_rows_that_are_left_out_may_hold_anything_of_the_right_kind(tmp_path: Path) -> None:
+def test_rows_that_are_left_out_may_hold_anything_of_the_right_kind(tmp_path):
     ingest([csv(tmp_path, "w,x,y\nu,1,p\nv,2,q\n")], tmp_path / "o.zarr", categories="one-hot", missing="drop")
     source = csv(tmp_path, "w,x,y\nz,,p\nu,inf,\nv,3,q\n")
     ingest([source], tmp_path / "o.zarr", append=True)
@@ -61,7 +56,7 @@ def test_rows_that_are_left_out_may_hold_anything_of_the_right_kind(tmp_path: Pa
 
 
 @pytest.mark.parametrize("value", [BEYOND, -BEYOND, 2**63 - 1])
-def test_a_whole_number_that_floats_cannot_hold_is_refused(value: int, tmp_path: Path) -> None:
+def test_a_whole_number_that_floats_cannot_hold_is_refused(value, tmp_path):
     pq.write_table(pa.table({"a": [0.5, None, 1.5], "n": [2**60, BEYOND, value]}), tmp_path / "a.parquet")
     message = rf"row 2, column 1 \('n'\) .* is {value}, which float64, .* --drop, or round its numbers with --dtype"
     with pytest.raises(DataError, match=message):
@@ -70,7 +65,7 @@ def test_a_whole_number_that_floats_cannot_hold_is_refused(value: int, tmp_path:
     np.testing.assert_array_equal(stored(done.path)["x"], [[0.5, 2**60], [1.5, float(value)]])
 
 
-def test_whole_numbers_alone_keep_every_digit(tmp_path: Path) -> None:
+def test_whole_numbers_alone_keep_every_digit(tmp_path):
     pq.write_table(pa.table({"n": [BEYOND, 1], "m": [-BEYOND, 2]}), tmp_path / "a.parquet")
     found = stored(ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr").path)["x"]
     assert found.tolist() == [[BEYOND, -BEYOND], [1, 2]]
@@ -79,7 +74,7 @@ def test_whole_numbers_alone_keep_every_digit(tmp_path: Path) -> None:
         ingest([tmp_path / "b.parquet"], tmp_path / "p.zarr")
 
 
-def test_the_advice_is_one_that_can_be_taken(tmp_path: Path) -> None:
+def test_the_advice_is_one_that_can_be_taken(tmp_path):
     ingest([csv(tmp_path, "a,b\n1,2\n")], tmp_path / "o.zarr")
     source = csv(tmp_path, "a,b\n1,x\n,2\n")
     with pytest.raises(DataError, match=r"(?s)--missing drop.*--categories one-hot"):

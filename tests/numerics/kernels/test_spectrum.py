@@ -1,12 +1,10 @@
 """The spectrum kernel against words counted one by one."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca import KernelPCA, kernels
@@ -15,15 +13,15 @@ from bigkpca.numerics.kernels import spectrum
 from bigkpca.spec import FitSpec
 
 
-def words(text: str, k: int) -> Counter[str]:
+def words(text, k):
     """How often each word of k characters stands in a text."""
     return Counter(text[i : i + k] for i in range(len(text) - k + 1))
 
 
-def naive(x: str, y: str, k: int, *, normalize: bool) -> float:
+def naive(x, y, k, *, normalize):
     """The kernel of two texts, word by word."""
 
-    def inner(a: str, b: str) -> int:
+    def inner(a, b):
         there = words(b, k)
         return sum(count * there[word] for word, count in words(a, k).items())
 
@@ -32,13 +30,12 @@ def naive(x: str, y: str, k: int, *, normalize: bool) -> float:
     return found / size if normalize and size else found
 
 
-def rows(texts: list[str], dtype: str = "u1") -> np.ndarray:
+def rows(texts, dtype="u1"):
     """Texts as rows of numbers, with zeros behind the last character."""
     longest = max(1, *map(len, texts))
     return np.array([[ord(each) for each in text] + [0] * (longest - len(text)) for text in texts], dtype)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     x=st.lists(st.text("abcé", max_size=9), min_size=1, max_size=5),
     y=st.lists(st.text("abd", max_size=7), min_size=1, max_size=4),
@@ -47,7 +44,7 @@ def rows(texts: list[str], dtype: str = "u1") -> np.ndarray:
     dtype=st.sampled_from(["u1", "f4", "f8"]),
     most=st.sampled_from([0, 4096]),
 )
-def test_it_counts_words(x: list[str], y: list[str], k: int, normalize: bool, dtype: str, most: int) -> None:
+def test_it_counts_words(x, y, k, normalize, dtype, most):
     kernel = kernels.Spectrum(k, normalize)
     X, Y = rows([*x, *y], dtype)[: len(x)], rows([*y, *x], dtype)[: len(y)]
     with pytest.MonkeyPatch.context() as patch:
@@ -61,7 +58,7 @@ def test_it_counts_words(x: list[str], y: list[str], k: int, normalize: bool, dt
     )
 
 
-def test_long_words_of_a_large_alphabet_are_told_apart() -> None:
+def test_long_words_of_a_large_alphabet_are_told_apart():
     """256^20 has no place in 64 bits."""
     rng = np.random.default_rng(0)
     X = rng.integers(1, 256, (4, 60)).astype(np.uint8)
@@ -70,7 +67,7 @@ def test_long_words_of_a_large_alphabet_are_told_apart() -> None:
     np.testing.assert_array_equal(found, np.diag([41.0] * 4) + 16 * (np.eye(4)[[1, 0, 2, 3]] * [[1], [1], [0], [0]]))
 
 
-def test_it_is_chosen_by_name_with_its_options() -> None:
+def test_it_is_chosen_by_name_with_its_options():
     spec = FitSpec(kernel="Spectrum:k=5,normalize=False")
     assert spec.kernel == kernels.named("spectrum: k=5, normalize=false") == "spectrum:k=5,normalize=false"
     assert spec.kernel_value(1, None) == kernels.Spectrum(5, normalize=False)
@@ -87,7 +84,7 @@ def test_it_is_chosen_by_name_with_its_options() -> None:
             FitSpec.checked(kernel=text)
 
 
-def test_rows_that_are_no_strings_are_refused() -> None:
+def test_rows_that_are_no_strings_are_refused():
     X = np.random.default_rng(0).normal(size=(40, 5))
     for data, options in ((X, {}), (np.abs(X), {}), (rows(["ab", "ba", "bb"] * 9), {"standardize": True})):
         with pytest.raises(SpecError, match="the spectrum kernel takes strings"):

@@ -1,12 +1,7 @@
 """Job files changed at random: they are read, or refused by a SpecError that shows nothing of the environment."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.spec.job.tables import TABLES
@@ -38,18 +33,18 @@ PIECES = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jobs")
 
 
-def check_read_or_refused(folder: Path, content: bytes, environment: dict[str, str]) -> None:
+def check_read_or_refused(folder, content, environment):
     """That a file is read, or refused with one line or more that name the file."""
     path = written(folder, content)
     assert all(str(path) in line for line in refusal(path, environment).split("\n") if line)
 
 
 @st.composite
-def cut_and_pasted(draw: st.DrawFn) -> bytes:
+def cut_and_pasted(draw):
     content = bytearray(toml_of(draw(jobs())).encode())
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(content)))
@@ -68,9 +63,8 @@ def cut_and_pasted(draw: st.DrawFn) -> bytes:
     return bytes(content)
 
 
-@settings(max_examples=500, deadline=None)
 @given(content=cut_and_pasted())
-def test_files_that_were_cut_and_pasted(folder: Path, content: bytes) -> None:
+def test_files_that_were_cut_and_pasted(folder, content):
     check_read_or_refused(folder, content, {})
 
 
@@ -89,11 +83,8 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(values=jobs(), keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=4), data=st.data())
-def test_values_of_any_kind(
-    folder: Path, values: dict[str, Any], keys: list[tuple[str, ...]], data: st.DataObject
-) -> None:
+def test_values_of_any_kind(folder, values, keys, data):
     for *table, key in keys:
         (values[table[0]] if table else values)[key] = data.draw(VALUES)
     content = toml_of(values).encode("utf-8", "replace")
@@ -104,7 +95,6 @@ def test_values_of_any_kind(
 SECRET = "9381764"  # as a number, as a text, and within others
 
 
-@settings(max_examples=500, deadline=None)
 @given(
     values=jobs(),
     keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=4, unique=True),
@@ -134,9 +124,7 @@ SECRET = "9381764"  # as a number, as a text, and within others
         max_size=4,
     ),
 )
-def test_no_message_shows_what_the_environment_holds(
-    folder: Path, values: dict[str, Any], keys: list[tuple[str, ...]], forms: list[str]
-) -> None:
+def test_no_message_shows_what_the_environment_holds(folder, values, keys, forms):
     environment = {}
     for number, ((*table, key), form) in enumerate(zip(keys, forms, strict=False)):
         environment[f"V{number}"] = form.replace("S", SECRET)
@@ -173,14 +161,12 @@ def test_no_message_shows_what_the_environment_holds(
         ),
     ],
 )
-def test_messages_of_the_model_show_variables(
-    tmp_path: Path, options: str, environment: dict[str, str], problem: str
-) -> None:
+def test_messages_of_the_model_show_variables(tmp_path, options, environment, problem):
     (found,) = problems_of_model(tmp_path, options, **environment)
     assert found.startswith(problem)
 
 
-def test_messages_of_paths_show_variables(tmp_path: Path) -> None:
+def test_messages_of_paths_show_variables(tmp_path):
     text = LEAST.replace("rows.zarr", "${ROWS}").replace("features.zarr", "${OUT}")
     (found,) = problems_of(tmp_path, text, ROWS="secret", OUT="./secret/x")
     assert found.startswith('lines 2 and 6: output.path = "${OUT}" and input.path = "${ROWS}": these are the same path')
@@ -193,7 +179,7 @@ def test_messages_of_paths_show_variables(tmp_path: Path) -> None:
     assert found == 'line 6: output.path = "${OUT}": nothing can be written there: name a new folder'
 
 
-def test_passwords_in_urls_are_not_shown(tmp_path: Path) -> None:
+def test_passwords_in_urls_are_not_shown(tmp_path):
     (found,) = problems_of(tmp_path, LEAST.replace("rows.zarr", "s3://key:secret@bucket/x?token=secret"))
     assert found.startswith('line 2: input.path = "s3://...@bucket/x?...": a s3:// URL with user:password@')
     (found,) = problems_of(tmp_path, LEAST + '[run]\nschedular = "tls://key:secret@host:1"')

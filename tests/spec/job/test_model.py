@@ -1,9 +1,5 @@
 """The table [model] of a job file: fields of FitSpec that are wrong, alone and together."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -82,12 +78,12 @@ from tests.helpers.jobs import problems_of_model
         ('kernel = "Precomputed"\nmethod = "exact"', 'line 5: model.kernel = "Precomputed": a job extracts features'),
     ],
 )
-def test_a_problem_of_the_model(tmp_path: Path, options: str, problem: str) -> None:
+def test_a_problem_of_the_model(tmp_path, options, problem):
     (found,) = problems_of_model(tmp_path, options)
     assert found.startswith(problem)
 
 
-def test_quotes_are_named_only_where_they_are_too_many(tmp_path: Path) -> None:
+def test_quotes_are_named_only_where_they_are_too_many(tmp_path):
     (found,) = problems_of_model(tmp_path, 'solver = "dens"')
     assert found == 'line 5: model.solver = "dens": did you mean "dense"? give "auto", "dense" or "randomized"'
     (found,) = problems_of_model(tmp_path, 'solver = "4"')
@@ -98,21 +94,21 @@ def test_quotes_are_named_only_where_they_are_too_many(tmp_path: Path) -> None:
     assert found == 'line 5: model.size = "4": give a whole number of at least 1 or "auto", without quotes'
 
 
-def test_what_does_not_go_together_is_told_beside_what_is_wrong_by_itself(tmp_path: Path) -> None:
+def test_what_does_not_go_together_is_told_beside_what_is_wrong_by_itself(tmp_path):
     found = problems_of_model(
         tmp_path, 'dtype = "f4"\nsigma = 2\ngamma = 1\nsolver = "randomized"\nmethod = "nystroem"\nsize = 0'
     )
     assert [problem.partition(":")[0] for problem in found] == ["line 5", "lines 6 and 7", "lines 8 and 9", "line 10"]
 
 
-def test_nothing_is_said_of_what_depends_on_a_value_that_is_wrong(tmp_path: Path) -> None:
+def test_nothing_is_said_of_what_depends_on_a_value_that_is_wrong(tmp_path):
     (found,) = problems_of_model(tmp_path, 'method = "rff-pac"\nn_directions = 3\nsolver = "randomized"')
     assert found.startswith('line 5: model.method = "rff-pac": did you mean "rff-pca"?')
     (found,) = problems_of_model(tmp_path, 'kernel = "${KERNEL}"\ndegree = 3\ncoef0 = 2')
     assert found == 'line 5: model.kernel = "${KERNEL}": the environment variable KERNEL is not set'
 
 
-def test_landmarks_that_are_no_rows(tmp_path: Path) -> None:
+def test_landmarks_that_are_no_rows(tmp_path):
     np.save(tmp_path / "nan.npy", np.full((2, 2), np.nan))
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
     (tmp_path / "text.npy").write_text("no array")

@@ -1,9 +1,5 @@
 """Paths of a job that are none, and paths of which one would be written over another."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -43,7 +39,7 @@ TOGETHER = "these are the same path, or one lies in the other: give each a path 
         (("", "m", "o"), 'line 2: input.path = "": give text such as "rows.zarr"'),
     ],
 )
-def test_a_problem_of_paths(tmp_path: Path, paths: tuple[str, ...], problem: str) -> None:
+def test_a_problem_of_paths(tmp_path, paths, problem):
     here = tmp_path / "here"
     (here / "real").mkdir(parents=True)
     (here / "link").symlink_to("real")
@@ -53,7 +49,7 @@ def test_a_problem_of_paths(tmp_path: Path, paths: tuple[str, ...], problem: str
     assert found.replace(str(here), "HERE").replace("../here", "../HERE").startswith(problem)
 
 
-def test_metrics_and_landmarks_are_not_written_over(tmp_path: Path) -> None:
+def test_metrics_and_landmarks_are_not_written_over(tmp_path):
     (found,) = problems_of(tmp_path, RUN + 'metrics = "features.zarr/m.prom"')
     assert found.startswith(
         'lines 6 and 8: output.path = "features.zarr" and run.metrics = "features.zarr/m.prom": these'

@@ -1,9 +1,5 @@
 """Job files that are wrong: every problem is told at once, with line, key, value and what it may be."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from bigkpca.errors import SpecError
@@ -13,7 +9,7 @@ from tests.helpers.jobs import LEAST, problems_of, written
 RUN = LEAST + "[run]\n"
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path):
     path = written(
         tmp_path,
         """# nightly
@@ -114,12 +110,12 @@ timeout = "soon"
         ),
     ],
 )
-def test_a_problem(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_problem(tmp_path, text, problem):
     (found,) = problems_of(tmp_path, text)
     assert found.startswith(problem)
 
 
-def test_each_variable_that_is_not_set_is_told_once(tmp_path: Path) -> None:
+def test_each_variable_that_is_not_set_is_told_once(tmp_path):
     assert problems_of(tmp_path, RUN + 'log = "${A}-${B}-${A}-${C}"\nlgo = "${D}"', C="") == [
         'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable A is not set',
         'line 8: run.log = "${A}-${B}-${A}-${C}": the environment variable B is not set',
@@ -129,14 +125,14 @@ def test_each_variable_that_is_not_set_is_told_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_of_something_else_gets_a_hundred_lines(tmp_path: Path) -> None:
+def test_a_file_of_something_else_gets_a_hundred_lines(tmp_path):
     found = problems_of(tmp_path, RUN + "".join(f"k{number} = 1\n" for number in range(1000)))
     assert len(found) == 101
     assert found[0].startswith("line 8: run.k0 = 1: unknown key of [run]: ")
     assert found[-1] == "and 900 more"
 
 
-def test_long_values_are_cut_and_control_characters_escaped(tmp_path: Path) -> None:
+def test_long_values_are_cut_and_control_characters_escaped(tmp_path):
     (found,) = problems_of(tmp_path, RUN + 'log = "\\u001b[1m' + "x" * 10_000 + '"')
     assert found == f'line 8: run.log = "\\u001b[1m{"x" * 76}...": give "plain" or "json"'
     (found,) = problems_of(tmp_path, RUN + 'log = "a\u2028b\u009bc\u00e9"')

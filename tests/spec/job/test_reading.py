@@ -1,13 +1,10 @@
 """Job files that are right: their values, full paths, and environment variables."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -20,11 +17,11 @@ from tests.helpers.jobs import LEAST, job_of, jobs, problems_of, toml_of, writte
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jobs")
 
 
-def test_the_least_job_file_has_defaults(tmp_path: Path) -> None:
+def test_the_least_job_file_has_defaults(tmp_path):
     job = job_of(tmp_path, LEAST)
     assert job.seed == 0
     assert job.input.path == str(tmp_path / "rows.zarr")
@@ -35,7 +32,7 @@ def test_the_least_job_file_has_defaults(tmp_path: Path) -> None:
     assert (job.run.scheduler, job.run.workers, job.run.memory, job.run.metrics) == (None, None, None, None)
 
 
-def test_a_job_is_frozen_and_has_no_other_fields(tmp_path: Path) -> None:
+def test_a_job_is_frozen_and_has_no_other_fields(tmp_path):
     job = job_of(tmp_path, LEAST)
     with pytest.raises(ValidationError, match="frozen"):
         job.seed = 1  # type: ignore[misc]
@@ -45,7 +42,7 @@ def test_a_job_is_frozen_and_has_no_other_fields(tmp_path: Path) -> None:
         Job(**dict(job), other=1)
 
 
-def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path: Path) -> None:
+def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
     text = LEAST.replace("[model]", 'seed = 7\n[model]\ncomponents = "none"\nkernel = "RBF"\nsize = 100\nsigma = 3')
     job = job_of(tmp_path, text.replace("[input]", "[input]", 1).replace("seed = 7\n", "", 1))
     assert job.model.given == {"components", "kernel", "size", "sigma"}
@@ -55,18 +52,18 @@ def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kernel", ["spectrum:k=4", "matern:nu=2.5", "Polynomial:degree=2", "rbf:sigma=3"])
-def test_kernels_have_options_as_on_the_command_line(tmp_path: Path, kernel: str) -> None:
+def test_kernels_have_options_as_on_the_command_line(tmp_path, kernel):
     job = job_of(tmp_path, LEAST.replace("[model]", f'[model]\nkernel = "{kernel}"'))
     assert job.model.spec == FitSpec.checked(**options.given({"kernel": kernel}))
 
 
-def test_what_the_file_gives_compares_with_a_fitted_model(tmp_path: Path) -> None:
+def test_what_the_file_gives_compares_with_a_fitted_model(tmp_path):
     job = job_of(tmp_path, LEAST.replace("[model]", "[model]\ncomponents = 50"))
     fitted = FitSpec(components=50, size=123)
     assert [name for name in job.model.given if getattr(fitted, name) != getattr(job.model.spec, name)] == []
 
 
-def _names(values: dict[str, Any]) -> dict[str, Any]:
+def _names(values):
     """The fields of a FitSpec that these values mean."""
     fields = {key: value for key, value in values["model"].items() if key != "path"}
     if fields.get("components") == "none":
@@ -74,11 +71,11 @@ def _names(values: dict[str, Any]) -> dict[str, Any]:
     return fields | ({"seed": values["seed"]} if "seed" in values else {})
 
 
-def _meant(key: str, value: Any) -> Any:
+def _meant(key, value):
     return parse_seconds(value) if key == "timeout" else value
 
 
-def check_equal(job: Job, values: dict[str, Any]) -> None:
+def check_equal(job, values):
     """That a job is what the values of its file say."""
     assert job.seed == values.get("seed", 0)
     for name in ("input", "output", "run"):
@@ -91,18 +88,16 @@ def check_equal(job: Job, values: dict[str, Any]) -> None:
     assert job.model.given == set(_names(values))
 
 
-@settings(max_examples=300, deadline=None)
 @given(values=jobs())
-def test_jobs_that_are_written_are_read_back(folder: Path, values: dict[str, Any]) -> None:
+def test_jobs_that_are_written_are_read_back(folder, values):
     check_equal(job_of(folder, toml_of(values)), values)
 
 
-@settings(max_examples=200, deadline=None)
 @given(values=jobs(), data=st.data())
-def test_any_value_may_come_from_the_environment(folder: Path, values: dict[str, Any], data: st.DataObject) -> None:
-    environment: dict[str, str] = {}
+def test_any_value_may_come_from_the_environment(folder, values, data):
+    environment = {}
 
-    def moved(value: Any) -> Any:
+    def moved(value):
         if isinstance(value, dict):
             return {key: moved(each) for key, each in value.items()}
         if not data.draw(st.booleans()):
@@ -136,9 +131,7 @@ def test_any_value_may_come_from_the_environment(folder: Path, values: dict[str,
         ("${}${1}${A-b}$A", "HERE/${}${1}${A-b}$A"),
     ],
 )
-def test_paths_are_full_and_hold_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_path: str, full: str
-) -> None:
+def test_paths_are_full_and_hold_variables(tmp_path, monkeypatch, given_path, full):
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("A", "not this one")
     here = tmp_path / "jobs"
@@ -150,9 +143,7 @@ def test_paths_are_full_and_hold_variables(
     assert job.input.path == "/".join([places.get(first, first), *rest])
 
 
-def test_relative_paths_start_at_the_job_file_from_any_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_start_at_the_job_file_from_any_current_folder(tmp_path, monkeypatch):
     (tmp_path / "jobs").mkdir()
     written(tmp_path / "jobs", LEAST + '[run]\nmetrics = "m.prom"\n')
     monkeypatch.chdir(tmp_path)
@@ -166,31 +157,31 @@ def test_relative_paths_start_at_the_job_file_from_any_current_folder(
     assert read_job("../jobs/nightly.toml", {}) == job
 
 
-def test_a_job_file_that_is_a_link_means_the_folder_of_the_link(tmp_path: Path) -> None:
+def test_a_job_file_that_is_a_link_means_the_folder_of_the_link(tmp_path):
     (tmp_path / "real").mkdir()
     written(tmp_path / "real", LEAST)
     (tmp_path / "link.toml").symlink_to("real/nightly.toml")
     assert read_job(tmp_path / "link.toml", {}).input.path == str(tmp_path / "rows.zarr")
 
 
-def test_keys_are_not_expanded(tmp_path: Path) -> None:
+def test_keys_are_not_expanded(tmp_path):
     (problem,) = problems_of(tmp_path, LEAST + '[run]\n"${KEY}" = 3\n', KEY="workers")
     assert problem.startswith('line 8: run."${KEY}" = 3: unknown key of [run]')
 
 
 @pytest.mark.parametrize("text", ["4", " 4\n", "4.0"])
-def test_numbers_from_the_environment_are_read_as_people_set_them(tmp_path: Path, text: str) -> None:
+def test_numbers_from_the_environment_are_read_as_people_set_them(tmp_path, text):
     job = job_of(tmp_path, LEAST + '[run]\nworkers = "${WORKERS}"\n', WORKERS=text)
     assert (job.run.workers, type(job.run.workers)) == (4, int)
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False)])
-def test_truth_values_from_the_environment(tmp_path: Path, text: str, value: bool) -> None:
+def test_truth_values_from_the_environment(tmp_path, text, value):
     text_of_job = LEAST.replace("[model]", '[model]\ncenter = "${CENTER}"')
     assert job_of(tmp_path, text_of_job, CENTER=text).model.spec.center is value
 
 
-def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path: Path) -> None:
+def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     np.save(tmp_path / "landmarks.npy", rows)
     job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nlandmarks = "${NAME}.npy"'), NAME="landmarks")
@@ -198,12 +189,12 @@ def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path: Path) -> None:
     assert job.model.given == {"landmarks"}
 
 
-def test_files_of_other_editors_are_read(tmp_path: Path) -> None:
+def test_files_of_other_editors_are_read(tmp_path):
     job = job_of(tmp_path, LEAST)
     assert job_of(tmp_path, b"\xef\xbb\xbf" + LEAST.replace("\n", "\r\n").encode()) == job
 
 
-def test_whole_numbers_may_be_written_as_others(tmp_path: Path) -> None:
+def test_whole_numbers_may_be_written_as_others(tmp_path):
     text = LEAST.replace("[model]", "[model]\ncomponents = 5.0\nsigma = 2\ncoef0 = 1") + "[run]\nworkers = 2.0"
     text = text.replace("coef0 = 1", 'kernel = "gaussian"')
     job = job_of(tmp_path, text)

@@ -1,16 +1,12 @@
 """The JSON Schema of job files: what it holds, that it agrees with the parser, and the page that is made of it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
-from collections.abc import Iterator
-from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -28,11 +24,11 @@ PAGE = (ROOT / "docs" / "job-file.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jobs")
 
 
-def keys() -> Iterator[tuple[str, dict[str, Any], bool]]:
+def keys():
     """Each key by its full name, what the schema tells of it, and whether it must be given."""
     for name, told in SCHEMA["properties"].items():
         if told.get("type") != "object":
@@ -42,20 +38,20 @@ def keys() -> Iterator[tuple[str, dict[str, Any], bool]]:
             yield f"{name}.{key}", inner, key in told.get("required", ())
 
 
-def test_it_is_a_schema_of_its_draft() -> None:
+def test_it_is_a_schema_of_its_draft():
     Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert SCHEMA["required"] == ["input", "model", "output"]
     assert "null" not in str(SCHEMA)  # which TOML lacks
 
 
-def test_every_field_of_a_fit_is_a_key_of_a_job() -> None:
+def test_every_field_of_a_fit_is_a_key_of_a_job():
     assert {*ModelTable.model_fields, "seed", "block_rows"} == {*FitSpec.model_fields, "path"}
     assert "seed" in JobTop.model_fields
     assert "block_rows" in TABLES["output"].model_fields
 
 
-def test_keys_of_the_model_have_the_defaults_and_descriptions_of_the_fit() -> None:
+def test_keys_of_the_model_have_the_defaults_and_descriptions_of_the_fit():
     for name, field in FitSpec.model_fields.items():
         if name in ModelTable.model_fields:
             key = ModelTable.model_fields[name]
@@ -63,20 +59,20 @@ def test_keys_of_the_model_have_the_defaults_and_descriptions_of_the_fit() -> No
             assert key.description == field.description or name == "kernel"
 
 
-def test_only_none_that_is_no_default_needs_a_word_in_a_file() -> None:
+def test_only_none_that_is_no_default_needs_a_word_in_a_file():
     optional = {name for name, field in FitSpec.model_fields.items() if NoneType in get_args(field.annotation)}
     assert {name for name in optional if FitSpec.model_fields[name].default is not None} == {"components"}
     assert "none" in str(properties(ModelTable)["components"])
 
 
-def test_every_key_and_table_has_a_description() -> None:
+def test_every_key_and_table_has_a_description():
     assert [name for name, told, _ in keys() if not told.get("description")] == []
     assert [name for name, told in SCHEMA["properties"].items() if not told.get("description")] == []
     assert list(SCHEMA["properties"]) == ["seed", "input", "model", "output", "run"]
     assert list(Job.model_fields) == [*SCHEMA["properties"], "file"]
 
 
-def test_choices_are_those_that_exist() -> None:
+def test_choices_are_those_that_exist():
     told = properties(ModelTable)
     assert {*told["kernel"]["anyOf"][0]["enum"]} == {*kernels.KERNELS, "rbf", "poly"} - {"precomputed"}
     assert {*methods.METHODS} < {*told["method"]["enum"]}
@@ -85,16 +81,15 @@ def test_choices_are_those_that_exist() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, told, _ in keys() if "default" in told])
-def test_the_defaults_of_the_schema_are_those_of_a_job(folder: Path, name: str) -> None:
-    value: Any = job_of(folder, LEAST)
+def test_the_defaults_of_the_schema_are_those_of_a_job(folder, name):
+    value = job_of(folder, LEAST)
     for part in name.replace("model.", "model.spec.").split("."):
         value = getattr(value, part)
     assert value == next(told["default"] for key, told, _ in keys() if key == name)
 
 
-@settings(max_examples=200, deadline=None)
 @given(values=jobs())
-def test_job_files_that_are_right_are_right_by_the_schema(values: dict[str, Any]) -> None:
+def test_job_files_that_are_right_are_right_by_the_schema(values):
     VALIDATOR.validate(values)
 
 
@@ -132,12 +127,11 @@ CHECKED_BY_CODE = {"memory", "timeout", "scheduler", "landmarks", "preimage", "p
 BESIDE = {"n_directions", "degree", "coef0", "solver", "residual_tol"}
 
 
-@settings(max_examples=1500, deadline=None)
 @given(
     name=st.sampled_from([name for name, _, _ in keys()]), value=ANY_VALUE, variable=st.sampled_from(["3", "true", "x"])
 )
-def test_schema_and_parser_agree_on_a_key(folder: Path, name: str, value: Any, variable: str) -> None:
-    values: dict[str, Any] = tomllib.loads(LEAST) | {"run": {}}
+def test_schema_and_parser_agree_on_a_key(folder, name, value, variable):
+    values = tomllib.loads(LEAST) | {"run": {}}
     *table, key = name.split(".")
     (values[table[0]] if table else values)[key] = value
     accepted = VALIDATOR.is_valid(values)
@@ -168,16 +162,15 @@ def test_schema_and_parser_agree_on_a_key(folder: Path, name: str, value: Any, v
         lambda values: values["model"].update(preimage="rigde:size=9"),
     ],
 )
-def test_schema_and_parser_both_refuse(folder: Path, change: Any) -> None:
-    values: dict[str, Any] = tomllib.loads(LEAST) | {"run": {}}
+def test_schema_and_parser_both_refuse(folder, change):
+    values = tomllib.loads(LEAST) | {"run": {}}
     change(values)
     assert not VALIDATOR.is_valid(values)
     assert problems_of(folder, toml_of(values), V="3")
 
 
-@settings(max_examples=200, deadline=None)
 @given(values=jobs(), data=st.data())
-def test_files_without_a_key_that_they_need(folder: Path, values: dict[str, Any], data: st.DataObject) -> None:
+def test_files_without_a_key_that_they_need(folder, values, data):
     lacking = data.draw(st.lists(st.sampled_from(["input", "model", "output"]), min_size=1, unique=True))
     for table in lacking:
         if data.draw(st.booleans()):
@@ -189,7 +182,7 @@ def test_files_without_a_key_that_they_need(folder: Path, values: dict[str, Any]
     assert len(problems_of(folder, toml_of(values))) == len(lacking)
 
 
-def test_what_a_key_may_be_in_words() -> None:
+def test_what_a_key_may_be_in_words():
     told = properties(ModelTable)
     assert words(told["center"]) == "true or false"
     assert words(told["refine"]) == "a whole number of at least 0"
@@ -197,7 +190,7 @@ def test_what_a_key_may_be_in_words() -> None:
     assert words(told["size"]) == 'a whole number of at least 1 or "auto"'
 
 
-def rows_of_the_page() -> list[str]:
+def rows_of_the_page():
     """The rows of the table of keys, as the schema has them."""
     return [
         f"| `{name}` | {'must be given' if needed else _default(told)} | {told['description']} |"
@@ -205,15 +198,15 @@ def rows_of_the_page() -> list[str]:
     ]
 
 
-def _default(told: dict[str, Any]) -> str:
+def _default(told):
     return f"`{toml_value(told['default'])}`" if "default" in told else ""
 
 
-def test_the_page_has_a_row_for_each_key_as_the_schema_tells_it() -> None:
+def test_the_page_has_a_row_for_each_key_as_the_schema_tells_it():
     assert re.findall(r"^\| `.*$", PAGE, re.M) == rows_of_the_page()
 
 
-def test_the_example_of_the_page_is_right(tmp_path: Path) -> None:
+def test_the_example_of_the_page_is_right(tmp_path):
     (example,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.M | re.S)
     VALIDATOR.validate(tomllib.loads(example))
     job = job_of(tmp_path, example, BUCKET="lake")

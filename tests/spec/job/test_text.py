@@ -1,9 +1,6 @@
 """Files that cannot be read as job files."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -32,20 +29,20 @@ from tests.helpers.jobs import LEAST, written
     ],
     ids=range(11),
 )
-def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_cannot_be_read(tmp_path, content, message):
     path = written(tmp_path, content)
     with pytest.raises(SpecError) as raised:
         read_job(path, {})
     assert str(raised.value).startswith(f"{path}{message}")
 
 
-def test_lists_that_lie_too_deep_in_each_other_are_one_clear_error(tmp_path: Path) -> None:
+def test_lists_that_lie_too_deep_in_each_other_are_one_clear_error(tmp_path):
     path = written(tmp_path, "a = " + "[" * 100_000)
     with pytest.raises(SpecError, match=r"lists or tables lie too deep in each other|not valid TOML"):
         read_job(path, {})
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_none(tmp_path):
     with pytest.raises(SpecError, match=rf"^there is no job file {tmp_path}/nightly.toml$"):
         read_job(tmp_path / "nightly.toml", {})
     with pytest.raises(
@@ -63,13 +60,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_job(f"{tmp_path}/a\0b", {})
 
 
-def test_a_device_without_end_is_not_read_to_its_end() -> None:
+def test_a_device_without_end_is_not_read_to_its_end():
     with pytest.raises(SpecError, match=r"^/dev/zero is larger than 1 MB"):
         read_job("/dev/zero", {})
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_file_without_permission(tmp_path: Path) -> None:
+def test_a_file_without_permission(tmp_path):
     path = written(tmp_path, LEAST)
     path.chmod(0)
     with pytest.raises(SpecError, match=r"cannot be read: .*Permission denied"):

@@ -1,15 +1,12 @@
 """The line of each key of a TOML text."""
 
-from __future__ import annotations
-
 import tomllib
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.spec.job.toml_lines import Key, lines_of_keys
+from bigkpca.spec.job.toml_lines import lines_of_keys
 
 
 @pytest.mark.parametrize(
@@ -35,7 +32,7 @@ from bigkpca.spec.job.toml_lines import Key, lines_of_keys
         ("1.5 = 2\n'' . x = 1\n\"x\" = 3", {("1",): 1, ("1", "5"): 1, ("",): 2, ("", "x"): 2, ("x",): 3}),
     ],
 )
-def test_lines_of_nasty_texts(text: str, lines: dict[Key, int]) -> None:
+def test_lines_of_nasty_texts(text, lines):
     tomllib.loads(text)
     assert lines_of_keys(text) == lines
 
@@ -43,13 +40,13 @@ def test_lines_of_nasty_texts(text: str, lines: dict[Key, int]) -> None:
 class _Writer:
     """Writes random TOML, and notes the line of each key as it does."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw):
         self.draw, self.text, self.lines, self.count = draw, "", {}, 0  # type: ignore[var-annotated]
 
-    def space(self) -> str:
+    def space(self):
         return self.draw(st.sampled_from(["", " ", "\t"]))
 
-    def name(self, parent: Key) -> tuple[str, str]:
+    def name(self, parent):
         """A new key, and how it is written."""
         self.count += 1
         name = self.draw(st.sampled_from(["k", "a-b", "a.b", "[x]", 'q"', "x = 1", "#", "é", "{", "3"])) + str(
@@ -60,10 +57,10 @@ class _Writer:
         basic = name.replace('"', '\\"')
         return name, self.draw(st.sampled_from([f'"{basic}"', f"'{name}'"]))
 
-    def note(self, key: Key) -> None:
+    def note(self, key):
         self.lines[key] = self.text.count("\n") + 1
 
-    def key(self, above: Key) -> Key:
+    def key(self, above):
         found = above
         for dotted in range(self.draw(st.integers(1, 3))):
             name, as_written = self.name(above)
@@ -73,7 +70,7 @@ class _Writer:
             self.text += as_written
         return found
 
-    def value(self, key: Key, depth: int = 0) -> None:
+    def value(self, key, depth=0):
         kind = self.draw(st.integers(0, 3 if depth > 2 else 5))
         if kind == 4:
             self.text += "["
@@ -93,8 +90,8 @@ class _Writer:
         else:
             self.text += self.draw(st.sampled_from(_PLAIN))
 
-    def document(self) -> None:
-        above: Key = ()
+    def document(self):
+        above = ()
         for _ in range(self.draw(st.integers(0, 8))):
             kind = self.draw(st.integers(0, 4))
             self.text += self.space()
@@ -135,25 +132,24 @@ _PLAIN = [
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> tuple[str, dict[Key, int]]:
+def documents(draw):
     writer = _Writer(draw)
     writer.document()
     return writer.text, {key: line for key, line in writer.lines.items() if "in a list" not in key}
 
 
-@settings(max_examples=300, deadline=None)
 @given(documents())
-def test_lines_are_those_at_which_a_writer_put_the_keys(document: tuple[str, dict[Key, int]]) -> None:
+def test_lines_are_those_at_which_a_writer_put_the_keys(document):
     text, lines = document
     tomllib.loads(text)
     found = lines_of_keys(text)
     assert {key: found.get(key) for key in lines} == lines
 
 
-def test_every_key_that_tomllib_reads_has_a_line() -> None:
+def test_every_key_that_tomllib_reads_has_a_line():
     text = "a.b.c = 1\n[d]\ne = { f = { g = 1 } }\n[h.i]\n[h.j]\nk = [1]"
 
-    def keys(values: dict[str, Any], above: Key = ()) -> list[Key]:
+    def keys(values, above=()):
         found = []
         for name, value in values.items():
             found += [(*above, name), *(keys(value, (*above, name)) if isinstance(value, dict) else [])]

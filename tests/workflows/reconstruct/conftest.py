@@ -1,11 +1,6 @@
 """Digits, two models of them, and scores and rows that were written once for all tests of a file."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,23 +8,22 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.execution.engine import Engine
 from tests.helpers.stores import counted_reads
 from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, N
 
 
 @pytest.fixture(scope="module")
-def X(digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def X(digits):
     return digits[:N].astype(np.float32)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("shared")
 
 
 @pytest.fixture(scope="module")
-def dataset(folder: Path, X: np.ndarray[Any, Any]) -> str:
+def dataset(folder, X):
     """500 digits in five chunks."""
     path = str(folder / "digits.zarr")
     zarr.create_array(path, shape=X.shape, dtype=X.dtype, chunks=(CHUNK, 64))[:] = X
@@ -37,48 +31,48 @@ def dataset(folder: Path, X: np.ndarray[Any, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path, dataset: str) -> str:
+def model(folder, dataset):
     bigkpca.fit(dataset, folder / "model.zarr", **OPTIONS)
     return str(folder / "model.zarr")
 
 
 @pytest.fixture(scope="module")
-def other(folder: Path, dataset: str) -> str:
+def other(folder, dataset):
     """Another model of as many components."""
     bigkpca.fit(dataset, folder / "other.zarr", **OPTIONS | {"seed": 4})
     return str(folder / "other.zarr")
 
 
 @pytest.fixture(scope="module")
-def scores(folder: Path, dataset: str, model: str) -> str:
+def scores(folder, dataset, model):
     bigkpca.transform(model, dataset, folder / "scores.zarr", block_rows=CHUNK)
     return str(folder / "scores.zarr")
 
 
 @pytest.fixture(scope="module")
-def back(folder: Path, model: str, scores: str) -> Path:
+def back(folder, model, scores):
     """What the scores stand for, written in five shards by threads."""
     bigkpca.reconstruct(model, scores, folder / "back.zarr", block_rows=CHUNK)
     return folder / "back.zarr"
 
 
 @pytest.fixture(scope="module")
-def denoised(folder: Path, model: str, dataset: str) -> Path:
+def denoised(folder, model, dataset):
     bigkpca.denoise(model, dataset, folder / "denoised.zarr", block_rows=CHUNK)
     return folder / "denoised.zarr"
 
 
 @pytest.fixture(scope="module")
-def kpca(model: str) -> KernelPCA:
+def kpca(model):
     return KernelPCA.load(model)
 
 
 @pytest.fixture
-def on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def on(engine, monkeypatch):
     """Runs work on this engine."""
 
     @contextmanager
-    def opened(*_: Any) -> Iterator[Engine]:
+    def opened(*_):
         yield engine
 
     monkeypatch.setattr("bigkpca.execution.run_options.open_engine", opened)
@@ -86,6 +80,6 @@ def on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> np.ndarray[Any, Any]:
+def reads(monkeypatch):
     """How often each of the five chunks was read."""
     return counted_reads(monkeypatch, N // CHUNK, CHUNK)

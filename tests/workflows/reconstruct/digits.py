@@ -1,19 +1,14 @@
 """Ways back from scores to rows, and fits of digits with them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from bigkpca import preimages
 from tests.helpers.fits import fit
 
 N, CHUNK = 500, 100
-OPTIONS: dict[str, Any] = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
+OPTIONS = {"components": 8, "size": 60, "seed": 3, "block_rows": CHUNK}
 ARRAYS = ("x", "converged", "iterations", "far")
-WAYS: dict[str, dict[str, Any]] = {
+WAYS = {
     "fixed-point": {},
     "anchored": {"preimage": preimages.FixedPoint(anchor=0.05, iterations=7)},
     "thesis": {"preimage": preimages.FixedPoint(mean_term=False)},
@@ -25,17 +20,17 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def fitted(X: np.ndarray[Any, Any], **options: Any) -> Any:
+def fitted(X, **options):
     return fit(X, **OPTIONS | options)
 
 
-def rows_of(model: Any, X: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def rows_of(model, X):
     """Pre-images of the scores of X, in one tile."""
     (Y,) = model.project([X], len(X))
     return model.reconstructing(len(X))(Y, None).rows
 
 
-def error_of(model: Any, X: np.ndarray[Any, Any]) -> float:
+def error_of(model, X):
     """Of pre-images, as a share of the variance of X."""
     rows = rows_of(model, X)
     assert rows.shape == X.shape
@@ -43,7 +38,7 @@ def error_of(model: Any, X: np.ndarray[Any, Any]) -> float:
     return float(((rows - X) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum())
 
 
-def wide_rows(path: Path, n: int, d: int) -> Path:
+def wide_rows(path, n, d):
     """Of ten strong directions, as data are."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 10)) @ rng.normal(size=(10, d)) + rng.normal(size=(n, d))

@@ -1,11 +1,7 @@
 """Scores of the leading components alone, and of another dtype: what is stored, and what reads it."""
 
-from __future__ import annotations
-
 import csv
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,16 +27,16 @@ K = 3
 
 
 @pytest.fixture(scope="module")
-def leading(folder: Path, model: str, dataset: str) -> str:
+def leading(folder, model, dataset):
     bigkpca.transform(model, dataset, folder / "leading.zarr", components=K, residual=True)
     return str(folder / "leading.zarr")
 
 
-def stored(path: Any, name: str = "scores") -> np.ndarray[Any, Any]:
+def stored(path, name="scores"):
     return np.asarray(zarr.open_array(f"{path}/{name}", mode="r")[:])
 
 
-def test_leading_scores_are_the_first_columns_of_all(leading: str, scores: str, model: str) -> None:
+def test_leading_scores_are_the_first_columns_of_all(leading, scores, model):
     np.testing.assert_allclose(stored(leading), stored(scores)[:, :K], rtol=1e-4, atol=1e-5)
     manifest = block_arrays.read_manifest(leading)
     assert manifest is not None
@@ -48,15 +44,13 @@ def test_leading_scores_are_the_first_columns_of_all(leading: str, scores: str, 
     assert manifest["model"] == model_digest(load_model(model))
 
 
-def test_the_residual_is_what_the_stored_scores_leave_out(leading: str, X: np.ndarray[Any, Any]) -> None:
+def test_the_residual_is_what_the_stored_scores_leave_out(leading, X):
     expected = fitted(X, components=K).residual(X)
     np.testing.assert_allclose(stored(leading, "residual"), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("option", [{"components": K}, {"dtype": "float64"}])
-def test_options_of_stored_scores_are_part_of_what_they_are(
-    option: dict[str, Any], model: str, dataset: str, tmp_path: Path
-) -> None:
+def test_options_of_stored_scores_are_part_of_what_they_are(option, model, dataset, tmp_path):
     out, again = tmp_path / "s.zarr", Recorder()
     (name,) = option
     bigkpca.transform(model, dataset, out, **option)
@@ -71,16 +65,14 @@ def test_options_of_stored_scores_are_part_of_what_they_are(
     assert bigkpca.transform(model, dataset, out, overwrite=True).shape == (500, 8)
 
 
-def test_all_components_asked_for_are_what_a_transform_writes(model: str, dataset: str, scores: str) -> None:
+def test_all_components_asked_for_are_what_a_transform_writes(model, dataset, scores):
     notes = Recorder()
     asked = {"components": 8, "dtype": np.float32, "block_rows": 100}
     bigkpca.transform(model, dataset, scores, **asked, progress=notes)
     assert "nothing to do" in notes.notes[0]
 
 
-def test_float64_scores_are_features_times_components_in_float64(
-    model: str, dataset: str, X: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_float64_scores_are_features_times_components_in_float64(model, dataset, X, tmp_path):
     found = bigkpca.transform(model, dataset, tmp_path / "wide.zarr", dtype="float64", residual=True)
     assert (found.dtype, stored(tmp_path / "wide.zarr", "residual").dtype) == (np.float64, np.float64)
     read = load_model(model)
@@ -92,7 +84,7 @@ def test_float64_scores_are_features_times_components_in_float64(
     assert 1e-12 < np.abs(np.asarray(narrow[:]) - expected).max() < 1e-4
 
 
-def test_float32_scores_of_a_float64_model_are_rounded_at_the_end(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_float32_scores_of_a_float64_model_are_rounded_at_the_end(X, tmp_path):
     model = fitted(X, dtype="float64")
     wide, narrow = (
         bigkpca.transform(model, X, tmp_path / f"{dtype}.zarr", dtype=dtype) for dtype in ("float64", "float32")
@@ -100,7 +92,7 @@ def test_float32_scores_of_a_float64_model_are_rounded_at_the_end(X: np.ndarray[
     np.testing.assert_array_equal(np.asarray(wide[:]).astype(np.float32), narrow[:])
 
 
-def test_scores_of_precomputed_kernels_take_both_options(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_scores_of_precomputed_kernels_take_both_options(X, tmp_path):
     G = kernels.Gaussian(30.0).gram(X).astype(np.float32)
     model = KernelPCA(6, kernel="precomputed", method="exact").fit(G).model_
     found = bigkpca.transform(model, G, tmp_path / "s.zarr", components=2, dtype="float64")
@@ -108,7 +100,7 @@ def test_scores_of_precomputed_kernels_take_both_options(X: np.ndarray[Any, Any]
     np.testing.assert_allclose(found[:], expected, rtol=1e-7, atol=1e-9)
 
 
-def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path: Path) -> None:
+def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2)) * 1e10
     model = KernelPCA(1, kernel=kernels.Polynomial(degree=9, gamma=1.0), method="exact", dtype="float64").fit(X).model_
     with pytest.raises(DataError, match=r"rows 0 to 59: scores exceed the range of float32: store them as float64"):
@@ -116,18 +108,18 @@ def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 9, 2.0, True, "2"])
-def test_components_that_the_model_has_not_are_refused(wrong: Any, model: str, dataset: str, tmp_path: Path) -> None:
+def test_components_that_the_model_has_not_are_refused(wrong, model, dataset, tmp_path):
     with pytest.raises(SpecError, match=rf"components={wrong!r}: the model has 8 components; .* from 1 to 8"):
         bigkpca.transform(model, dataset, tmp_path / "s.zarr", components=wrong)
 
 
 @pytest.mark.parametrize("wrong", ["int32", "float16", "nonsense", bool, object()])
-def test_scores_of_another_kind_are_refused(wrong: Any, model: str, dataset: str, tmp_path: Path) -> None:
+def test_scores_of_another_kind_are_refused(wrong, model, dataset, tmp_path):
     with pytest.raises(SpecError, match=r"dtype=.*: scores are stored as float32 or float64"):
         bigkpca.transform(model, dataset, tmp_path / "s.zarr", dtype=wrong)
 
 
-def test_the_commands_say_what_is_wrong(model: str, dataset: str, tmp_path: Path) -> None:
+def test_the_commands_say_what_is_wrong(model, dataset, tmp_path):
     for option, message in (
         (("--components", 9), "the model has 8 components"),
         (("--components", 0), "0 is not in the range x>=1"),
@@ -138,7 +130,7 @@ def test_the_commands_say_what_is_wrong(model: str, dataset: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "denoising" not in way and way != "ridge"])
-def test_leading_scores_lead_to_the_rows_of_a_model_of_these_components(way: str, X: np.ndarray[Any, Any]) -> None:
+def test_leading_scores_lead_to_the_rows_of_a_model_of_these_components(way, X):
     given = WAYS[way]
     whole, alone = fitted(X, **given), fitted(X, components=K, **given)
     (Y,) = alone.project([X[:40]], 40)
@@ -148,7 +140,7 @@ def test_leading_scores_lead_to_the_rows_of_a_model_of_these_components(way: str
 
 
 @pytest.mark.parametrize("options", [{"method": "columns"}, {"method": "rff"}, {"method": "exact"}, {"center": False}])
-def test_leading_scores_of_every_method_lead_to_rows(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+def test_leading_scores_of_every_method_lead_to_rows(options, X):
     chosen = OPTIONS | options
     if options.get("method") == "exact":
         del chosen["size"]
@@ -158,9 +150,7 @@ def test_leading_scores_of_every_method_lead_to_rows(options: dict[str, Any], X:
     np.testing.assert_allclose(found, expected, atol=0.2)
 
 
-def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(
-    leading: str, model: str, kpca: KernelPCA, tmp_path: Path
-) -> None:
+def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(leading, model, kpca, tmp_path):
     used = of_leading(load_model(model), K)
     expected = used.reconstructing(500)(stored(leading), None).rows
     written = bigkpca.reconstruct(model, leading, tmp_path / "rows.zarr")
@@ -176,14 +166,14 @@ def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(
     assert (facts["shape"], facts["dtype"], facts["finished"]) == ([500, K], "float32", True)
 
 
-def test_leading_scores_without_a_feature_store_are_of_another_width(leading: str, model: str, kpca: KernelPCA) -> None:
+def test_leading_scores_without_a_feature_store_are_of_another_width(leading, model, kpca):
     with pytest.raises(SpecError, match=r"scores of shape \(500, 3\), but the model has 8 components"):
         kpca.inverse_transform(stored(leading))
     with pytest.raises(SpecError, match="has 8 components"):
         open_scores(load_model(model), stored(leading))
 
 
-def test_preimages_that_were_learned_on_all_scores_are_refused(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_preimages_that_were_learned_on_all_scores_are_refused(X, tmp_path):
     model = fitted(X, preimage="ridge:size=50")
     scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
     with pytest.raises(SpecError, match="'ridge' learned rows from scores of all 8 components, and these are scores"):
@@ -191,7 +181,7 @@ def test_preimages_that_were_learned_on_all_scores_are_refused(X: np.ndarray[Any
     assert not (tmp_path / "rows.zarr").exists()
 
 
-def test_a_model_without_preimages_says_so_of_leading_scores(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_a_model_without_preimages_says_so_of_leading_scores(X, tmp_path):
     model = fitted(X, kernel="laplacian")
     scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
     with pytest.raises(SpecError, match="pre-images of the laplacian kernel have no fixed point"):
@@ -200,9 +190,7 @@ def test_a_model_without_preimages_says_so_of_leading_scores(X: np.ndarray[Any, 
 
 @pytest.mark.parametrize(("preimage", "shown"), [("fixed-point", True), ("ridge:size=50", False)])
 @pytest.mark.parametrize("components", [1, K])
-def test_a_report_shows_leading_scores(
-    components: int, preimage: str, shown: bool, dataset: str, tmp_path: Path
-) -> None:
+def test_a_report_shows_leading_scores(components, preimage, shown, dataset, tmp_path):
     bigkpca.fit(dataset, tmp_path / "m.zarr", **OPTIONS, preimage=preimage)
     scores, page = tmp_path / "s.zarr", tmp_path / "report.html"
     bigkpca.transform(tmp_path / "m.zarr", dataset, scores, components=components)
@@ -214,9 +202,7 @@ def test_a_report_shows_leading_scores(
     assert re.search("Component 3: ", text)
 
 
-def test_the_estimator_takes_both_options_for_what_it_stores(
-    kpca: KernelPCA, X: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_the_estimator_takes_both_options_for_what_it_stores(kpca, X, tmp_path):
     found = kpca.transform(X, tmp_path / "s.zarr", components=2, dtype="float64")
     assert (found.shape, found.dtype) == ((500, 2), np.float64)
     for options in ({"dtype": "float64"}, {"components": 2}):
@@ -224,7 +210,7 @@ def test_the_estimator_takes_both_options_for_what_it_stores(
             kpca.transform(X, **options)
 
 
-def test_a_plan_counts_what_is_stored(model: str, dataset: str) -> None:
+def test_a_plan_counts_what_is_stored(model, dataset):
     fitted_model, rows = load_model(model), open_rows(dataset)
     of_all, few, wide = (
         plan_transform(rows, each, 100, 2, dtype=dtype)

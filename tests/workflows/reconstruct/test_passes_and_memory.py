@@ -1,9 +1,6 @@
 """What pre-images cost: planned passes over the rows, and peaks of memory below the plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +26,7 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 @pytest.mark.parametrize("method", ["nystroem", "rff", "rff-pca", "exact"])
 @pytest.mark.parametrize("way", WAYS)
-def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(
-    way: str, method: str, dataset: str, reads: np.ndarray[Any, Any]
-) -> None:
+def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(way, method, dataset, reads):
     spec = FitSpec.checked(**OPTIONS | {"method": method} | WAYS[way])
     passes = {"nystroem": 1, "rff": 1, "rff-pca": 2, "exact": 0}[method] + spec.preimage_value.trained
     fit_rows(open_rows(dataset), spec, Engine(threads=1), Silent())
@@ -41,7 +36,7 @@ def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(
     assert plan.bytes_read == (1 + passes) * N * 64 * 4
 
 
-def test_refined_models_learn_the_way_back_in_one_pass_more(dataset: str, reads: np.ndarray[Any, Any]) -> None:
+def test_refined_models_learn_the_way_back_in_one_pass_more(dataset, reads):
     counts = []
     for way in ("fixed-point", preimages.Ridge(size=50)):
         reads[:] = 0
@@ -55,7 +50,7 @@ def test_refined_models_learn_the_way_back_in_one_pass_more(dataset: str, reads:
     assert planned_too == planned + 1
 
 
-def test_the_way_back_reads_each_chunk_once(dataset: str, model: str, tmp_path: Path, reads: Any) -> None:
+def test_the_way_back_reads_each_chunk_once(dataset, model, tmp_path, reads):
     fitted_model = load_model(model)
     for number, work in enumerate(
         (
@@ -72,9 +67,7 @@ def test_the_way_back_reads_each_chunk_once(dataset: str, model: str, tmp_path: 
         np.testing.assert_array_equal(reads, 1)
 
 
-def test_a_way_back_that_does_not_fit_in_memory_is_refused(
-    model: str, scores: str, dataset: str, tmp_path: Path
-) -> None:
+def test_a_way_back_that_does_not_fit_in_memory_is_refused(model, scores, dataset, tmp_path):
     for work in (
         lambda: bigkpca.reconstruct(model, scores, tmp_path / "out.zarr", memory="20 MB"),
         lambda: bigkpca.denoise(model, dataset, tmp_path / "out.zarr", memory=20 * 10**6),
@@ -87,7 +80,7 @@ def test_a_way_back_that_does_not_fit_in_memory_is_refused(
     assert run("reconstruct", model, scores, tmp_path / "out.zarr", "--memory", "2 GB", "-q").exit_code == 0
 
 
-def test_a_plan_of_the_way_back_counts_what_takes_memory(model: str) -> None:
+def test_a_plan_of_the_way_back_counts_what_takes_memory(model):
     fitted_model, rows = load_model(model), ArrayRows(np.broadcast_to(np.float32(0), (10**6, 64)))
     plan = plan_reconstruct(rows, fitted_model, None, 2)
     assert (plan.rows, plan.columns, plan.passes, plan.size) == (10**6, 64, 1, 60)
@@ -105,10 +98,10 @@ def test_a_plan_of_the_way_back_counts_what_takes_memory(model: str) -> None:
     assert larger[1] - larger[0] > 8 * (4000**2 - 1000**2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
-def test_peaks_of_pre_images_stay_below_their_plan(tmp_path: Path) -> None:
+def test_peaks_of_pre_images_stay_below_their_plan(tmp_path):
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
     wide_rows(rows, 4500, 500)
     options = {"preimage": preimages.FixedPoint(iterations=2), "size": 400, "components": 20}
@@ -123,11 +116,11 @@ def test_peaks_of_pre_images_stay_below_their_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 @pytest.mark.parametrize("options", [["ridge"], ["denoising", "--noise", "1"], ["mds"], ["linear"], ["fixed-point"]])
 @pytest.mark.parametrize("n", [2000, 20_000])
-def test_peaks_of_every_way_back_stay_below_their_plan(options: list[str], n: int, tmp_path: Path) -> None:
+def test_peaks_of_every_way_back_stay_below_their_plan(options, n, tmp_path):
     rows, model = wide_rows(tmp_path / "rows.npy", n, 784), tmp_path / "model.zarr"
     fit = peak_bytes("fit", "-q", rows, model, "--size", 1000, "--preimage", *options)
     assert fit <= planned_bytes("fit", rows, tmp_path / "other.zarr", "--size", 1000, "--preimage", *options)

@@ -1,9 +1,6 @@
 """From scores back to rows in one call for every kind of scores, and views that compute nothing yet."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -24,9 +21,7 @@ from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitte
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(
-    kpca: KernelPCA, scores: str, back: Path, tmp_path: Path
-) -> None:
+def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, back, tmp_path):
     array = zarr.open_group(scores, mode="r")["scores"]
     Y = array[:]  # type: ignore[index]
     expected = zarr.open_group(back, mode="r")["x"][:]  # type: ignore[index]
@@ -49,9 +44,7 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(
     assert found.iterations.max() > 0
 
 
-def test_denoise_is_one_call_for_every_kind_of_rows(
-    kpca: KernelPCA, dataset: str, X: np.ndarray[Any, Any], denoised: Path, back: Path, tmp_path: Path
-) -> None:
+def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, denoised, back, tmp_path):
     expected = zarr.open_group(denoised, mode="r")["x"][:]  # type: ignore[index]
     for held in (X, np.asfortranarray(X), pd.DataFrame(X)):
         np.testing.assert_array_equal(kpca.denoise(held), expected)
@@ -67,7 +60,7 @@ def test_denoise_is_one_call_for_every_kind_of_rows(
     np.testing.assert_allclose(expected, from_scores, atol=0.1)  # type: ignore[arg-type]
 
 
-def test_views_compute_nothing_before_they_are_asked(kpca: KernelPCA, X: np.ndarray[Any, Any]) -> None:
+def test_views_compute_nothing_before_they_are_asked(kpca, X):
     import dask
 
     rows, Y = da.from_array(X, chunks=CHUNK), da.from_array(kpca.transform(X), chunks=CHUNK)
@@ -113,7 +106,7 @@ def test_views_compute_nothing_before_they_are_asked(kpca: KernelPCA, X: np.ndar
     ],
     ids=str,
 )
-def test_models_of_every_make_lead_back(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+def test_models_of_every_make_lead_back(options, X):
     few = X[:300]
     pca = PCA(8).fit(few)
     best = ((few - pca.inverse_transform(pca.transform(few))) ** 2).sum() / ((few - few.mean(axis=0)) ** 2).sum()
@@ -121,7 +114,7 @@ def test_models_of_every_make_lead_back(options: dict[str, Any], X: np.ndarray[A
     assert error_of(fitted(few, **options), few) < 2 * best
 
 
-def test_the_linear_kernel_gives_pca_back(X: np.ndarray[Any, Any]) -> None:
+def test_the_linear_kernel_gives_pca_back(X):
     rows = X.astype(np.float64)
     pca = PCA(8).fit(rows)
     expected = pca.inverse_transform(pca.transform(rows))
@@ -130,7 +123,7 @@ def test_the_linear_kernel_gives_pca_back(X: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose(kpca.denoise(rows), expected, atol=1e-8 * np.abs(rows).max())
 
 
-def test_rows_come_back_where_they_were(X: np.ndarray[Any, Any]) -> None:
+def test_rows_come_back_where_they_were(X):
     """Shifted data have shifted pre-images, standardised columns come back in their units."""
     rows = X[:, 10:14].astype(np.float64) + np.arange(4)
     options = {"landmarks": "uniform", "components": 5, "sigma": 2.0}

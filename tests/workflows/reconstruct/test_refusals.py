@@ -1,12 +1,9 @@
 """Scores and models that lead to no rows, and rows that are far or did not converge."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -30,9 +27,7 @@ from tests.workflows.reconstruct.digits import N, error_of, fitted
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
-def test_scores_of_another_model_are_refused_with_both_digests(
-    other: str, model: str, scores: str, dataset: str, tmp_path: Path
-) -> None:
+def test_scores_of_another_model_are_refused_with_both_digests(other, model, scores, dataset, tmp_path):
     theirs, own = (model_digest(load_model(path))[:12] for path in (model, other))
     message = rf"scores\.zarr.* holds scores of the model {theirs}, this is the model {own}"
     stored = zarr.open_group(scores, mode="r")["scores"]
@@ -50,7 +45,7 @@ def test_scores_of_another_model_are_refused_with_both_digests(
     assert re.search(message, result.stderr)
 
 
-def test_scores_that_are_not_finished_are_refused(model: str, scores: str, tmp_path: Path) -> None:
+def test_scores_that_are_not_finished_are_refused(model, scores, tmp_path):
     half = tmp_path / "scores.zarr"
     shutil.copytree(scores, half)
     (half / "scores" / "manifest.json").unlink()
@@ -64,7 +59,7 @@ def test_scores_that_are_not_finished_are_refused(model: str, scores: str, tmp_p
         bigkpca.reconstruct(model, half, tmp_path / "out.zarr")
 
 
-def test_scores_of_another_width_are_refused(model: str, kpca: KernelPCA, tmp_path: Path) -> None:
+def test_scores_of_another_width_are_refused(model, kpca, tmp_path):
     for work in (
         lambda: bigkpca.reconstruct(model, np.ones((10, 5)), tmp_path / "out.zarr"),
         lambda: kpca.inverse_transform(np.ones((10, 5))),
@@ -86,9 +81,7 @@ def test_scores_of_another_width_are_refused(model: str, kpca: KernelPCA, tmp_pa
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
-def test_scores_that_are_not_finite_are_named(
-    value: float, word: str, model: str, kpca: KernelPCA, tmp_path: Path
-) -> None:
+def test_scores_that_are_not_finite_are_named(value, word, model, kpca, tmp_path):
     Y = np.zeros((N, 8))
     Y[234, 5] = value
     np.save(tmp_path / "scores.npy", Y)
@@ -105,7 +98,7 @@ def test_scores_that_are_not_finite_are_named(
     assert not (tmp_path / "again.zarr").exists()
 
 
-def test_a_kernel_without_a_way_back_says_what_works(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     path, rows = tmp_path / "model.zarr", tmp_path / "rows.npy"
     np.save(rows, X)
     laplacian = bigkpca.fit(rows, path, kernel="laplacian", components=3, size=40)
@@ -138,7 +131,7 @@ def test_a_kernel_without_a_way_back_says_what_works(X: np.ndarray[Any, Any], tm
     assert error_of(taught, X) < 0.4
 
 
-def test_a_matrix_of_kernels_leads_to_no_rows(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_a_matrix_of_kernels_leads_to_no_rows(X, tmp_path):
     K = kernels.Gaussian(25.0)(X[:80].astype(float), X[:80].astype(float))
     kpca = KernelPCA(3, kernel="precomputed", method="exact").fit(K)
     np.save(tmp_path / "kernels.npy", K)
@@ -157,7 +150,7 @@ def test_a_matrix_of_kernels_leads_to_no_rows(X: np.ndarray[Any, Any], tmp_path:
             FitSpec.checked(kernel="precomputed", method="exact", preimage=way)
 
 
-def test_a_model_whose_way_back_was_left_out_says_so(X: np.ndarray[Any, Any]) -> None:
+def test_a_model_whose_way_back_was_left_out_says_so(X):
     with pytest.raises(SpecError, match="this model has no pre-images: fit it again with preimage='ridge'"):
         fitted(X).leading(3).reconstructing(1)
 
@@ -176,12 +169,12 @@ def test_a_model_whose_way_back_was_left_out_says_so(X: np.ndarray[Any, Any]) ->
     ],
     ids=str,
 )
-def test_ways_back_that_cannot_be_are_refused_before_anything_is_read(options: dict[str, Any], message: str) -> None:
+def test_ways_back_that_cannot_be_are_refused_before_anything_is_read(options, message):
     with pytest.raises(SpecError, match=message):
         FitSpec.checked(**options)
 
 
-def test_far_rows_become_the_mean_are_flagged_and_counted(model: str, X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_far_rows_become_the_mean_are_flagged_and_counted(model, X, tmp_path):
     given, fitted_model, notes = X.copy(), load_model(model), Recorder()
     given[[3, 250]] += 1e4
     stored = bigkpca.denoise(model, given, tmp_path / "rows.zarr", progress=notes)
@@ -200,7 +193,7 @@ def test_far_rows_become_the_mean_are_flagged_and_counted(model: str, X: np.ndar
     assert quiet.stderr == ""
 
 
-def test_rows_that_did_not_converge_are_counted(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_rows_that_did_not_converge_are_counted(X, tmp_path):
     fitted_model = fitted(X, preimage=preimages.FixedPoint(iterations=1))
     save_model(fitted_model, str(tmp_path / "model.zarr"))
     np.save(tmp_path / "rows.npy", X[:40])
@@ -211,7 +204,7 @@ def test_rows_that_did_not_converge_are_counted(X: np.ndarray[Any, Any], tmp_pat
     assert block_arrays.values(str(tmp_path / "out.zarr"), "iterations").max() == 1
 
 
-def test_rows_whose_kernel_values_overflow_are_refused(X: np.ndarray[Any, Any]) -> None:
+def test_rows_whose_kernel_values_overflow_are_refused(X):
     cubic, bad = fitted(X, kernel="poly"), X.copy()
     bad[7] = 1e30
     for work in (

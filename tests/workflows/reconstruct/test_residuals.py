@@ -1,11 +1,8 @@
 """What scores leave of rows, for every kind of rows and from the commands."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -26,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.mark.parametrize("center", [True, False])
-def test_residuals_are_what_scores_leave_of_the_diagonal(center: bool, X: np.ndarray[Any, Any]) -> None:
+def test_residuals_are_what_scores_leave_of_the_diagonal(center, X):
     rows = X[:120].astype(np.float64)
     kernel = kernels.Gaussian(30.0)
     kpca = KernelPCA(6, kernel=kernel, method="exact", center=center).fit(rows)
@@ -42,9 +39,7 @@ def test_residuals_are_what_scores_leave_of_the_diagonal(center: bool, X: np.nda
     np.testing.assert_allclose(kpca.residual(rows[:1] + 1e4), far, rtol=0.1)
 
 
-def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(
-    model: str, dataset: str, scores: str, kpca: KernelPCA, X: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(model, dataset, scores, kpca, X, tmp_path):
     out = tmp_path / "scores.zarr"
     stored = bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)
     np.testing.assert_array_equal(stored[:], zarr.open_group(scores, mode="r")["scores"][:])  # type: ignore[arg-type, index]
@@ -69,20 +64,12 @@ def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(
 
 @pytest.mark.parametrize(("preimage", "most"), [("fixed-point", 0), ("ridge", 1)])  # the former keeps what is needed
 @pytest.mark.parametrize("method", ["nystroem", "columns"])
-def test_residuals_of_all_blocks_take_one_decomposition(
-    method: str,
-    preimage: str,
-    most: int,
-    X: np.ndarray[Any, Any],
-    dataset: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_residuals_of_all_blocks_take_one_decomposition(method, preimage, most, X, dataset, tmp_path, monkeypatch):
     kpca = KernelPCA(4, size=60, method=method, preimage=preimage, block_rows=CHUNK, random_state=0).fit(X)
     module = import_module("bigkpca.numerics.preimages.expansion")  # a function has the same name
     decomposed, real = [], module.basis_of
 
-    def counting(W: Any, *options: Any) -> Any:
+    def counting(W, *options):
         decomposed.append(W.shape)
         return real(W, *options)
 
@@ -102,11 +89,11 @@ def test_residuals_of_all_blocks_take_one_decomposition(
     assert not decomposed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 @pytest.mark.parametrize("method", ["nystroem", "columns"])
-def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method: str, tmp_path: Path) -> None:
+def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method, tmp_path):
     rows, model = wide_rows(tmp_path / "rows.npy", 20_000, 20), tmp_path / "model.zarr"
     bigkpca.fit(rows, model, method=method, size=2000, components=50, landmarks="uniform")
     found = peak_bytes("transform", "-q", "--residual", "--block-rows", 2048, model, rows, tmp_path / "scores.zarr")
@@ -114,9 +101,7 @@ def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method: st
     assert 0.6 * plan < found <= plan, (found, plan)
 
 
-def test_transform_takes_residual_as_an_option(
-    model: str, dataset: str, X: np.ndarray[Any, Any], tmp_path: Path
-) -> None:
+def test_transform_takes_residual_as_an_option(model, dataset, X, tmp_path):
     out = tmp_path / "scores.zarr"
     assert run("transform", model, dataset, out, "--residual", "-q").exit_code == 0
     residual = zarr.open_group(out, mode="r")["residual"][:]  # type: ignore[index]
@@ -128,7 +113,7 @@ def test_transform_takes_residual_as_an_option(
     assert set(tree_bytes(out)) - set(before) == {"scores/manifest.json", "residual/c/0"}
 
 
-def test_rows_of_a_matrix_have_no_residual(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_rows_of_a_matrix_have_no_residual(X, tmp_path):
     K = kernels.Gaussian(25.0)(X[:60].astype(float), X[:60].astype(float))
     kpca = KernelPCA(3, kernel="precomputed", method="exact").fit(K)
     message = r"residuals need k\(x, x\), which rows of a precomputed matrix do not contain"
@@ -144,7 +129,7 @@ def test_rows_of_a_matrix_have_no_residual(X: np.ndarray[Any, Any], tmp_path: Pa
             work()
 
 
-def test_the_commands_print_where_rows_are(model: str, scores: str, dataset: str, back: Path, tmp_path: Path) -> None:
+def test_the_commands_print_where_rows_are(model, scores, dataset, back, tmp_path):
     for command, given in (("reconstruct", scores), ("denoise", dataset)):
         shown = run(command, model, given, tmp_path / command, "--block-rows", CHUNK)
         assert shown.exit_code == 0

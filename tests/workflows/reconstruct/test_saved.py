@@ -1,11 +1,7 @@
 """Ways back are part of a model on disk, and grow with it where they can."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 @pytest.mark.parametrize("method", ["columns", "rff-pca", "exact"])
 @pytest.mark.parametrize("way", WAYS)
-def test_ways_back_are_saved_and_loaded(way: str, method: str, X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_ways_back_are_saved_and_loaded(way, method, X, tmp_path):
     few = X[:100]
     first, again = (fitted(few, method=method, **WAYS[way]) for _ in range(2))
     for name, model in (("first.zarr", first), ("again.zarr", again)):
@@ -47,7 +43,7 @@ def test_ways_back_are_saved_and_loaded(way: str, method: str, X: np.ndarray[Any
     assert rows.dtype == np.float32
 
 
-def test_estimators_with_a_way_back_are_loaded_with_it(X: np.ndarray[Any, Any], tmp_path: Path) -> None:
+def test_estimators_with_a_way_back_are_loaded_with_it(X, tmp_path):
     kpca = KernelPCA(4, size=40, preimage=preimages.Ridge(ridge=0.5, size=30), noise=2.0, random_state=0).fit(X)
     kpca.save(tmp_path / "model.zarr")
     loaded = KernelPCA.load(tmp_path / "model.zarr")
@@ -58,7 +54,7 @@ def test_estimators_with_a_way_back_are_loaded_with_it(X: np.ndarray[Any, Any], 
     assert json.loads(run("info", tmp_path / "model.zarr", "--json").stdout)["preimage"] == "ridge"
 
 
-def test_a_model_that_lost_an_array_of_its_way_back_names_it(model: str, tmp_path: Path) -> None:
+def test_a_model_that_lost_an_array_of_its_way_back_names_it(model, tmp_path):
     shutil.copytree(model, tmp_path / "model.zarr")
     shutil.rmtree(tmp_path / "model.zarr" / "decoder_weights")
     with pytest.raises(CorruptionError, match="decoder_weights are missing"):
@@ -75,7 +71,7 @@ def test_a_model_that_lost_an_array_of_its_way_back_names_it(model: str, tmp_pat
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
 @pytest.mark.parametrize("way", ["fixed-point", "linear"])
 @pytest.mark.parametrize("method", ["nystroem", "columns"])
-def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way: str, method: str, X: np.ndarray[Any, Any]) -> None:
+def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way, method, X):
     rows = X.astype(np.float64)
     given = {"landmarks": rows[:300:5], "size": "auto", "sigma": 30.0} if method == "nystroem" else {"sigma": 30.0}
     spec = FitSpec.checked(**OPTIONS | given | {"method": method, "preimage": way})
@@ -93,9 +89,7 @@ def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way: str, method: str
 
 @pytest.mark.parametrize("way", ["fixed-point", "linear", "mds"])
 @pytest.mark.parametrize("method", ["rff", "rff-pca"])
-def test_random_features_that_grew_lead_back_for_old_rows_and_new(
-    way: str, method: str, X: np.ndarray[Any, Any]
-) -> None:
+def test_random_features_that_grew_lead_back_for_old_rows_and_new(way, method, X):
     spec = FitSpec.checked(**OPTIONS | {"size": 400, "method": method, "preimage": way})
     grown = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
     for piece in (X[300:490], X[490:497], X[497:]):  # however few are added
@@ -105,7 +99,7 @@ def test_random_features_that_grew_lead_back_for_old_rows_and_new(
 
 
 @pytest.mark.parametrize("way", ["ridge", "denoising"])
-def test_what_was_learned_from_the_rows_before_takes_no_more(way: str, X: np.ndarray[Any, Any]) -> None:
+def test_what_was_learned_from_the_rows_before_takes_no_more(way, X):
     kpca = KernelPCA(4, size=30, preimage=WAYS[way]["preimage"], random_state=0).fit(X)
     with pytest.raises(AttributeError) as caught:
         kpca.partial_fit(X)
@@ -119,7 +113,7 @@ def test_what_was_learned_from_the_rows_before_takes_no_more(way: str, X: np.nda
     [{"method": "rff", "kernel": "polynomial"}, {"method": methods.RandomFeatures("phase")}, {"kernel": "laplacian"}],
     ids=str,
 )
-def test_there_is_a_score_where_there_is_a_way_back(options: dict[str, Any], X: np.ndarray[Any, Any]) -> None:
+def test_there_is_a_score_where_there_is_a_way_back(options, X):
     for way in ("fixed-point", "ridge"):
         kpca = KernelPCA(4, size=30, preimage=way, random_state=0, **options)
         assert hasattr(kpca, "score") == (way == "ridge")
@@ -128,7 +122,7 @@ def test_there_is_a_score_where_there_is_a_way_back(options: dict[str, Any], X: 
     assert hasattr(KernelPCA(kernel="no kernel"), "score")  # a fit says what is wrong with it
 
 
-def test_a_model_without_a_way_back_grows_too(X: np.ndarray[Any, Any]) -> None:
+def test_a_model_without_a_way_back_grows_too(X):
     spec = FitSpec.checked(**OPTIONS | {"kernel": "laplacian"})
     first = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
     assert extend(first, ArrayRows(X[300:]), spec, Engine(threads=1), Silent()).decoder is None

@@ -1,24 +1,17 @@
 """Rows written back to disk: the same bits everywhere, gone on with where they stopped, never in the way of others."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import zarr
 
 import bigkpca
-from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
@@ -37,9 +30,7 @@ pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.mark.bits
-def test_stored_rows_are_the_same_bytes_everywhere(
-    on: Engine, model: str, dataset: str, scores: str, back: Path, denoised: Path, tmp_path: Path
-) -> None:
+def test_stored_rows_are_the_same_bytes_everywhere(on, model, dataset, scores, back, denoised, tmp_path):
     bigkpca.reconstruct(model, scores, tmp_path / "back.zarr", block_rows=CHUNK)
     bigkpca.denoise(model, dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)
     assert tree_bytes(tmp_path / "back.zarr") == tree_bytes(back)
@@ -48,7 +39,7 @@ def test_stored_rows_are_the_same_bytes_everywhere(
 
 @pytest.mark.parametrize("way", ["mds", "denoising"])
 @pytest.mark.bits
-def test_ways_back_are_the_same_bytes_everywhere(way: str, engine: Engine, dataset: str, tmp_path: Path) -> None:
+def test_ways_back_are_the_same_bytes_everywhere(way, engine, dataset, tmp_path):
     spec = FitSpec.checked(**OPTIONS | WAYS[way])
     for name, where in (("one.zarr", Engine(threads=1)), ("two.zarr", engine)):
         save_model(fit_rows(open_rows(dataset), spec, where, Silent()), str(tmp_path / name))
@@ -58,7 +49,7 @@ def test_ways_back_are_the_same_bytes_everywhere(way: str, engine: Engine, datas
 # -- stopped, and started again ------------------------------------------------------------------------------
 
 
-def test_the_manifest_names_the_model_the_input_and_every_array(model: str, scores: str, back: Path) -> None:
+def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, back):
     manifest = block_arrays.read_manifest(str(back))
     assert manifest is not None
     assert manifest["model"] == model_digest(load_model(model))
@@ -75,7 +66,7 @@ def test_the_manifest_names_the_model_the_input_and_every_array(model: str, scor
     assert len(manifest["blocks"]) == N // CHUNK
 
 
-def test_stored_rows_are_a_dataset_like_any(back: Path, tmp_path: Path) -> None:
+def test_stored_rows_are_a_dataset_like_any(back, tmp_path):
     import xarray
 
     opened = xarray.open_zarr(back, consolidated=False)
@@ -86,7 +77,7 @@ def test_stored_rows_are_a_dataset_like_any(back: Path, tmp_path: Path) -> None:
     assert run("fit", back, tmp_path / "again.zarr", "--size", 20, "--components", 3, "-q").exit_code == 0
 
 
-def test_the_same_command_again_does_nothing(model: str, scores: str, dataset: str, back: Path, denoised: Path) -> None:
+def test_the_same_command_again_does_nothing(model, scores, dataset, back, denoised):
     for command, given, out in ((bigkpca.reconstruct, scores, back), (bigkpca.denoise, dataset, denoised)):
         before, notes = tree_bytes(out), Recorder()
         changed = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
@@ -98,27 +89,20 @@ def test_the_same_command_again_does_nothing(model: str, scores: str, dataset: s
 
 
 @contextmanager
-def one_thread(*_: Any) -> Iterator[Engine]:
+def one_thread(*_):
     yield Engine(threads=1)
 
 
 @pytest.mark.parametrize("given", ["scores", "rows"])
 def test_a_run_that_failed_goes_on_where_it_stopped(
-    given: str,
-    model: str,
-    scores: str,
-    dataset: str,
-    back: Path,
-    denoised: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    given, model, scores, dataset, back, denoised, tmp_path, monkeypatch
+):
     out, notes, write, begun = tmp_path / "out.zarr", Recorder(), block_arrays.write_block, []
     command, data, clean = (
         (bigkpca.reconstruct, scores, back) if given == "scores" else (bigkpca.denoise, dataset, denoised)
     )
 
-    def failing(path: str, block: Block, values: Any) -> dict[str, str]:
+    def failing(path, block, values):
         begun.append(block.number)
         if len(begun) == 4:
             write(path, block, {"x": values["x"]})
@@ -136,9 +120,7 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
     assert tree_bytes(out) == tree_bytes(clean)
 
 
-def test_missing_and_damaged_shards_of_any_array_are_written_again(
-    model: str, scores: str, back: Path, tmp_path: Path
-) -> None:
+def test_missing_and_damaged_shards_of_any_array_are_written_again(model, scores, back, tmp_path):
     out, notes = tmp_path / "back.zarr", Recorder()
     shutil.copytree(back, out)
     (out / "x" / "manifest.json").unlink()
@@ -154,9 +136,7 @@ def test_missing_and_damaged_shards_of_any_array_are_written_again(
     assert tree_bytes(out) == tree_bytes(back)
 
 
-def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
-    model: str, scores: str, back: Path, tmp_path: Path
-) -> None:
+def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(model, scores, back, tmp_path):
     out = tmp_path / "back.zarr"
     slow = (
         "import itertools, sys, time; from bigkpca.storage import block_arrays; from bigkpca.cli import main\n"
@@ -189,9 +169,7 @@ def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(
     assert tree_bytes(out) == tree_bytes(back)
 
 
-def test_what_is_in_the_way_is_named_and_kept(
-    model: str, other: str, scores: str, dataset: str, X: np.ndarray[Any, Any], back: Path, tmp_path: Path
-) -> None:
+def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, back, tmp_path):
     out = tmp_path / "back.zarr"
     shutil.copytree(back, out)
     Y = zarr.open_group(scores, mode="r")["scores"][:]  # type: ignore[index]

@@ -1,9 +1,6 @@
 """New rows that are unlike those of the fit: warned of, refused, or fitted again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from tests.helpers.nights import Night, some_rows
 from tests.helpers.progress import Recorder
 
 
-def begun(folder: Path, **options: object) -> Night:
+def begun(folder, **options):
     """A job that ran on rows of one distribution."""
     night = Night.made(folder, **options)
     night.append(some_rows(1200), chunk=64)
@@ -26,11 +23,11 @@ def begun(folder: Path, **options: object) -> Night:
     return night
 
 
-def far_rows(count: int, seed: int = 5) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+def far_rows(count, seed=5):
     return some_rows(count, seed) * 3 + 2
 
 
-def test_rows_of_the_same_distribution_are_no_drift(tmp_path: Path) -> None:
+def test_rows_of_the_same_distribution_are_no_drift(tmp_path):
     night = begun(tmp_path / "job", on_drift="fail")
     for seed in range(1, 6):
         night.append(some_rows(300, seed))
@@ -40,7 +37,7 @@ def test_rows_of_the_same_distribution_are_no_drift(tmp_path: Path) -> None:
         assert record["message"] is None
 
 
-def test_drift_is_warned_of_and_the_features_are_published(tmp_path: Path) -> None:
+def test_drift_is_warned_of_and_the_features_are_published(tmp_path):
     night = begun(tmp_path / "job")
     night.append(far_rows(300))
     told = Recorder()
@@ -53,7 +50,7 @@ def test_drift_is_warned_of_and_the_features_are_published(tmp_path: Path) -> No
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_drift_that_is_a_failure_publishes_nothing_until_the_job_is_changed(tmp_path: Path) -> None:
+def test_drift_that_is_a_failure_publishes_nothing_until_the_job_is_changed(tmp_path):
     night = begun(tmp_path / "job", on_drift="fail")
     night.append(far_rows(300))
     for _ in range(2):
@@ -68,7 +65,7 @@ def test_drift_that_is_a_failure_publishes_nothing_until_the_job_is_changed(tmp_
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(tmp_path: Path) -> None:
+def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(tmp_path):
     night = begun(tmp_path / "job", on_drift="refit")
     night.append(far_rows(300))
     (record,) = night.run()
@@ -92,7 +89,7 @@ def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(tmp_path: 
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_a_model_of_the_user_that_does_not_fit_the_first_rows_is_seen_at_once(tmp_path: Path) -> None:
+def test_a_model_of_the_user_that_does_not_fit_the_first_rows_is_seen_at_once(tmp_path):
     night = Night.made(tmp_path / "job", on_drift="refit")
     bigkpca.fit(far_rows(900), night.model, components=3, size=20, seed=3)
     night.append(some_rows(900))
@@ -102,7 +99,7 @@ def test_a_model_of_the_user_that_does_not_fit_the_first_rows_is_seen_at_once(tm
     assert night.run()[0]["drift"]["figure"] == 0
 
 
-def test_a_model_without_a_reference_measures_no_drift_and_says_so(tmp_path: Path) -> None:
+def test_a_model_without_a_reference_measures_no_drift_and_says_so(tmp_path):
     night = Night.made(tmp_path / "job")
     fitted = bigkpca.fit(some_rows(900), tmp_path / "fitted.zarr", components=3, size=20, seed=3)
     from bigkpca.workflows.fit import save
@@ -115,12 +112,12 @@ def test_a_model_without_a_reference_measures_no_drift_and_says_so(tmp_path: Pat
     assert any("drift is not measured" in note for note in told.notes)
 
 
-def test_the_drift_of_a_stopped_run_is_that_of_one_that_was_not(tmp_path: Path) -> None:
+def test_the_drift_of_a_stopped_run_is_that_of_one_that_was_not(tmp_path):
     night = begun(tmp_path / "job")
     night.append(far_rows(300))
 
     class Stopping(Recorder):
-        def advance(self, rows: int) -> None:
+        def advance(self, rows):
             super().advance(rows)
             if self.started[-1][0] == "extracting features" and self.rows > 150:
                 raise KeyboardInterrupt
@@ -133,7 +130,7 @@ def test_the_drift_of_a_stopped_run_is_that_of_one_that_was_not(tmp_path: Path) 
     assert stopped["drift"] == other.run()[0]["drift"]
 
 
-def test_a_report_draws_drift_over_time(tmp_path: Path) -> None:
+def test_a_report_draws_drift_over_time(tmp_path):
     night = begun(tmp_path / "job")
     for seed in (1, 2):
         night.append(far_rows(300, seed))
@@ -147,8 +144,8 @@ def test_a_report_draws_drift_over_time(tmp_path: Path) -> None:
     assert "Drift of" not in (tmp_path / "b.html").read_text()
 
 
-@pytest.mark.slow
-def test_thirty_nights_of_digits_raise_no_alarm_and_the_first_of_others_does() -> None:
+@pytest.mark.long
+def test_thirty_nights_of_digits_raise_no_alarm_and_the_first_of_others_does():
     shared_file("mnist", "train-images-idx3-ubyte.gz")
     _, digits = next(all_data())
     for seed in range(20):

@@ -1,12 +1,8 @@
 """Input to which others append: gaps, changes at bad moments, lost chunks, and first nights with too little."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +19,11 @@ from tests.helpers.progress import Recorder
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Night:
+def night(tmp_path):
     return Night.made(tmp_path / "job")
 
 
-def begun(night: Night, rows: int = 64, fill: float = 0) -> zarr.Array[Any]:
+def begun(night, rows=64, fill=0):
     """An array of others, whose rows are extracted."""
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(16, 4), fill_value=fill)
     array.append(some_rows(rows))
@@ -36,7 +32,7 @@ def begun(night: Night, rows: int = 64, fill: float = 0) -> zarr.Array[Any]:
 
 
 @pytest.mark.parametrize("fill", [0, np.nan])
-def test_chunks_that_are_written_out_of_order_wait_for_those_before(night: Night, fill: float) -> None:
+def test_chunks_that_are_written_out_of_order_wait_for_those_before(night, fill):
     array = begun(night, fill=fill)
     array.resize((128, 4))
     X = some_rows(64, 1)
@@ -51,9 +47,7 @@ def test_chunks_that_are_written_out_of_order_wait_for_those_before(night: Night
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(night, monkeypatch):
     array = begun(night)
     array.resize((128, 4))
     array[64:] = 0  # which Zarr does not store
@@ -62,7 +56,7 @@ def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(
 
         class Later(datetime):
             @classmethod
-            def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            def now(cls, tz=None):  # type: ignore[override]
                 return datetime.now(tz) + timedelta(minutes=minutes)  # noqa: B023
 
         monkeypatch.setattr(records, "datetime", Later)
@@ -73,19 +67,17 @@ def test_a_gap_that_a_run_saw_an_hour_before_holds_the_fill_value(
     assert datetime.fromisoformat(record["started"]) > datetime.now(UTC)
 
 
-def changing_rows_after(compare: Callable[..., None], night: Night) -> Callable[..., None]:
+def changing_rows_after(compare, night):
     """The comparison, after which somebody writes other values into rows that were compared."""
 
-    def then_change(*given: Any) -> None:
+    def then_change(*given):
         compare(*given)
         zarr.open_array(f"{night.rows}/x", mode="r+")[0:16] = 99
 
     return then_change
 
 
-def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(night, monkeypatch):
     night.append(some_rows(200))
     night.run()
     night.append(some_rows(40, 2))
@@ -100,9 +92,7 @@ def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(
         night.run()
 
 
-def test_a_change_while_a_run_without_new_rows_compares_is_seen_by_the_next(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_while_a_run_without_new_rows_compares_is_seen_by_the_next(night, monkeypatch):
     X = some_rows(200)
     night.append(X)
     night.run()
@@ -117,7 +107,7 @@ def test_a_change_while_a_run_without_new_rows_compares_is_seen_by_the_next(
         night.run()
 
 
-def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(night: Night) -> None:
+def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(night):
     night.append(some_rows(1))
     with pytest.raises(DataError, match="constant"):
         night.run()
@@ -126,19 +116,17 @@ def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(night: Night)
     assert record["rows"] == [0, 200]
 
 
-def remove_all(night: Night) -> None:
+def remove_all(night):
     shutil.rmtree(f"{night.rows}/x/c")
 
 
-def remove_last(night: Night) -> None:
+def remove_last(night):
     max(Path(night.rows, "x", "c").glob("*/0"), key=lambda path: int(path.parent.name)).unlink()
 
 
 @pytest.mark.parametrize("remove", [remove_all, remove_last])
 @pytest.mark.parametrize("extracted", [True, False])
-def test_rows_of_a_dataset_that_are_lost_are_no_rows_that_are_not_written_yet(
-    night: Night, remove: Callable[[Night], None], extracted: bool
-) -> None:
+def test_rows_of_a_dataset_that_are_lost_are_no_rows_that_are_not_written_yet(night, remove, extracted):
     night.append(some_rows(200))
     if extracted:
         night.run()
@@ -147,14 +135,14 @@ def test_rows_of_a_dataset_that_are_lost_are_no_rows_that_are_not_written_yet(
         night.run()
 
 
-def test_rows_of_an_array_that_are_lost_changed(night: Night) -> None:
+def test_rows_of_an_array_that_are_lost_changed(night):
     begun(night)
     shutil.rmtree(f"{night.rows}/c")
     with pytest.raises(CorruptionError, match="changed since features were extracted from it, in the rows 0:32"):
         night.run()
 
 
-def test_the_output_of_a_job_is_no_input_of_another(night: Night, tmp_path: Path) -> None:
+def test_the_output_of_a_job_is_no_input_of_another(night, tmp_path):
     night.append(some_rows(70))
     night.run()
     for path in (night.out, f"{night.out}/1"):
@@ -164,14 +152,12 @@ def test_the_output_of_a_job_is_no_input_of_another(night: Night, tmp_path: Path
             other.run()
 
 
-def test_the_fingerprint_of_pinned_rows_reads_those_of_the_last_shard_once_and_in_pieces(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fingerprint_of_pinned_rows_reads_those_of_the_last_shard_once_and_in_pieces(night, monkeypatch):
     wide = {"shape": (1000, 800), "chunks": (100, 80), "shards": (1000, 800)}
     zarr.create_array(night.rows, dtype="f8", **wide)[:] = 1  # type: ignore[arg-type]
     rows, read, block = open_growing(night.rows), [], ZarrRows.block
 
-    def counting(self: ZarrRows, start: int, stop: int, *columns: Any) -> Any:
+    def counting(self, start, stop, *columns):
         read.append((start, stop))
         return block(self, start, stop, *columns)
 
@@ -183,10 +169,10 @@ def test_the_fingerprint_of_pinned_rows_reads_those_of_the_last_shard_once_and_i
     assert max(stop - start for start, stop in read) * 800 * 8 <= 4 * 2**20
 
 
-def test_stored_blocks_are_listed_once_however_many_there_are(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_blocks_are_listed_once_however_many_there_are(night, monkeypatch):
     listed, files = [], stored.files_below
 
-    def counting(folder: str) -> Any:
+    def counting(folder):
         listed.append(folder)
         return files(folder)
 
@@ -202,7 +188,7 @@ def test_stored_blocks_are_listed_once_however_many_there_are(night: Night, monk
 
 @pytest.mark.parametrize("asked", [{}, {"full": True}])
 @pytest.mark.parametrize("more", [3, 40])
-def test_room_in_the_last_chunk_waits_until_that_is_written(night: Night, more: int, asked: dict[str, Any]) -> None:
+def test_room_in_the_last_chunk_waits_until_that_is_written(night, more, asked):
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(16, 2))
     array.append(some_rows(90))
     night.run()

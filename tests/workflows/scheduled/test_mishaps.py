@@ -1,10 +1,7 @@
 """Versions and records when something went wrong: damage, kills between two writes, models that two jobs share."""
 
-from __future__ import annotations
-
 import errno
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +19,7 @@ from tests.helpers.nights import JOB, Night, some_rows
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+def made(tmp_path_factory):
     """One run, of 130 rows."""
     night = Night.made(tmp_path_factory.mktemp("made") / "job")
     night.append(some_rows(130))
@@ -30,11 +27,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
     return Restored.made(Path(night.folder))
 
 
-def cut_off(*_: object) -> None:
+def cut_off(*_):
     raise KeyboardInterrupt
 
 
-def test_jobs_that_share_a_model_fit_again_into_models_of_their_own(tmp_path: Path) -> None:
+def test_jobs_that_share_a_model_fit_again_into_models_of_their_own(tmp_path):
     jobs = []
     for name, threshold in (("a", 0.2), ("b", 0.15)):
         job = Night.made(tmp_path / "job", on_drift="refit", drift_threshold=threshold)
@@ -50,9 +47,7 @@ def test_jobs_that_share_a_model_fit_again_into_models_of_their_own(tmp_path: Pa
     assert [bigkpca.run(job)[-1]["status"] for job in jobs] == ["done", "done"]
 
 
-def test_a_refit_that_was_cut_off_after_its_fit_takes_that_model_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refit_that_was_cut_off_after_its_fit_takes_that_model_up(tmp_path, monkeypatch):
     night = Night.made(tmp_path / "job", on_drift="refit")
     night.append(some_rows(400))
     night.run()
@@ -66,19 +61,19 @@ def test_a_refit_that_was_cut_off_after_its_fit_takes_that_model_up(
     assert not Path(night.root, "model-3.zarr").exists()
 
 
-def without_folder(path: str) -> None:
+def without_folder(path):
     shutil.rmtree(path)
 
 
-def without_metadata(path: str) -> None:
+def without_metadata(path):
     Path(path, "zarr.json").unlink()
 
 
-def without_manifest(path: str) -> None:
+def without_manifest(path):
     Path(path, "scores", "manifest.json").unlink()
 
 
-def with_half_a_manifest(path: str) -> None:
+def with_half_a_manifest(path):
     Path(path, "scores", "manifest.json").write_text("{")
 
 
@@ -86,9 +81,7 @@ HARMS = [without_folder, without_metadata, without_manifest, with_half_a_manifes
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_version_is_named_and_all_rows_can_be_extracted_again(
-    night: Night, harm: Callable[[str], None]
-) -> None:
+def test_a_damaged_version_is_named_and_all_rows_can_be_extracted_again(night, harm):
     harm(f"{night.out}/1")
     with pytest.raises(CorruptionError, match=r"features\.zarr/1.* restore it, or .* bigkpca run JOB\.toml --full"):
         night.run()
@@ -99,7 +92,7 @@ def test_a_damaged_version_is_named_and_all_rows_can_be_extracted_again(
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_damaged_version_that_is_not_current_stops_no_run(night: Night, harm: Callable[[str], None]) -> None:
+def test_a_damaged_version_that_is_not_current_stops_no_run(night, harm):
     night.run(full=True)
     harm(f"{night.out}/1")
     night.append(some_rows(40, 1))
@@ -109,7 +102,7 @@ def test_a_damaged_version_that_is_not_current_stops_no_run(night: Night, harm: 
     assert night.scores().shape == (170, 3)
 
 
-def test_a_damaged_version_can_be_left_for_the_one_before(night: Night) -> None:
+def test_a_damaged_version_can_be_left_for_the_one_before(night):
     night.run(full=True)
     with_half_a_manifest(f"{night.out}/2")
     assert bigkpca.rollback(night.out)["version"] == 1
@@ -117,9 +110,7 @@ def test_a_damaged_version_can_be_left_for_the_one_before(night: Night) -> None:
 
 
 @pytest.mark.parametrize("moment", ["set_current", "remove_pinned"])
-def test_a_rollback_that_was_cut_off_is_finished_by_the_same_command_and_by_a_run(
-    night: Night, moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rollback_that_was_cut_off_is_finished_by_the_same_command_and_by_a_run(night, moment, monkeypatch):
     night.run(full=True)
     night.run(full=True)
     for finish in (lambda: bigkpca.rollback(night.out), night.run):
@@ -137,7 +128,7 @@ def test_a_rollback_that_was_cut_off_is_finished_by_the_same_command_and_by_a_ru
         records.write_text("".join(f"{line}\n" for line in kept))
 
 
-def test_a_run_that_fails_before_it_begins_is_recorded_and_measured(night: Night) -> None:
+def test_a_run_that_fails_before_it_begins_is_recorded_and_measured(night):
     night.set(metrics="bigkpca.prom")
     night.run()
     manifest = Path(night.out, "manifest.json")
@@ -153,10 +144,8 @@ def test_a_run_that_fails_before_it_begins_is_recorded_and_measured(night: Night
 
 
 @pytest.mark.parametrize(("number", "kind", "code"), [(errno.EACCES, SpecError, 2), (errno.ENOSPC, IncompleteError, 6)])
-def test_a_record_has_the_exit_code_of_the_command(
-    night: Night, number: int, kind: type[Exception], code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
+def test_a_record_has_the_exit_code_of_the_command(night, number, kind, code, monkeypatch):
+    def refused(*_):
         raise OSError(number, "no", "somewhere")
 
     with monkeypatch.context() as patched:
@@ -166,11 +155,11 @@ def test_a_record_has_the_exit_code_of_the_command(
     assert bigkpca.history(night.out)[-1]["exit_code"] == code
 
 
-def test_metrics_that_find_no_room_are_no_mistake_in_the_job(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_that_find_no_room_are_no_mistake_in_the_job(night, monkeypatch):
     night.set(metrics="bigkpca.prom")
     write = LocalDisk.write
 
-    def full(self: LocalDisk, path: str, content: bytes) -> None:
+    def full(self, path, content):
         if path.endswith(".prom"):
             raise OSError(errno.ENOSPC, "no space left")
         write(self, path, content)
@@ -180,7 +169,7 @@ def test_metrics_that_find_no_room_are_no_mistake_in_the_job(night: Night, monke
         night.run()
 
 
-def test_rows_since_the_day_of_a_refit_are_all_rows(tmp_path: Path) -> None:
+def test_rows_since_the_day_of_a_refit_are_all_rows(tmp_path):
     night = Night.made(tmp_path / "job", on_drift="refit")
     night.append(some_rows(400))
     night.run()
@@ -194,9 +183,7 @@ def test_rows_since_the_day_of_a_refit_are_all_rows(tmp_path: Path) -> None:
     assert intervals.Asked.parsed(None, datetime.now(UTC), False).since == datetime.now(UTC).date()
 
 
-def test_what_a_run_began_that_was_asked_for_something_else_is_removed(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_began_that_was_asked_for_something_else_is_removed(night, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("bigkpca.storage.destination.Destination.put_in_place", cut_off)
         with pytest.raises(KeyboardInterrupt):
@@ -208,7 +195,7 @@ def test_what_a_run_began_that_was_asked_for_something_else_is_removed(
     assert left == ["1", "manifest.json", "runs.jsonl", "zarr.json"]
 
 
-def test_what_verify_advises_can_be_typed(night: Night) -> None:
+def test_what_verify_advises_can_be_typed(night):
     shards = sorted(Path(night.out, "1", "scores", "c").glob("*/*"))
     for shard in (shards[0], shards[3]):
         shard.write_bytes(b"damaged")
@@ -221,7 +208,7 @@ def test_what_verify_advises_can_be_typed(night: Night) -> None:
 @pytest.mark.parametrize(
     "change", [("block_rows = 32", f"block_rows = {10**400}"), ("[run]", f"[run]\nworkers = {10**30}")]
 )
-def test_numbers_that_nothing_has_are_refused(night: Night, change: tuple[str, str]) -> None:
+def test_numbers_that_nothing_has_are_refused(night, change):
     Path(night.job).write_text(JOB.replace(*change))
     with pytest.raises(SpecError, match=r"too large: give a whole number of at least 1$"):
         night.run()

@@ -1,7 +1,5 @@
 """Thirty nights on MNIST: killed, started twice, without new rows; and a job on an object store."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import signal
@@ -27,20 +25,20 @@ _KILLED, _TWICE, _EMPTY = {5, 11, 23}, {8, 17}, {14}
 _MNIST = JOB.replace("components = 3", "components = 20").replace("size = 20", "size = 200").replace("32", "4096")
 
 
-def command(night: Night) -> subprocess.Popen[str]:
+def command(night):
     return subprocess.Popen(
         [sys.executable, "-m", "bigkpca.cli", "run", night.job, "-q"], stderr=subprocess.PIPE, text=True
     )
 
 
-def killed(night: Night, rng: random.Random) -> None:
+def killed(night, rng):
     """Start the job, and kill it at some time; it may have ended."""
     with command(night) as process:
         time.sleep(rng.uniform(0.3, 4))
         process.send_signal(signal.SIGKILL)
 
 
-def started_twice(night: Night) -> None:
+def started_twice(night):
     """Start the job twice at once: one or both succeed, and one that does not is refused by the lock."""
     with command(night) as first, command(night) as second:
         codes = sorted((first.wait(100), second.wait(100)))
@@ -48,8 +46,8 @@ def started_twice(night: Night) -> None:
     assert codes in ([0, 0], [0, 5]), errors
 
 
-@pytest.mark.slow
-def test_thirty_nights_are_one_transform_to_the_byte(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_thirty_nights_are_one_transform_to_the_byte(tmp_path):
     file = gzip.decompress(shared_file("mnist", "train-images-idx3-ubyte.gz").read_bytes())
     X = np.frombuffer(file, np.uint8, offset=16).reshape(-1, 784)
     night, rng, begun = Night.made(tmp_path / "job"), random.Random(7), 0
@@ -80,7 +78,7 @@ def test_thirty_nights_are_one_transform_to_the_byte(tmp_path: Path) -> None:
     assert sorted(path.name for path in Path(night.out).iterdir()) == ["1", "manifest.json", "runs.jsonl", "zarr.json"]
 
 
-def test_a_job_on_an_object_store(tmp_path: Path, bucket: str) -> None:
+def test_a_job_on_an_object_store(tmp_path, bucket):
     night = Night.made(tmp_path / "job", bucket)
     for number, count in enumerate((90, 20, 33)):
         night.append(some_rows(count, number))
@@ -93,7 +91,7 @@ def test_a_job_on_an_object_store(tmp_path: Path, bucket: str) -> None:
     assert bigkpca.verify(night.out).shape == (143, 3)
 
     class Twice(Recorder):
-        def start(self, title: str, rows: int) -> None:
+        def start(self, title, rows):
             with pytest.raises(LockedError, match="another run is writing"):
                 night.run()
 
@@ -102,7 +100,7 @@ def test_a_job_on_an_object_store(tmp_path: Path, bucket: str) -> None:
     assert night.scores().shape == (152, 3)
 
 
-def test_a_bucket_without_permission_is_refused(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_without_permission_is_refused(tmp_path, bucket, monkeypatch):
     night = Night.made(tmp_path / "job", bucket)
     night.append(some_rows(90))
     night.run()
@@ -112,7 +110,7 @@ def test_a_bucket_without_permission_is_refused(tmp_path: Path, bucket: str, mon
     assert "access denied" in done.stderr
 
 
-def test_a_scheduler_that_does_not_answer_ends_the_run_with_its_address(tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_answer_ends_the_run_with_its_address(tmp_path):
     night = Night.made(tmp_path / "job", scheduler="tcp://127.0.0.1:9", timeout="5 s")
     night.append(some_rows(90))
     with pytest.raises((IncompleteError, SpecError), match=r"tcp://127\.0\.0\.1:9"):

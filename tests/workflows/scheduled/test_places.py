@@ -1,11 +1,8 @@
 """Output, model and metrics of a job that are gone: a volume that is not mounted is never taken for a first run."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,7 +20,7 @@ from tests.helpers.progress import Recorder
 ELSEWHERE = JOB.replace('"features.zarr"', '"disk/features.zarr"').replace('"model.zarr"', '"models/model.zarr"')
 
 
-def had_a_night(folder: Path, text: str = ELSEWHERE, **options: Any) -> Night:
+def had_a_night(folder, text=ELSEWHERE, **options):
     """A job that ran once, whose output is on one volume and whose model is on another."""
     night = Night.made(folder)
     night.set(text, **options)
@@ -32,17 +29,17 @@ def had_a_night(folder: Path, text: str = ELSEWHERE, **options: Any) -> Night:
     return night
 
 
-def record_of(night: Night) -> Path:
+def record_of(night):
     return Path(night.job + ".bigkpca-record")
 
 
-def unmount(night: Night, name: str) -> None:
+def unmount(night, name):
     """Leave an empty folder, as a volume does that is not mounted."""
     Path(night.root, name).rename(Path(night.root, f"{name} unmounted"))
     Path(night.root, name).mkdir()
 
 
-def metrics(path: str | Path) -> dict[str, float]:
+def metrics(path):
     families = text_string_to_metric_families(Path(path).read_text())
     return {sample.name.removeprefix("bigkpca_"): sample.value for family in families for sample in family.samples}
 
@@ -54,7 +51,7 @@ GONE = (
 
 
 @pytest.mark.parametrize("asked", [{}, {"full": True}, {"rows": ":"}])
-def test_an_output_that_is_gone_is_no_first_run(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_an_output_that_is_gone_is_no_first_run(tmp_path, asked):
     night = had_a_night(tmp_path / "job")
     unmount(night, "disk")
     night.append(some_rows(9))
@@ -72,7 +69,7 @@ def test_an_output_that_is_gone_is_no_first_run(tmp_path: Path, asked: dict[str,
     assert night.run()[0]["total_rows"] == 79
 
 
-def test_an_output_that_is_gone_with_a_real_volume_is_no_first_run(tmp_path: Path) -> None:
+def test_an_output_that_is_gone_with_a_real_volume_is_no_first_run(tmp_path):
     night = Night.made(tmp_path / "job")
     night.set(ELSEWHERE)
     night.append(some_rows(70))
@@ -83,7 +80,7 @@ def test_an_output_that_is_gone_with_a_real_volume_is_no_first_run(tmp_path: Pat
     assert list((tmp_path / "job" / "disk").iterdir()) == []
 
 
-def test_who_removes_the_record_or_says_so_starts_anew(tmp_path: Path) -> None:
+def test_who_removes_the_record_or_says_so_starts_anew(tmp_path):
     night = had_a_night(tmp_path / "job")
     anew = ELSEWHERE.replace("[run]", "must_exist = false\n[run]")
     for number, start in enumerate((lambda: record_of(night).unlink(), lambda: night.set(anew))):
@@ -95,7 +92,7 @@ def test_who_removes_the_record_or_says_so_starts_anew(tmp_path: Path) -> None:
         assert json.loads(record_of(night).read_text())["places"][-1]["output"] == f"{night.root}/disk/features.zarr"
 
 
-def test_another_output_is_a_first_run_and_its_model_must_be_there(tmp_path: Path) -> None:
+def test_another_output_is_a_first_run_and_its_model_must_be_there(tmp_path):
     night = had_a_night(tmp_path / "job")
     night.set(ELSEWHERE.replace("disk/", "other/"))
     unmount(night, "models")
@@ -112,7 +109,7 @@ def test_another_output_is_a_first_run_and_its_model_must_be_there(tmp_path: Pat
     ]
 
 
-def test_a_job_may_say_that_there_must_be_output(tmp_path: Path) -> None:
+def test_a_job_may_say_that_there_must_be_output(tmp_path):
     night = Night.made(tmp_path / "job")
     night.set(ELSEWHERE.replace("[run]", "must_exist = true\n[run]"))
     night.append(some_rows(70))
@@ -127,11 +124,11 @@ def test_a_job_may_say_that_there_must_be_output(tmp_path: Path) -> None:
     assert night.run()[0]["status"] == "nothing new"
 
 
-def full(path: str, *_: Any) -> Any:
+def full(path, *_):
     raise OSError(30, "Read-only file system", path)
 
 
-def test_a_job_file_in_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_file_in_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     night, told, usual = Night.made(tmp_path / "job"), Recorder(), local._new_file
     monkeypatch.setattr(local, "_new_file", lambda path: (full if ".bigkpca-record" in path else usual)(path))
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
@@ -159,7 +156,7 @@ def test_a_job_file_in_a_folder_that_cannot_be_written(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"places": [1]}', '{"places": [{"output": 1}]}'])
-def test_a_damaged_record_stops_a_first_run_alone(tmp_path: Path, content: str) -> None:
+def test_a_damaged_record_stops_a_first_run_alone(tmp_path, content):
     night = had_a_night(tmp_path / "job")
     record_of(night).write_text(content)
     unmount(night, "disk")
@@ -171,7 +168,7 @@ def test_a_damaged_record_stops_a_first_run_alone(tmp_path: Path, content: str) 
     assert len(json.loads(record_of(night).read_text())["places"]) == 1
 
 
-def test_metrics_tell_of_an_output_that_is_gone(tmp_path: Path) -> None:
+def test_metrics_tell_of_an_output_that_is_gone(tmp_path):
     night = had_a_night(tmp_path / "job", metrics="bigkpca.prom")
     unmount(night, "disk")
     with pytest.raises(SpecError, match=GONE):
@@ -191,7 +188,7 @@ MISTAKES = {
 @pytest.mark.usefixtures("quiet_signals")
 @pytest.mark.parametrize("by_command", [False, True])
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_job_file_with_a_mistake_is_a_failed_run(tmp_path: Path, mistake: str, by_command: bool) -> None:
+def test_a_job_file_with_a_mistake_is_a_failed_run(tmp_path, mistake, by_command):
     night = had_a_night(tmp_path / "job", metrics="bigkpca.prom")
     out, file = f"{night.root}/disk/features.zarr", f"{night.folder}/bigkpca.prom"
     success = metrics(file)["last_success_timestamp_seconds"]
@@ -210,7 +207,7 @@ def test_a_job_file_with_a_mistake_is_a_failed_run(tmp_path: Path, mistake: str,
     assert match in last["message"]
 
 
-def test_a_mistake_of_a_job_that_never_ran_is_told_in_its_metrics(tmp_path: Path) -> None:
+def test_a_mistake_of_a_job_that_never_ran_is_told_in_its_metrics(tmp_path):
     night = Night.made(tmp_path / "job", metrics="bigkpca.prom", workers=0)
     with pytest.raises(SpecError, match="workers = 0"):
         night.run()
@@ -218,7 +215,7 @@ def test_a_mistake_of_a_job_that_never_ran_is_told_in_its_metrics(tmp_path: Path
     assert not Path(night.out).exists()
 
 
-def test_a_command_by_hand_that_cannot_be_done_is_no_failed_run(tmp_path: Path) -> None:
+def test_a_command_by_hand_that_cannot_be_done_is_no_failed_run(tmp_path):
     night = had_a_night(tmp_path / "job", metrics="bigkpca.prom")
     Path(night.job).write_text("")
     with pytest.raises(SpecError, match="is empty"):
@@ -226,7 +223,7 @@ def test_a_command_by_hand_that_cannot_be_done_is_no_failed_run(tmp_path: Path) 
     assert metrics(f"{night.folder}/bigkpca.prom")["last_run_exit_code"] == 0
 
 
-def test_something_else_at_the_output_is_told_in_the_metrics(tmp_path: Path) -> None:
+def test_something_else_at_the_output_is_told_in_the_metrics(tmp_path):
     night = Night.made(tmp_path / "job", metrics="bigkpca.prom")
     night.append(some_rows(70))
     Path(night.out).mkdir()
@@ -237,7 +234,7 @@ def test_something_else_at_the_output_is_told_in_the_metrics(tmp_path: Path) -> 
     assert [path.name for path in Path(night.out).iterdir()] == ["mine.txt"]
 
 
-def test_a_run_that_finds_the_lock_taken_changes_no_metrics(tmp_path: Path) -> None:
+def test_a_run_that_finds_the_lock_taken_changes_no_metrics(tmp_path):
     night = had_a_night(tmp_path / "job", metrics="bigkpca.prom")
     before = Path(night.folder, "bigkpca.prom").read_bytes()
     with local.LocalDisk().writer(f"{night.root}/disk/features.zarr"):
@@ -249,7 +246,7 @@ def test_a_run_that_finds_the_lock_taken_changes_no_metrics(tmp_path: Path) -> N
     assert Path(night.folder, "bigkpca.prom").read_bytes() == before
 
 
-def test_a_rollback_writes_the_metrics_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rollback_writes_the_metrics_anew(tmp_path, caplog):
     night = had_a_night(tmp_path / "job", JOB, metrics="bigkpca.prom")
     file = Path(night.folder, "bigkpca.prom")
     night.append(some_rows(9))

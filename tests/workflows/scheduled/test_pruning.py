@@ -1,13 +1,9 @@
 """Old versions of features are removed: which, in which order, and what stays whole when that is cut off."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +25,7 @@ from tests.helpers.s3 import objects
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+def made(tmp_path_factory):
     """A job with four versions of 90 rows."""
     night = Night.made(tmp_path_factory.mktemp("made") / "job")
     night.append(some_rows(90))
@@ -39,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
 
 
 @pytest.fixture(scope="module")
-def refitted(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+def refitted(tmp_path_factory):
     """A job with three versions, each of a model of its own."""
     night = Night.made(tmp_path_factory.mktemp("refitted") / "job", on_drift="refit")
     for scale in (1, 50, 9000):
@@ -49,12 +45,12 @@ def refitted(tmp_path_factory: pytest.TempPathFactory) -> Restored:
 
 
 @pytest.fixture
-def of_refits(refitted: Restored) -> Night:
+def of_refits(refitted):
     folder = str(refitted.again())
     return Night(folder, folder)
 
 
-def numbers(night: Night) -> tuple[int, list[int]]:
+def numbers(night):
     """The current version and all that the manifest names, whose folders are those that are there."""
     versions = read_versions(night.out)
     assert versions is not None
@@ -68,9 +64,7 @@ def numbers(night: Night) -> tuple[int, list[int]]:
     ("keep", "current", "left"),
     [(1, 4, [4]), ("2", 4, [3, 4]), (9, 4, [1, 2, 3, 4]), (1, 2, [2]), (2, 2, [2, 4]), (3, 1, [1, 3, 4])],
 )
-def test_the_current_version_and_the_newest_others_are_kept(
-    night: Night, keep: int | str, current: int, left: list[int]
-) -> None:
+def test_the_current_version_and_the_newest_others_are_kept(night, keep, current, left):
     if current != 4:
         bigkpca.rollback(night.out, to=current)
     scores, gone = night.scores(), [number for number in (1, 2, 3, 4) if number not in left]
@@ -83,7 +77,7 @@ def test_the_current_version_and_the_newest_others_are_kept(
     assert bigkpca.prune(night.out, keep)["versions"] == []
 
 
-def test_history_tells_what_was_pruned_and_keeps_the_records_of_runs(night: Night) -> None:
+def test_history_tells_what_was_pruned_and_keeps_the_records_of_runs(night):
     before = bigkpca.history(night.out)
     bigkpca.prune(night.out, 2)
     *runs, told = bigkpca.history(night.out)
@@ -97,7 +91,7 @@ def test_history_tells_what_was_pruned_and_keeps_the_records_of_runs(night: Nigh
     assert f'last_run_new_rows{{output="{night.out}"}} 90.0' in metrics  # of the last run
 
 
-def test_numbers_of_pruned_versions_are_not_given_again(night: Night) -> None:
+def test_numbers_of_pruned_versions_are_not_given_again(night):
     bigkpca.rollback(night.out, to=1)
     bigkpca.prune(night.out, 1)
     assert numbers(night) == (1, [1])
@@ -106,7 +100,7 @@ def test_numbers_of_pruned_versions_are_not_given_again(night: Night) -> None:
 
 
 @pytest.mark.parametrize("to", [2, 3])
-def test_a_rollback_to_a_pruned_version_is_refused(night: Night, to: int) -> None:
+def test_a_rollback_to_a_pruned_version_is_refused(night, to):
     bigkpca.rollback(night.out, to=1)
     bigkpca.rollback(night.out, to=4)
     bigkpca.prune(night.out, 1)
@@ -118,14 +112,14 @@ def test_a_rollback_to_a_pruned_version_is_refused(night: Night, to: int) -> Non
         bigkpca.rollback(night.out)
 
 
-def test_a_rollback_passes_over_pruned_versions(night: Night) -> None:
+def test_a_rollback_passes_over_pruned_versions(night):
     bigkpca.rollback(night.out, to=2)
     bigkpca.prune(night.out, 2)  # 2 and 4 stay
     bigkpca.rollback(night.out, to=4)
     assert bigkpca.rollback(night.out)["version"] == 2
 
 
-def aged(night: Night, *days: int) -> None:
+def aged(night, *days):
     """As if the runs had ended so many days ago."""
     found, _ = run_records.read_records(night.out)
     for record, since in zip(found, days, strict=False):
@@ -133,7 +127,7 @@ def aged(night: Night, *days: int) -> None:
     Path(night.out, "runs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
 
 
-def test_versions_are_kept_for_a_time_after_they_were_current(night: Night) -> None:
+def test_versions_are_kept_for_a_time_after_they_were_current(night):
     aged(night, 400, 90, 30, 10)
     assert bigkpca.prune(night.out, "90 days", dry_run=True)["versions"] == [1, 2]
     assert bigkpca.prune(night.out, "91 days", dry_run=True)["versions"] == [1]
@@ -143,9 +137,7 @@ def test_versions_are_kept_for_a_time_after_they_were_current(night: Night) -> N
     assert bigkpca.prune(night.out, "5 days")["versions"] == [2, 3, 4]
 
 
-def test_a_version_without_a_record_is_as_old_as_its_manifest_says_and_stays_where_that_is_damaged(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_without_a_record_is_as_old_as_its_manifest_says_and_stays_where_that_is_damaged(night, monkeypatch):
     Path(night.out, "runs.jsonl").unlink()
     Path(night.out, "2", "scores", "manifest.json").write_text("{")
     late = (datetime.now(UTC) + timedelta(days=100)).isoformat(timespec="seconds")
@@ -155,40 +147,40 @@ def test_a_version_without_a_record_is_as_old_as_its_manifest_says_and_stays_whe
 
 
 @pytest.mark.parametrize("keep", [0, -1, "0", "5 versions", "", "days", "-3 days", True, 2.5, "1e999 days", 10**30])
-def test_what_is_no_number_of_versions_and_no_time_is_refused(night: Night, keep: Any) -> None:
+def test_what_is_no_number_of_versions_and_no_time_is_refused(night, keep):
     with pytest.raises(SpecError, match="give a number of versions such as 5, or a time such as '90 days'"):
         bigkpca.prune(night.out, keep)
     assert numbers(night) == (4, [1, 2, 3, 4])
 
 
-def test_without_a_number_all_versions_stay(night: Night) -> None:
+def test_without_a_number_all_versions_stay(night):
     before = tree_bytes(night.root)
     assert bigkpca.prune(night.out) == {"versions": [], "models": [], "scratch": [], "bytes": 0}
     assert tree_bytes(night.root) == before
 
 
-def test_a_dry_run_changes_nothing(night: Night) -> None:
+def test_a_dry_run_changes_nothing(night):
     before = tree_bytes(night.root)
     found = bigkpca.prune(night.out, 2, dry_run=True)
     assert tree_bytes(night.root) == before
     assert bigkpca.prune(night.out, 2) == found
 
 
-def test_what_is_no_output_of_a_job_is_refused(night: Night) -> None:
+def test_what_is_no_output_of_a_job_is_refused(night):
     with pytest.raises(SpecError, match="is a bigkpca model, not an output of scheduled runs"):
         bigkpca.prune(night.model, 1)
 
 
-def test_before_the_first_version_there_is_nothing_to_prune(tmp_path: Path) -> None:
+def test_before_the_first_version_there_is_nothing_to_prune(tmp_path):
     job_output.prepare(str(tmp_path / "out.zarr"))
     assert bigkpca.prune(tmp_path / "out.zarr", 1)["versions"] == []
 
 
-def test_no_version_is_pruned_while_a_run_is_at_work(night: Night) -> None:
+def test_no_version_is_pruned_while_a_run_is_at_work(night):
     refused = []
 
     class Pruning(Recorder):
-        def start(self, title: str, rows: int) -> None:
+        def start(self, title, rows):
             super().start(title, rows)
             with pytest.raises(LockedError, match="another run is writing"):
                 bigkpca.prune(night.out, 1)
@@ -200,7 +192,7 @@ def test_no_version_is_pruned_while_a_run_is_at_work(night: Night) -> None:
     assert numbers(night) == (4, [1, 2, 3, 4])
 
 
-def test_who_reads_a_version_that_is_pruned_meanwhile_is_told_so(night: Night) -> None:
+def test_who_reads_a_version_that_is_pruned_meanwhile_is_told_so(night):
     rows = open_rows(f"{night.out}/2")
     bigkpca.prune(night.out, 1)
     with pytest.raises(IncompleteError, match=r"features\.zarr/2 was pruned while it was read: run the same command"):
@@ -208,14 +200,14 @@ def test_who_reads_a_version_that_is_pruned_meanwhile_is_told_so(night: Night) -
     assert open_rows(night.out).shape == (90, 3)
 
 
-def test_missing_scores_of_a_version_that_was_not_pruned_are_something_else(night: Night, tmp_path: Path) -> None:
+def test_missing_scores_of_a_version_that_was_not_pruned_are_something_else(night, tmp_path):
     for path in (f"{night.out}/1", f"{night.out}/9", f"{tmp_path}/7", f"{night.out}/x"):
         check_not_pruned(path)
     (Path(night.out) / "manifest.json").write_text("{")
     check_not_pruned(f"{night.out}/1")
 
 
-def test_models_of_refits_go_with_the_last_version_that_they_made(of_refits: Night) -> None:
+def test_models_of_refits_go_with_the_last_version_that_they_made(of_refits):
     night = of_refits
     paths = [Path(night.root, name) for name in ("model.zarr", "model-2.zarr", "model-3.zarr")]
     night.set(on_drift="warn")
@@ -232,23 +224,21 @@ def test_models_of_refits_go_with_the_last_version_that_they_made(of_refits: Nig
     assert night.run()[0]["total_rows"] == 900
 
 
-def test_what_is_another_model_now_stays(of_refits: Night) -> None:
+def test_what_is_another_model_now_stays(of_refits):
     night = of_refits
     bigkpca.fit(some_rows(60, 8), f"{night.root}/model-2.zarr", components=2, size=9, overwrite=True)
     assert bigkpca.prune(night.out, 1)["models"] == []
     assert Path(night.root, "model-2.zarr").exists()
 
 
-def test_a_model_that_is_being_replaced_stays(of_refits: Night) -> None:
+def test_a_model_that_is_being_replaced_stays(of_refits):
     path = f"{of_refits.root}/model-2.zarr"
     with store_of(path).writer(path):
         bigkpca.prune(of_refits.out, 1)
     assert Path(path).exists()
 
 
-def test_a_model_that_was_replaced_since_a_prune_was_cut_off_stays(
-    of_refits: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_was_replaced_since_a_prune_was_cut_off_stays(of_refits, monkeypatch):
     path = f"{of_refits.root}/model-2.zarr"
     with monkeypatch.context() as patched:
         patched.setattr(pruning, "_remove_model", cut_off)
@@ -259,7 +249,7 @@ def test_a_model_that_was_replaced_since_a_prune_was_cut_off_stays(
     assert bigkpca.load(path).components == 2
 
 
-def test_a_run_prunes_by_its_job_and_spares_the_version_that_was_current_when_it_began(night: Night) -> None:
+def test_a_run_prunes_by_its_job_and_spares_the_version_that_was_current_when_it_began(night):
     night.set(JOB.replace("[run]", "keep = 1\n[run]"))
     night.run(full=True)
     assert numbers(night) == (5, [4, 5])
@@ -271,21 +261,21 @@ def test_a_run_prunes_by_its_job_and_spares_the_version_that_was_current_when_it
     assert numbers(night) == (6, [5, 6])
 
 
-def cut_off(*_: object) -> None:
+def cut_off(*_):
     raise KeyboardInterrupt
 
 
-def finish_by_prune(night: Night) -> None:
+def finish_by_prune(night):
     told = Recorder()
     bigkpca.prune(night.out, progress=told)
     assert told.notes[0].startswith("an earlier prune was cut off, and is finished now: it removed versions 1, 2")
 
 
-def finish_by_run(night: Night) -> None:
+def finish_by_run(night):
     night.run()
 
 
-def finish_by_rollback(night: Night) -> None:
+def finish_by_rollback(night):
     bigkpca.rollback(night.out, to=3)
 
 
@@ -298,12 +288,10 @@ def finish_by_rollback(night: Night) -> None:
         ("write_versions", finish_by_prune),
     ],
 )
-def test_a_prune_that_was_cut_off_is_finished_by_whatever_comes_next(
-    night: Night, moment: str, finish: Callable[[Night], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prune_that_was_cut_off_is_finished_by_whatever_comes_next(night, moment, finish, monkeypatch):
     written = []
 
-    def second(out: str, manifest: Any) -> None:
+    def second(out, manifest):
         written.append(manifest)
         if len(written) == 2:
             cut_off()
@@ -331,7 +319,7 @@ def test_a_prune_that_was_cut_off_is_finished_by_whatever_comes_next(
 
 
 @pytest.mark.parametrize("pruned", ["[]", '{"versions": ["x"]}', '{"versions": [1], "models": [{"path": 1}]}', "1"])
-def test_a_manifest_that_does_not_say_what_is_being_pruned_is_damaged(night: Night, pruned: str) -> None:
+def test_a_manifest_that_does_not_say_what_is_being_pruned_is_damaged(night, pruned):
     versions = read_versions(night.out)
     assert versions is not None
     job_output.write_versions(night.out, {**versions, "pruning": json.loads(pruned)})
@@ -343,9 +331,7 @@ def test_a_manifest_that_does_not_say_what_is_being_pruned_is_damaged(night: Nig
     assert night.scores().shape == (90, 3)  # what the manifest still names stays
 
 
-def test_what_killed_runs_left_goes_unless_the_same_command_goes_on_with_it(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_killed_runs_left_goes_unless_the_same_command_goes_on_with_it(night, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(destination.Destination, "put_in_place", cut_off)
         with pytest.raises(KeyboardInterrupt):
@@ -364,7 +350,7 @@ def test_what_killed_runs_left_goes_unless_the_same_command_goes_on_with_it(
     assert Path(night.out, "notes.txt").exists()
 
 
-def test_the_folder_from_which_a_run_publishes_stays(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_from_which_a_run_publishes_stays(night, monkeypatch):
     night.append(some_rows(40, 1))
     with monkeypatch.context() as patched:
         patched.setattr(growing, "_take_over", cut_off)
@@ -377,7 +363,7 @@ def test_the_folder_from_which_a_run_publishes_stays(night: Night, monkeypatch: 
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_the_command_prints_what_goes(night: Night) -> None:
+def test_the_command_prints_what_goes(night):
     shown = run("prune", night.out, "--keep", "3", "--dry-run").stdout.splitlines()
     assert [line.split() for line in shown][:3] == [["versions", "1"], ["models", "none"], ["scratch", "none"]]
     assert json.loads(run("prune", night.out, "--keep", "2", "--json").stdout)["versions"] == [1, 2]
@@ -385,9 +371,7 @@ def test_the_command_prints_what_goes(night: Night) -> None:
     assert run("prune", night.out, "--keep", "none").exit_code == 2
 
 
-def test_versions_and_models_in_a_bucket_are_pruned_also_after_a_stop(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_and_models_in_a_bucket_are_pruned_also_after_a_stop(tmp_path, bucket, monkeypatch):
     night = Night.made(tmp_path / "job", bucket, on_drift="refit")
     for scale in (1, 50):
         night.append(some_rows(300, scale) * scale)
@@ -395,11 +379,11 @@ def test_versions_and_models_in_a_bucket_are_pruned_also_after_a_stop(
     night.append(some_rows(300, 3) * 9000)
     night.run()
     scores, before = night.scores(), objects(night.root)
-    removed: list[str] = []
+    removed = []
     real = ObjectStore.remove_files
     for stop in range(1, 40, 3):
 
-        def remove(self: ObjectStore, paths: list[str], stop: int = stop) -> None:
+        def remove(self, paths, stop=stop):
             real(self, paths)
             removed.extend(paths)
             if len(removed) >= stop:

@@ -1,15 +1,11 @@
 """Records of runs, metrics, and what is told when something is wrong."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,13 +20,13 @@ from tests.helpers.progress import Recorder
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Night:
+def night(tmp_path):
     night = Night.made(tmp_path / "job", metrics="bigkpca.prom")
     night.append(some_rows(70))
     return night
 
 
-def metrics(night: Night) -> dict[str, float]:
+def metrics(night):
     text = Path(night.folder, "bigkpca.prom").read_text()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     assert {sample.labels["output"] for sample in samples} == {night.out}
@@ -38,7 +34,7 @@ def metrics(night: Night) -> dict[str, float]:
 
 
 @pytest.fixture
-def gateway() -> Iterator[Gateway]:
+def gateway():
     """A server that answers as a Pushgateway does."""
     with Gateway(("127.0.0.1", 0), Pushed) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -53,28 +49,28 @@ class Gateway(HTTPServer):
 
     status = 200
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args):
         super().__init__(*args)
-        self.pushed: list[tuple[str, str]] = []
+        self.pushed = []
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
 
 class Pushed(BaseHTTPRequestHandler):
     server: Gateway
 
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.pushed.append((self.path, body.decode()))
         self.send_response(self.server.status)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None: ...
+    def log_message(self, *_): ...
 
 
-def test_metrics_are_sent_to_a_gateway_also_of_a_run_that_fails(night: Night, gateway: Gateway) -> None:
+def test_metrics_are_sent_to_a_gateway_also_of_a_run_that_fails(night, gateway):
     night.set(push_metrics=gateway.url)
     (record,) = night.run()
     assert record["message"] is None
@@ -90,7 +86,7 @@ def test_metrics_are_sent_to_a_gateway_also_of_a_run_that_fails(night: Night, ga
     assert len(gateway.pushed) == 2
 
 
-def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night: Night, gateway: Gateway) -> None:
+def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night, gateway):
     night.set(push_metrics=gateway.url)
     gateway.status = 400
     told, sent = Recorder(), "metrics could not be sent to the address of run.push_metrics: "
@@ -103,9 +99,7 @@ def test_a_gateway_that_refuses_or_is_down_is_a_warning_in_the_record(night: Nig
     assert [each["message"][: len(sent)] for each in bigkpca.history(night.out)] == [sent, sent]
 
 
-def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_next(
-    night: Night, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_next(night, gateway, monkeypatch):
     night.set(push_metrics=gateway.url)
     with monkeypatch.context() as patched:
         patched.setattr(run_records, "append_record", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -116,7 +110,7 @@ def test_metrics_of_a_run_that_was_cut_off_after_it_published_are_sent_by_the_ne
     assert f'bigkpca_rows{{output="{night.out}"}} 70.0' in gateway.pushed[0][1]
 
 
-def test_a_record_says_what_a_run_did(night: Night) -> None:
+def test_a_record_says_what_a_run_did(night):
     before = datetime.now(UTC)
     (record,) = night.run()
     digest = bigkpca.storage.models.model_digest(bigkpca.load(night.model))
@@ -133,7 +127,7 @@ def test_a_record_says_what_a_run_did(night: Night) -> None:
     assert len(Path(night.out, "runs.jsonl").read_text().splitlines()) == 1
 
 
-def test_equal_rows_have_equal_digests_of_features(night: Night, tmp_path: Path) -> None:
+def test_equal_rows_have_equal_digests_of_features(night, tmp_path):
     other = Night.made(tmp_path / "other")
     other.append(some_rows(40))
     night.run()
@@ -146,7 +140,7 @@ def test_equal_rows_have_equal_digests_of_features(night: Night, tmp_path: Path)
     assert again.run()[0]["features_digest"] == bigkpca.history(night.out)[0]["features_digest"]
 
 
-def test_metrics_tell_of_the_last_run_and_the_last_success(night: Night) -> None:
+def test_metrics_tell_of_the_last_run_and_the_last_success(night):
     night.run()
     found = metrics(night)
     assert found["bigkpca_last_run_new_rows"] == found["bigkpca_rows"] == 70
@@ -164,7 +158,7 @@ def test_metrics_tell_of_the_last_run_and_the_last_success(night: Night) -> None
     assert (found["bigkpca_rows"], found["bigkpca_last_run_new_rows"]) == (70, 0)
 
 
-def test_metrics_that_cannot_be_written_fail_the_command_before_anything_is_computed(night: Night) -> None:
+def test_metrics_that_cannot_be_written_fail_the_command_before_anything_is_computed(night):
     night.set(metrics="nowhere/bigkpca.prom")
     with pytest.raises(SpecError, match=r"metrics cannot be written to .*nowhere/bigkpca\.prom"):
         night.run()
@@ -174,7 +168,7 @@ def test_metrics_that_cannot_be_written_fail_the_command_before_anything_is_comp
     assert night.scores().shape == (70, 3)
 
 
-def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night: Night) -> None:
+def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night):
     night.run()
     file = Path(night.out, "runs.jsonl")
     whole = file.read_bytes()
@@ -191,7 +185,7 @@ def test_lines_of_the_records_that_do_not_parse_are_kept_and_told(night: Night) 
     assert night.scores().shape == (88, 3)
 
 
-def test_records_that_are_gone_are_begun_anew(night: Night) -> None:
+def test_records_that_are_gone_are_begun_anew(night):
     night.run()
     Path(night.out, "runs.jsonl").unlink()
     night.append(some_rows(9))
@@ -199,7 +193,7 @@ def test_records_that_are_gone_are_begun_anew(night: Night) -> None:
     assert [record["rows"] for record in bigkpca.history(night.out)] == [[0, 70], [70, 79]]
 
 
-def test_a_clock_that_went_backwards_is_told(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_went_backwards_is_told(night, monkeypatch):
     night.run()
     monkeypatch.setattr(records, "now", lambda: "2020-01-01T00:00:00+00:00")
     night.append(some_rows(9))
@@ -209,7 +203,7 @@ def test_a_clock_that_went_backwards_is_told(night: Night, monkeypatch: pytest.M
     assert night.run()[0]["run"] == 3
 
 
-def test_a_run_that_fails_is_recorded_and_the_next_one_goes_on(night: Night) -> None:
+def test_a_run_that_fails_is_recorded_and_the_next_one_goes_on(night):
     bad = some_rows(9)
     bad[4, 2] = float("nan")
     night.run()
@@ -232,7 +226,7 @@ def test_a_run_that_fails_is_recorded_and_the_next_one_goes_on(night: Night) -> 
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_commands_print_runs_plans_and_their_history(night: Night) -> None:
+def test_commands_print_runs_plans_and_their_history(night):
     plan = run("run", night.job, "--plan", "--json")
     assert json.loads(plan.stdout)["action"] == "fit a model, and extract features"
     assert not Path(night.out).exists()
@@ -251,7 +245,7 @@ def test_commands_print_runs_plans_and_their_history(night: Night) -> None:
     assert "last run" in run("info", night.out).stdout
 
 
-def test_a_command_says_what_is_wrong_in_a_few_lines(night: Night) -> None:
+def test_a_command_says_what_is_wrong_in_a_few_lines(night):
     for command, code, told in [
         (("run",), 2, "bigkpca: name a job file: bigkpca run JOB.toml"),
         (("run", night.job, "--rows", "900:"), 2, "bigkpca: rows 0 to 899 are not extracted yet"),
@@ -264,7 +258,7 @@ def test_a_command_says_what_is_wrong_in_a_few_lines(night: Night) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_lines_about_a_run_can_be_json(night: Night) -> None:
+def test_lines_about_a_run_can_be_json(night):
     night.set(log="json")
     done = run_apart("run", night.job)
     assert done.returncode == 0, done.stderr
@@ -274,7 +268,7 @@ def test_lines_about_a_run_can_be_json(night: Night) -> None:
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_warnings_are_shown_also_when_quiet(night: Night) -> None:
+def test_warnings_are_shown_also_when_quiet(night):
     night.run()
     night.append(some_rows(300, 5) * 30)
     done = run("run", night.job, "-q")
@@ -284,7 +278,7 @@ def test_warnings_are_shown_also_when_quiet(night: Night) -> None:
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_errors_are_json_where_all_lines_are(night: Night) -> None:
+def test_errors_are_json_where_all_lines_are(night):
     night.run()
     night.set(log="json", on_drift="fail")
     night.append(some_rows(300, 5) * 30)
@@ -294,7 +288,7 @@ def test_errors_are_json_where_all_lines_are(night: Night) -> None:
     assert last["message"].startswith("drift 0.")
 
 
-def test_a_command_by_hand_that_cannot_be_done_is_no_failure_of_the_job(night: Night) -> None:
+def test_a_command_by_hand_that_cannot_be_done_is_no_failure_of_the_job(night):
     night.run()
     with pytest.raises(SpecError, match="rows up to 900 are asked for"):
         night.run(rows="0:900")
@@ -302,6 +296,6 @@ def test_a_command_by_hand_that_cannot_be_done_is_no_failure_of_the_job(night: N
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_history_before_the_first_run_ended_says_so(night: Night) -> None:
+def test_history_before_the_first_run_ended_says_so(night):
     job_output.prepare(night.out)
     assert run("history", night.out).stdout == "no run has ended yet\n"

@@ -1,7 +1,5 @@
 """A job that runs every night: rows are extracted once, whatever grew, and readers see whole nights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +19,16 @@ from tests.helpers.s3 import objects
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Night:
+def night(tmp_path):
     return Night.made(tmp_path / "job")
 
 
-def shards(path: str) -> dict[str, bytes]:
+def shards(path):
     """The stored scores of a feature store, and the metadata of the array."""
     return {name: held for name, held in tree_bytes(f"{path}/scores").items() if name != "manifest.json"}
 
 
-def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night: Night) -> None:
+def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
     for number, count in enumerate([50, 1, 31, 40, 7, 64, 0, 100]):  # blocks have 32 rows
         if count:
             night.append(some_rows(count, number))
@@ -47,7 +45,7 @@ def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night: N
     assert bigkpca.verify(f"{night.out}/1").files == 10
 
 
-def test_the_first_run_fits_and_later_runs_use_that_model(night: Night) -> None:
+def test_the_first_run_fits_and_later_runs_use_that_model(night):
     night.append(some_rows(90))
     night.run()
     before = tree_bytes(night.model)
@@ -59,7 +57,7 @@ def test_the_first_run_fits_and_later_runs_use_that_model(night: Night) -> None:
     assert {key: bigkpca.load(night.model).provenance["spec"][key] for key in spec} == spec
 
 
-def test_a_model_that_is_there_is_used(night: Night) -> None:
+def test_a_model_that_is_there_is_used(night):
     night.append(some_rows(90))
     bigkpca.fit(some_rows(70, 5), night.model, components=3, size=20, seed=3)
     before = tree_bytes(night.model)
@@ -68,7 +66,7 @@ def test_a_model_that_is_there_is_used(night: Night) -> None:
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_a_run_without_new_rows_changes_nothing_but_the_records(night: Night) -> None:
+def test_a_run_without_new_rows_changes_nothing_but_the_records(night):
     night.append(some_rows(90))
     night.run()
     before = tree_bytes(night.root)
@@ -78,7 +76,7 @@ def test_a_run_without_new_rows_changes_nothing_but_the_records(night: Night) ->
     assert [name for name in after if after[name] != before.get(name)] == ["features.zarr/runs.jsonl"]
 
 
-def test_readers_see_the_rows_of_the_manifest_alone(night: Night) -> None:
+def test_readers_see_the_rows_of_the_manifest_alone(night):
     night.append(some_rows(40))
     night.run()
     path = f"{night.out}/1"
@@ -90,7 +88,7 @@ def test_readers_see_the_rows_of_the_manifest_alone(night: Night) -> None:
     assert open_rows(night.out).shape == (70, 3)
 
 
-def test_the_output_can_be_read_as_scores(night: Night, tmp_path: Path) -> None:
+def test_the_output_can_be_read_as_scores(night, tmp_path):
     night.append(some_rows(90))
     night.run()
     rows = bigkpca.reconstruct(night.model, night.out, tmp_path / "rows.zarr")
@@ -98,11 +96,11 @@ def test_the_output_can_be_read_as_scores(night: Night, tmp_path: Path) -> None:
     assert np.asarray(zarr.open_array(f"{night.out}/1/scores", mode="r")).shape == (90, 3)
 
 
-def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night: Night) -> None:
+def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
     night.append(some_rows(70))
 
     class Arriving(Recorder):
-        def start(self, title: str, rows: int) -> None:
+        def start(self, title, rows):
             super().start(title, rows)
             night.append(some_rows(9, len(self.started)))
 
@@ -115,7 +113,7 @@ def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night: Night)
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_an_array_of_others_may_grow_by_any_number_of_rows(night: Night) -> None:
+def test_an_array_of_others_may_grow_by_any_number_of_rows(night):
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(13, 3))
     for number, count in enumerate([20, 6, 40, 13]):
         array.append(some_rows(count, number))
@@ -123,7 +121,7 @@ def test_an_array_of_others_may_grow_by_any_number_of_rows(night: Night) -> None
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_rows_for_which_an_array_of_others_has_room_but_nothing_stored_wait(night: Night) -> None:
+def test_rows_for_which_an_array_of_others_has_room_but_nothing_stored_wait(night):
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(10, 4))
     array.append(some_rows(40))
     array.resize((75, 4))
@@ -136,7 +134,7 @@ def test_rows_for_which_an_array_of_others_has_room_but_nothing_stored_wait(nigh
     assert record["rows"] == [40, 75]
 
 
-def test_a_dataset_whose_rows_were_written_over_is_damaged(night: Night) -> None:
+def test_a_dataset_whose_rows_were_written_over_is_damaged(night):
     night.append(some_rows(70))
     night.run()
     zarr.open_array(f"{night.rows}/x", mode="r+")[40] = 9
@@ -146,7 +144,7 @@ def test_a_dataset_whose_rows_were_written_over_is_damaged(night: Night) -> None
 
 
 @pytest.mark.parametrize("row", [0, 40, 65, 69])
-def test_input_that_changed_is_refused_with_the_rows_to_extract_again(night: Night, row: int) -> None:
+def test_input_that_changed_is_refused_with_the_rows_to_extract_again(night, row):
     night.append(some_rows(70))
     night.run()
     night.forget_digests()
@@ -164,7 +162,7 @@ def test_input_that_changed_is_refused_with_the_rows_to_extract_again(night: Nig
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_input_that_was_written_again_with_the_same_values_is_taken(night: Night) -> None:
+def test_input_that_was_written_again_with_the_same_values_is_taken(night):
     X = some_rows(70)
     night.append(X)
     night.run()
@@ -172,7 +170,7 @@ def test_input_that_was_written_again_with_the_same_values_is_taken(night: Night
     assert night.run()[0]["status"] == "nothing new"
 
 
-def test_input_that_shrank_or_is_another_is_refused(night: Night) -> None:
+def test_input_that_shrank_or_is_another_is_refused(night):
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(10, 4))
     array.append(some_rows(40))
     night.run()
@@ -188,12 +186,12 @@ def test_input_that_shrank_or_is_another_is_refused(night: Night) -> None:
     assert [record["exit_code"] for record in bigkpca.history(night.out)] == [0, 7, 7, 2]
 
 
-def test_one_of_two_runs_at_once_is_refused(night: Night) -> None:
+def test_one_of_two_runs_at_once_is_refused(night):
     night.append(some_rows(70))
     refused = []
 
     class Twice(Recorder):
-        def start(self, title: str, rows: int) -> None:
+        def start(self, title, rows):
             super().start(title, rows)
             with pytest.raises(LockedError, match="another run is writing"):
                 night.run()
@@ -204,7 +202,7 @@ def test_one_of_two_runs_at_once_is_refused(night: Night) -> None:
     assert len(bigkpca.history(night.out)) == 1
 
 
-def test_outputs_and_models_that_belong_to_others_are_refused(night: Night) -> None:
+def test_outputs_and_models_that_belong_to_others_are_refused(night):
     night.append(some_rows(70))
     night.run()
     path = Path(night.model)
@@ -223,7 +221,7 @@ def test_outputs_and_models_that_belong_to_others_are_refused(night: Night) -> N
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "scores"])
-def test_what_is_no_output_of_a_job_is_never_replaced(night: Night, kind: str) -> None:
+def test_what_is_no_output_of_a_job_is_never_replaced(night, kind):
     night.append(some_rows(70))
     out = Path(night.out)
     if kind == "file":
@@ -239,15 +237,13 @@ def test_what_is_no_output_of_a_job_is_never_replaced(night: Night, kind: str) -
     assert (tree_bytes(out) if out.is_dir() else out.read_bytes()) == before
 
 
-def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(night, monkeypatch):
     night.append(some_rows(90))
     night.run()
     night.append(some_rows(200, 1))
 
     class Stopping(Recorder):
-        def advance(self, rows: int) -> None:
+        def advance(self, rows):
             super().advance(rows)
             if self.started[-1][0] == "extracting features" and self.rows > 60:
                 raise KeyboardInterrupt
@@ -264,7 +260,7 @@ def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(
     assert [record["status"] for record in bigkpca.history(night.out)] == ["done", "failed", "done", "done"]
 
 
-def test_an_input_that_cannot_grow_is_refused(tmp_path: Path) -> None:
+def test_an_input_that_cannot_grow_is_refused(tmp_path):
     night = Night.made(tmp_path / "job")
     np.save(tmp_path / "job" / "rows.npy", some_rows(50))
     night.set(JOB.replace("rows.zarr", "rows.npy"))
@@ -272,7 +268,7 @@ def test_an_input_that_cannot_grow_is_refused(tmp_path: Path) -> None:
         night.run()
 
 
-def test_the_manifest_names_the_run_that_published_it(night: Night) -> None:
+def test_the_manifest_names_the_run_that_published_it(night):
     night.append(some_rows(50))
     night.run()
     night.append(some_rows(50, 1))
@@ -284,7 +280,7 @@ def test_the_manifest_names_the_run_that_published_it(night: Night) -> None:
     assert len(manifest["blocks"]) == len(manifest["input_blocks"]) == 4
 
 
-def test_blocks_that_share_a_shard_with_new_rows_are_read_once_to_be_compared(night: Night) -> None:
+def test_blocks_that_share_a_shard_with_new_rows_are_read_once_to_be_compared(night):
     night.append(some_rows(70), chunk=256)  # shards of 256 rows, blocks of 32
     night.run()
     night.append(some_rows(70, 1))
@@ -296,7 +292,7 @@ def test_blocks_that_share_a_shard_with_new_rows_are_read_once_to_be_compared(ni
     assert idle.started == []
 
 
-def test_input_that_was_touched_is_read_once_to_be_compared(night: Night) -> None:
+def test_input_that_was_touched_is_read_once_to_be_compared(night):
     X = some_rows(70)
     night.append(X)
     night.run()
@@ -307,7 +303,7 @@ def test_input_that_was_touched_is_read_once_to_be_compared(night: Night) -> Non
         assert told.started == passes
 
 
-def test_room_for_rows_that_are_not_stored_waits_whatever_the_fill_value_is(tmp_path: Path) -> None:
+def test_room_for_rows_that_are_not_stored_waits_whatever_the_fill_value_is(tmp_path):
     for fill in (0, np.nan):
         night = Night.made(tmp_path / f"job{fill}")
         array = zarr.create_array(night.rows, shape=(40, 4), dtype="f4", chunks=(10, 2), fill_value=fill)
@@ -319,13 +315,11 @@ def test_room_for_rows_that_are_not_stored_waits_whatever_the_fill_value_is(tmp_
         assert night.scores().shape == (20, 3)
 
 
-def test_a_model_that_was_cut_off_on_its_way_into_a_bucket_is_finished(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_was_cut_off_on_its_way_into_a_bucket_is_finished(tmp_path, bucket, monkeypatch):
     night, copied = Night.made(tmp_path / "job", bucket), []
     night.append(some_rows(90))
 
-    def copy(self: ObjectStore, source: str, target: str) -> None:
+    def copy(self, source, target):
         copied.append(target)
         if len(copied) == 4:
             raise KeyboardInterrupt
@@ -340,15 +334,13 @@ def test_a_model_that_was_cut_off_on_its_way_into_a_bucket_is_finished(
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(tmp_path, bucket, monkeypatch):
     night, late = Night.made(tmp_path / "job", bucket), []
     night.append(some_rows(70))
     night.run()
     night.append(some_rows(10, 1))
 
-    def delayed(url: str, content: bytes, mode: object) -> object:
+    def delayed(url, content, mode):
         if url.endswith(("scores/c/2/0", "manifest.json", "runs.jsonl")) and "/features.zarr" in url:
             late.append((url, content, mode))
             raise KeyboardInterrupt
@@ -370,7 +362,7 @@ def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(
     assert objects(night.out) == wanted
 
 
-def test_a_folder_that_cannot_be_written_is_named(night: Night, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(night, tmp_path):
     night.append(some_rows(70))
     with mounted("ro", tmp_path / "disk") as disk:
         night.set(JOB.replace('"features.zarr"', f'"{disk}/features.zarr"'))

@@ -1,7 +1,5 @@
 """A store of features that meets other packages, or another type of processor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,7 @@ from tests.helpers.progress import Recorder
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+def made(tmp_path_factory):
     """A job that ran on 90 rows; 40 more wait."""
     night = Night.made(tmp_path_factory.mktemp("made") / "job")
     night.append(some_rows(90))
@@ -28,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
     return Restored.made(Path(night.folder))
 
 
-def test_a_model_keeps_its_digest_under_a_later_bigkpca(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_keeps_its_digest_under_a_later_bigkpca(night, monkeypatch):
     before = models.model_digest(bigkpca.load(night.model))
     monkeypatch.setattr(models, "version", lambda _: "99.0")
     assert models.model_digest(bigkpca.load(night.model)) == before
@@ -37,20 +35,18 @@ def test_a_model_keeps_its_digest_under_a_later_bigkpca(night: Night, monkeypatc
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def upgrade(monkeypatch: pytest.MonkeyPatch, **packages: str) -> None:
+def upgrade(monkeypatch, **packages):
     """From now on these packages have these versions, as records have it."""
     real = records.version
     monkeypatch.setattr(records, "version", lambda name: packages.get(name) or real(name))
 
 
-def numbers(night: Night) -> list[int]:
+def numbers(night):
     versions = read_versions(night.out)
     return [each["number"] for each in versions["versions"]] if versions else []
 
 
-def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(night, monkeypatch):
     upgrade(monkeypatch, scipy="9.9", zarr="9.9")  # the latter decides no byte
     told = Recorder()
     (record,) = night.run(told)
@@ -66,13 +62,13 @@ def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(
     assert numbers(night) == [1]
 
 
-def test_other_processors_are_told_as_well(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processors_are_told_as_well(night, monkeypatch):
     monkeypatch.setattr(Engine, "core_types", lambda _: ["Zen", "Haswell"])
     message = night.run()[0]["message"]
     assert "and this run has processors Zen, Haswell: " in message
 
 
-def test_a_job_may_refuse_to_mix(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_may_refuse_to_mix(night, monkeypatch):
     night.set(on_upgrade="fail")
     upgrade(monkeypatch, bigkpca="9.9", numpy="9.9")
     for asked in ({}, {"rows": "0:32"}):
@@ -88,9 +84,7 @@ def test_a_job_may_refuse_to_mix(night: Night, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("asked", [{}, {"rows": "0:32"}])
-def test_a_job_may_begin_a_version_with_the_new_packages(
-    night: Night, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_may_begin_a_version_with_the_new_packages(night, asked, monkeypatch):
     night.set(on_upgrade="full")
     upgrade(monkeypatch, numpy="9.9")
     (record,) = night.run(**asked)
@@ -104,7 +98,7 @@ def test_a_job_may_begin_a_version_with_the_new_packages(
     assert not list(Path(night.out).glob("*.bigkpca-*"))
 
 
-def test_a_run_without_new_rows_makes_nothing_again(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_new_rows_makes_nothing_again(night, monkeypatch):
     night.run()
     night.set(on_upgrade="full")
     upgrade(monkeypatch, numpy="9.9")
@@ -115,16 +109,14 @@ def test_a_run_without_new_rows_makes_nothing_again(night: Night, monkeypatch: p
 class Stopping(Recorder):
     """Stops a run after its first blocks."""
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         super().advance(rows)
         if self.started[-1][0] == "extracting features" and self.rows > 60:
             raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("on_upgrade", ["warn", "full"])
-def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(
-    night: Night, on_upgrade: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(night, on_upgrade, monkeypatch):
     night.set(on_upgrade=on_upgrade)
     night.append(some_rows(200, 2))
     with pytest.raises(KeyboardInterrupt):
@@ -141,7 +133,7 @@ def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_a_record_that_says_nothing_of_packages_is_compared_with_nothing(night: Night) -> None:
+def test_a_record_that_says_nothing_of_packages_is_compared_with_nothing(night):
     assert records.makers({"packages": None, "processors": "x"}) == {}
     manifest = Path(night.out, "1", "scores", "manifest.json")
     manifest.write_text(manifest.read_text().replace('"packages"', '"other"').replace('"processors"', '"others"'))

@@ -1,7 +1,5 @@
 """Versions of features: rows extracted again, and the way back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,7 @@ from tests.helpers.nights import Night, some_rows
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
+def made(tmp_path_factory):
     """A job that ran on 90 rows, and one that ran on 40 more."""
     night = Night.made(tmp_path_factory.mktemp("made") / "job")
     for number, count in enumerate((90, 40)):
@@ -29,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Restored:
     return Restored.made(Path(night.folder))
 
 
-def current(night: Night) -> int:
+def current(night):
     versions = read_versions(night.out)
     assert versions is not None
     return int(versions["current"])
@@ -40,7 +38,7 @@ def current(night: Night) -> int:
     [({"rows": "33:60"}, [33, 60]), ({"rows": (100, 130)}, [100, 130]), ({"full": True}, [0, 130])],
     ids=["some", "the last", "all"],
 )
-def test_rows_that_are_extracted_again_make_a_version(night: Night, asked: dict[str, object], rows: list[int]) -> None:
+def test_rows_that_are_extracted_again_make_a_version(night, asked, rows):
     before = tree_bytes(f"{night.out}/1")
     night.forget_digests()
     zarr.open_array(f"{night.rows}/x", mode="r+")[rows[0] : rows[1]] = some_rows(rows[1] - rows[0], 9)
@@ -53,7 +51,7 @@ def test_rows_that_are_extracted_again_make_a_version(night: Night, asked: dict[
     assert bigkpca.verify(night.out).shape == (150, 3)
 
 
-def test_rows_up_to_some_can_be_extracted_first(night: Night) -> None:
+def test_rows_up_to_some_can_be_extracted_first(night):
     night.append(some_rows(100, 3))
     assert night.run(rows="130:170")[0]["rows"] == [130, 170]
     assert night.run(rows=":200")[0]["rows"] == [170, 200]
@@ -62,7 +60,7 @@ def test_rows_up_to_some_can_be_extracted_first(night: Night) -> None:
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_rows_of_runs_since_a_day_are_extracted_again(night: Night) -> None:
+def test_rows_of_runs_since_a_day_are_extracted_again(night):
     day = bigkpca.history(night.out)[0]["finished"][:10]
     assert night.run(since=day)[0]["rows"] == [0, 130]
     assert night.run(since="2999-01-01")[0]["status"] == "nothing new"
@@ -82,7 +80,7 @@ def test_rows_of_runs_since_a_day_are_extracted_again(night: Night) -> None:
         ({"since": "2026-01-01", "full": True}, "exclude each other"),
     ],
 )
-def test_rows_that_cannot_be_extracted_are_refused(night: Night, asked: dict[str, object], message: str) -> None:
+def test_rows_that_cannot_be_extracted_are_refused(night, asked, message):
     before = tree_bytes(f"{night.out}/1")
     with pytest.raises(SpecError, match=message):
         night.run(**asked)
@@ -90,7 +88,7 @@ def test_rows_that_cannot_be_extracted_are_refused(night: Night, asked: dict[str
     assert current(night) == 1
 
 
-def test_an_earlier_version_can_be_made_the_current_one_again(night: Night) -> None:
+def test_an_earlier_version_can_be_made_the_current_one_again(night):
     night.run(full=True)
     night.append(some_rows(30, 4))
     night.run()
@@ -108,7 +106,7 @@ def test_an_earlier_version_can_be_made_the_current_one_again(night: Night) -> N
     assert current(night) == 2
 
 
-def test_what_is_described_and_checked(night: Night) -> None:
+def test_what_is_described_and_checked(night):
     night.run(rows="0:1")
     facts = describe.info(night.out)
     assert facts["kind"] == "job"
@@ -122,7 +120,7 @@ def test_what_is_described_and_checked(night: Night) -> None:
         bigkpca.verify(night.out)
 
 
-def test_a_damaged_version_is_mended_by_extracting_rows_again(night: Night) -> None:
+def test_a_damaged_version_is_mended_by_extracting_rows_again(night):
     wanted = night.scores()
     (Path(night.out) / "1" / "scores" / "c" / "1" / "0").write_bytes(b"damage")
     night.run(rows="64:65")
@@ -130,7 +128,7 @@ def test_a_damaged_version_is_mended_by_extracting_rows_again(night: Night) -> N
     assert bigkpca.verify(f"{night.out}/2").files == 5
 
 
-def test_output_without_a_version_is_not_finished(tmp_path: Path) -> None:
+def test_output_without_a_version_is_not_finished(tmp_path):
     night = Night.made(tmp_path / "job")
     night.append(some_rows(1))  # of which no model can be fitted
     with pytest.raises(Exception, match="row"):
@@ -142,7 +140,7 @@ def test_output_without_a_version_is_not_finished(tmp_path: Path) -> None:
         bigkpca.verify(night.out)
 
 
-def test_files_of_the_output_that_are_damaged_are_named(night: Night) -> None:
+def test_files_of_the_output_that_are_damaged_are_named(night):
     manifest = Path(night.out) / "manifest.json"
     held = manifest.read_text()
     for text in (
@@ -167,9 +165,7 @@ def test_files_of_the_output_that_are_damaged_are_named(night: Night) -> None:
         night.run()
 
 
-def test_a_run_that_was_cut_off_while_it_published_is_finished_first(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night, monkeypatch):
     night.append(some_rows(60, 7))
     with monkeypatch.context() as patched:
         patched.setattr(growing, "_take_over", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -187,7 +183,7 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(
     assert statuses == [(1, "done"), (2, "done"), (3, "failed"), (3, "done"), (4, "nothing new")]
 
 
-def test_all_rows_can_be_extracted_again_after_some_were_removed(tmp_path: Path) -> None:
+def test_all_rows_can_be_extracted_again_after_some_were_removed(tmp_path):
     night = Night.made(tmp_path / "job")
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(10, 4))
     array.append(some_rows(70))
@@ -198,9 +194,7 @@ def test_all_rows_can_be_extracted_again_after_some_were_removed(tmp_path: Path)
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
-def test_a_version_whose_publication_was_cut_off_is_whole_after_the_way_back(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_whose_publication_was_cut_off_is_whole_after_the_way_back(night, monkeypatch):
     night.run(full=True)
     bigkpca.rollback(night.out)
     night.append(some_rows(60, 7))
@@ -215,9 +209,7 @@ def test_a_version_whose_publication_was_cut_off_is_whole_after_the_way_back(
     assert night.run()[0]["status"] == "nothing new"
 
 
-def test_a_new_version_that_was_put_in_place_for_another_request_is_not_taken(
-    night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_version_that_was_put_in_place_for_another_request_is_not_taken(night, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(job_output, "write_versions", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -227,7 +219,7 @@ def test_a_new_version_that_was_put_in_place_for_another_request_is_not_taken(
     assert growing.read(f"{night.out}/2")["extracted"] == {"rows": [0, 130], "others": None}
 
 
-def test_the_size_of_blocks_does_not_hang_on_the_rows_of_the_first_night(tmp_path: Path) -> None:
+def test_the_size_of_blocks_does_not_hang_on_the_rows_of_the_first_night(tmp_path):
     night = Night.made(tmp_path / "job")
     array = zarr.create_array(night.rows, shape=(0, 4), dtype="f4", chunks=(64, 4))
     array.append(some_rows(50))
