@@ -2,20 +2,17 @@
 
 import csv
 import json
-import os
 import re
-import signal
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import peers, scheduling, share_of_pass, sides, suite
+from benchmarks import peers, scheduling, sides, suite
 from benchmarks.common import child
 from benchmarks.page import as_json, markdown
 from benchmarks.results import Results, Table, Target
@@ -25,32 +22,42 @@ from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca.spec import resolved
 from tests.helpers.files import ROOT, shared_file
 
-SOURCES = {  # rows
-    "basic_patterns": 200,
-    "complexity": 400,
-    "contours": 40,
-    "denoising": 200,
-    "dna_similarities": 200,
-    "example1": 400,
-    "example2": 200,
-    "explicit_maps": 200,
-    "low_rank_image": 70,
-    "nearest_mean": 200,
-    "polynomial_toy": 30,
-    "principal_axes": 200,
-    "usps_preimages": 200,
-    "usps_scatter": 200,
+SOURCES = {  # rows, and the shared data that are needed
+    "basic_patterns": (200, "usps", "mnist"),
+    "complexity": (400,),
+    "contours": (40,),
+    "denoising": (200, "usps"),
+    "dna_similarities": (200, "promoters"),
+    "example1": (400,),
+    "example2": (200, "usps"),
+    "explicit_maps": (200,),
+    "low_rank_image": (70,),
+    "nearest_mean": (200, "usps"),
+    "polynomial_toy": (30,),
+    "principal_axes": (200,),
+    "usps_preimages": (200, "usps"),
+    "usps_scatter": (200, "usps"),
 }
-NEEDED = {  # shared data
-    "basic_patterns": ("usps", "mnist"),
-    "denoising": ("usps",),
-    "dna_similarities": ("promoters",),
-    "example2": ("usps",),
-    "nearest_mean": ("usps",),
-    "usps_preimages": ("usps",),
-    "usps_scatter": ("usps",),
+
+# More than six seconds each: sweeps, and those that start many processes.
+LONG = {
+    "accuracy",
+    "automatic_size",
+    "certificate",
+    "chaos",
+    "comparison",
+    "containers",
+    "cost_model",
+    "denoise",
+    "drift",
 }
-QUICK = ("contours",)
+LONG |= {"exact_held", "memory", "peers", "processors", "random_features", "scaling"}
+LONG |= {"denoising", "dna_similarities", "example1", "usps_preimages"}  # of the sources
+
+
+def at_toy_size(name, value):
+    """The parameter of a test that runs a benchmark."""
+    return pytest.param(value, id=name, marks=pytest.mark.long if name in LONG else pytest.mark.full)
 
 
 def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start():
@@ -64,8 +71,7 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
                 assert found, f"{path.name} imports {name} from {module}"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("each", [pytest.param(each, id=each.name) for each in (*CENTRAL, *FURTHER)])
+@pytest.mark.parametrize("each", [at_toy_size(each.name, each) for each in (*CENTRAL, *FURTHER)])
 def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
     shared_file("mnist", "train-images-idx3-ubyte.gz")
     if each.name in ("automatic_size", "cost_model", "denoise", "drift", "landmarks", "random_features"):
@@ -84,7 +90,7 @@ def outcome_of(*tables, measured=()):
     return Outcome("residual", 1.0, Results(tables, tuple(measured)), None)
 
 
-def test_a_table_is_markdown_with_its_title_above_and_bars_escaped():
+def test_a_table_is_markdown_with_bars_escaped_and_printed_with_columns_aligned():
     shown = Table("Times of a|b", ["what", "seconds"], [["a|b", 1.23456], ["c", np.int64(12)]])
     assert shown.markdown().splitlines() == [
         "Times of a|b:",
@@ -94,24 +100,16 @@ def test_a_table_is_markdown_with_its_title_above_and_bars_escaped():
         r"| a\|b | 1.23 |",
         "| c | 12 |",
     ]
-
-
-def test_a_table_is_printed_with_columns_aligned():
     assert Table("T", ["what", "s"], [["longer", 2.0]]).printed() == "T\nwhat    s\nlonger  2"
 
 
-@pytest.mark.parametrize(
-    ("better", "value", "reached"),
-    [
-        *(("less", 3.9, True), ("less", 4.0, True), ("less", 4.1, False), ("less", None, False)),
-        *(("more", 3.9, False), ("more", 4.0, True), ("more", 4.1, True), ("more", None, False)),
-    ],
-)
-def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured(better, value, reached):
-    assert Target("speed", better, 4.0, "times").measured(value).reached is reached
+def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured():
+    for better, expected in (("less", [True, True, False, False]), ("more", [False, True, True, False])):
+        target = Target("speed", better, 4.0, "times")
+        assert [target.measured(value).reached for value in (3.9, 4.0, 4.1, None)] == expected
 
 
-def test_the_page_begins_with_machine_and_targets_and_shows_every_table():
+def test_the_page_begins_with_machine_and_targets_and_shows_every_table_and_json_has_its_figures():
     measured = [
         Target("seconds of a fit", "less", 2.0, "s").measured(1.5),
         Target("speed", "more", 3.0, "times").measured(2.5),
@@ -128,48 +126,28 @@ def test_the_page_begins_with_machine_and_targets_and_shows_every_table():
     assert "toy size (`--quick`)" not in page
     assert "toy size (`--quick`)" in markdown({}, found, toy=True)
 
-
-def test_json_has_the_figures_of_the_page():
     measured = [Target("speed", "more", 3.0, "times").measured(np.float64(4.0))]
     found = [outcome_of(Table("T", ["n"], [[np.int64(7), np.float32(0.5)]]), measured=measured)]
     read = json.loads(as_json({"processor": "fast"}, found, toy=True))
     assert read["machine"] == {"processor": "fast"}
     (only,) = read["benchmarks"]
     assert only["results"]["tables"] == [{"title": "T", "header": ["n"], "rows": [[7, 0.5]]}]
-    assert only["results"]["measured"][0]["value"] == 4.0
-    assert only["results"]["measured"][0]["reached"] is True
+    (target,) = only["results"]["measured"]
+    assert (target["value"], target["reached"]) == (4.0, True)
 
 
-@pytest.mark.parametrize("failure", [ValueError("no such row"), SystemExit(3)])
-def test_a_benchmark_that_fails_is_noted_and_the_others_run(failure):
-    def runner(name, argv):
-        if name == "peers":
-            raise failure
-        return Results((Table(name, ["n"], [[len(argv)]]),))
+def test_a_benchmark_that_fails_is_noted_and_the_others_run():
+    for failure in (ValueError("no such row"), SystemExit(3)):
 
-    first, second = suite.outcomes(CENTRAL[:2], lambda each: ["--rows", "3"], runner)
-    assert (first.name, first.results) == ("peers", None)
-    assert first.error == f"{type(failure).__name__}: {failure}"
-    assert (second.error, second.results) == (None, Results((Table("share_of_pass", ["n"], [[2]]),)))
+        def runner(name, argv, failure=failure):
+            if name == "peers":
+                raise failure
+            return Results((Table(name, ["n"], [[len(argv)]]),))
 
-
-def test_a_benchmark_whose_process_is_killed_is_noted():
-    first, second = suite.outcomes(CENTRAL[:2], lambda each: ["kill"] if each.name == "peers" else ["value"], in_turn)
-    assert first.error is not None
-    assert first.error.startswith("concurrent.futures.process.BrokenProcessPool")
-    assert second.results == Results(())
-
-
-def in_turn(name, argv):
-    """As `suite.in_own_process`, but what runs is `killed_or_done`."""
-    with mock.patch.object(suite, "run", killed_or_done):
-        return suite.in_own_process(name, argv)
-
-
-def killed_or_done(name, argv):
-    if argv == ["kill"]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return Results(())
+        first, second = suite.outcomes(CENTRAL[:2], lambda each: ["--rows", "3"], runner)
+        assert (first.name, first.results) == ("peers", None)
+        assert first.error == f"{type(failure).__name__}: {failure}"
+        assert (second.error, second.results) == (None, Results((Table("share_of_pass", ["n"], [[2]]),)))
 
 
 def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed(tmp_path, monkeypatch, capsys):
@@ -210,15 +188,14 @@ def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monk
     assert "it holds figures of another machine" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("options", "further"), [((), False), (("--all",), True)])
-def test_the_command_runs_all_central_benchmarks_and_further_ones_if_asked(options, further, tmp_path, monkeypatch):
+def test_the_command_runs_all_central_benchmarks_further_ones_if_asked_and_no_others(tmp_path, monkeypatch, capsys):
     ran = []
     monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.extend(chosen) or [])
-    assert command.main([*options, "--out", str(tmp_path)]) == 0
-    assert ran == [*CENTRAL, *(FURTHER if further else ())]
-
-
-def test_the_command_names_the_benchmarks_that_there_are(capsys):
+    assert command.main(["--out", str(tmp_path)]) == 0
+    assert ran == [*CENTRAL]
+    ran.clear()
+    assert command.main(["--all", "--out", str(tmp_path)]) == 0
+    assert ran == [*CENTRAL, *FURTHER]
     with pytest.raises(SystemExit, match="2"):
         command.main(["peer"])
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
@@ -236,29 +213,32 @@ def test_a_process_that_fails_says_so(capfd):
     assert "broken" in capfd.readouterr().err
 
 
-def test_the_smallest_size_that_is_as_accurate_is_chosen():
+def test_errors_are_means_and_the_smallest_size_that_is_as_accurate_is_chosen():
     errors = {400: 0.03, 500: 0.02, 800: 0.021, 1000: 0.01}
     assert sides.smallest_as_accurate(0.02, errors) == 500
     assert sides.smallest_as_accurate(0.0201, errors) == 500
     assert sides.smallest_as_accurate(0.019, errors) == 1000
     assert sides.smallest_as_accurate(0.009, errors) is None
+    runs = [Run(1.0, 1.0, (9.0, 4.0)), Run(1.0, 1.0, (10.0, 5.0))]
+    assert sides.error(runs, np.array([10.0, 5.0])) == pytest.approx((0.1 + 0.2) / 4)
 
 
+@pytest.fixture
 def made_up_runs():
-    """Two rounds in which the machine is twice as slow in the second."""
+    """Two rounds in which the machine is twice as slow in the second; sides of ours and of the peer by size."""
 
     def runs(name, size, seconds, peak):
         return Side(name, size, "", ()), [Run(seconds, peak, ()), Run(2 * seconds, peak, ())]
 
-    return dict(
+    found = dict(
         [runs("bigkpca", size, size / 500, 400.0) for size in (500, 1000, 2000, 4000)]
         + [runs("scikit-learn", size, (size / 500) ** 2, 1000.0) for size in (1000, 2000, 4000)]
     )
+    return found, *({side.size: side for side in found if side.name == name} for name in ("bigkpca", "scikit-learn"))
 
 
-def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs():
-    runs = made_up_runs()
-    ours, theirs = ({side.size: side for side in runs if side.name == name} for name in ("bigkpca", "scikit-learn"))
+def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs(made_up_runs):
+    runs, ours, theirs = made_up_runs
     errors = {**{side: 5 / size for size, side in ours.items()}, **{side: 10 / size for size, side in theirs.items()}}
     errors[theirs[4000]] = 0.001  # which no size of ours reaches
     shown, measured = peers.at_equal_error("in memory", 1000, runs, errors, ours, theirs)
@@ -268,18 +248,12 @@ def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs():
     assert shown.rows[0][-1] == "4 to 4"
 
 
-def test_peers_are_compared_at_equal_size_in_time_and_memory():
-    runs = made_up_runs()
-    ours, theirs = ({side.size: side for side in runs if side.name == name} for name in ("bigkpca", "scikit-learn"))
+def test_peers_are_compared_at_equal_size_in_time_and_memory(made_up_runs):
+    runs, ours, theirs = made_up_runs
     shown, measured = peers.at_equal_size("in memory", 1000, runs, ours, theirs)
     assert [row[0] for row in shown.rows] == [1000, 2000, 4000]
     assert [each.value for each in measured] == [2.0, 0.4, 4.0, 0.4, 8.0, 0.4]
     assert all(each.reached for each in measured)
-
-
-def test_the_error_of_a_side_is_the_mean_over_its_leading_eigenvalues_and_runs():
-    runs = [Run(1.0, 1.0, (9.0, 4.0)), Run(1.0, 1.0, (10.0, 5.0))]
-    assert sides.error(runs, np.array([10.0, 5.0])) == pytest.approx((0.1 + 0.2) / 4)
 
 
 def test_peers_that_lie_apart_are_found_there_and_nowhere_else(tmp_path, monkeypatch):
@@ -309,6 +283,7 @@ def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch):
     assert peers.line(asked[2], found, asked[0], {})[2] == "not installed"
 
 
+@pytest.mark.full
 def test_exact_eigenvalues_by_products_are_those_of_the_matrix(tmp_path, monkeypatch, digits):
     X = digits.astype(np.float32)
     held = sides.leading_eigenvalues(X, "", 20.0, tmp_path / "held")
@@ -320,27 +295,18 @@ def test_exact_eigenvalues_by_products_are_those_of_the_matrix(tmp_path, monkeyp
     assert sides.leading_eigenvalues(X, "", 20.0, tmp_path) == pytest.approx(found)  # from the disk
 
 
-def test_the_stages_of_a_fit_add_up(tmp_path, digits):
-    np.save(tmp_path / "digits.npy", 60 * digits)  # about as far apart as those of MNIST
-    found = share_of_pass.stages_of_a_fit(str(tmp_path / "digits.npy"), str(tmp_path / "model.zarr"), 60)
-    whole = found.pop("fit")
-    assert sum(found.values()) == pytest.approx(whole)
-    assert min(found.values()) > 0
-
-
-@pytest.mark.long
+@pytest.mark.full
 def test_scheduling_prints_the_cost_of_a_block(capsys):
     scheduling.main(["--blocks", "100", "300", "--repeats", "1"])
     assert re.search(r"^300 +19660800 +", capsys.readouterr().out, re.M)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in SOURCES]
-)
+@pytest.mark.parametrize("name", [at_toy_size(name, name) for name in SOURCES])
 def test_a_script_of_the_sources_writes_its_figure_and_table(name, tmp_path, capsys):
-    for data in NEEDED.get(name, ()):
+    rows, *needed = SOURCES[name]
+    for data in needed:
         shared_file(data)
-    toy = ["--rows", str(SOURCES[name]), "--repeats", "1", "--folder", str(tmp_path)]
+    toy = ["--rows", str(rows), "--repeats", "1", "--folder", str(tmp_path)]
     import_module(f"benchmarks.sources.{name}").main(toy)
     printed = capsys.readouterr().out
     written = (tmp_path / f"{name}.csv").read_text()

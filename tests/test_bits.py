@@ -4,7 +4,6 @@
 """
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from bigkpca.storage.models import model_digest
 
 pytestmark = pytest.mark.bits
 
-Array = np.ndarray[Any, Any]
 OPTIONS = {"components": 5, "size": 40, "seed": 3, "block_rows": 96}
 FITS = {
     "nystroem": {"preimage": "ridge"},
@@ -46,7 +44,6 @@ FITS = {
     "refine": {"refine": 2, "residual_tol": 1e-6},
     "precomputed": {"method": "exact", "kernel": "precomputed"},
 }
-WAYS_BACK = ("ridge", "denoising", "mds")
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +61,11 @@ def stored(X, tmp_path_factory):
 
 @pytest.fixture(
     params=[
-        "one_process",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("three_processes", "cluster_elsewhere")),
+        pytest.param("cluster_elsewhere", marks=pytest.mark.full),  # two processes with two threads each
+        pytest.param("three_processes", marks=pytest.mark.long),
     ]
 )
 def place(request):
-    """Where two processes and threads are, every test of methods and passes runs; these are the other places."""
     return request.getfixturevalue(request.param)
 
 
@@ -93,7 +89,7 @@ def passes(model, rows, engine, way):
     if model.features.kernel.name == "precomputed":
         return found
     found["residuals"] = digest(residual_rows(rows, model, engine, Silent()))
-    if way in WAYS_BACK:
+    if way:
         given = ArrayRows(scores)
         found["rows back"] = digest(reconstruct_rows(given, model, block_preimages, engine, Silent()).rows)
         found["denoised"] = digest(reconstruct_rows(rows, model, block_denoised, engine, Silent()).rows)
@@ -106,6 +102,12 @@ def everything(fit, X, stored, engine):
     rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
     model = fit_rows(rows, FitSpec.checked(**options), engine, Silent())
     return passes(model, rows, engine, options.get("preimage", ""))
+
+
+@pytest.mark.parametrize("fit", ["nystroem", "rff-pca"])
+def test_two_threads_give_the_same_bytes(fit, X, stored):
+    one, other = (everything(fit, X, stored, Engine(threads=threads)) for threads in (1, 2))
+    assert one == other
 
 
 _references = {}

@@ -10,6 +10,7 @@ import gzip
 import inspect
 import re
 import shlex
+import shutil
 from importlib import import_module
 
 import numpy as np
@@ -151,6 +152,7 @@ def having(found):
     return [pytest.param(page, id=page.stem) for page in PAGES if page.name not in ELSEWHERE and found(page)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", having(python_of))
 def test_the_python_of_a_page_runs(page, prepared):
     names = {}
@@ -159,6 +161,7 @@ def test_the_python_of_a_page_runs(page, prepared):
         exec(compile("\n" * line + here(code), page, "exec"), names)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", having(commands_of))
 def test_the_commands_of_a_page_run_and_print_what_it_shows(page, prepared):
     here = prepared("\n".join(command for command, _ in commands_of(page)))
@@ -168,9 +171,11 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(page, prepared):
         assert missing(labels(shown), labels(done.stdout.split("\n"))) == [], (command, done.stdout)
 
 
-def test_readme_lists_every_page():
+def test_readme_lists_every_page_and_the_gallery_every_script():
     listed = PAGES[0].read_text(encoding="utf-8")
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in listed] == []
+    shown = re.findall(r"^\.\. plot:: (\S+)", (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"), re.M)
+    assert sorted(shown) == sorted(f"gallery/{path.name}" for path in (ROOT / "docs" / "gallery").glob("*.py"))
 
 
 def documented():
@@ -184,7 +189,7 @@ def documented():
     return found
 
 
-def test_the_reference_has_every_public_name():
+def test_the_reference_has_every_public_name_and_what_public_functions_return():
     public = set()
     for name in bigkpca.__all__:
         value = getattr(bigkpca, name)
@@ -195,9 +200,6 @@ def test_the_reference_has_every_public_name():
         if inspect.isclass(value) and issubclass(value, Exception)
     }
     assert public - documented() == set()
-
-
-def test_the_reference_has_what_public_functions_return():
     functions = [value for name in bigkpca.__all__ if inspect.isfunction(value := getattr(bigkpca, name))]
     classes = {value.__annotations__["return"] for value in functions} - {"str", "Stored"}  # Stored: an array of Zarr
     named = {name.rpartition(".")[2] for name in documented()}
@@ -210,13 +212,8 @@ def test_the_reference_has_all_methods_and_attributes_of_the_estimator():
     attributes = {name for name, value in public.items() if isinstance(value, property)}
     methods = {name for name in public.keys() - attributes if not name.endswith("_request")}  # made by scikit-learn
     assert {f"KernelPCA.{name}" for name in methods} - documented() == set()
-    lines = re.findall(r"^    (\w+_(?:, \w+_)*) : ", str(KernelPCA.__doc__), re.M)
+    lines = re.findall(r"^(\w+_(?:, \w+_)*) : ", inspect.getdoc(KernelPCA), re.M)
     assert attributes - {name for line in lines for name in line.split(", ")} == set()
-
-
-def test_the_gallery_shows_every_script():
-    shown = re.findall(r"^\.\. plot:: (\S+)", (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"), re.M)
-    assert sorted(shown) == sorted(f"gallery/{path.name}" for path in (ROOT / "docs" / "gallery").glob("*.py"))
 
 
 def examples():
@@ -228,17 +225,21 @@ def examples():
     ]
     known = {"np": np, "KernelPCA": KernelPCA, "bigkpca": bigkpca}
     found = [example for module in modules for example in doctest.DocTestFinder().find(module, extraglobs=known)]
-    return [pytest.param(example, id=example.name) for example in found if example.examples]
+    return [example for example in found if example.examples]
 
 
-@pytest.mark.parametrize("example", examples())
-def test_the_example_of_a_docstring_prints_what_it_shows(example, tmp_path, monkeypatch):
+@pytest.mark.full
+def test_the_examples_of_docstrings_print_what_they_show(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed == 0
+    for example in examples():
+        failed = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed
+        assert failed == 0, example.name
+        for made in tmp_path.iterdir():
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
 
 
 def test_the_public_functions_have_examples():
-    named = {example.id for example in examples()}
+    named = {example.name for example in examples()}
     for public in ("KernelPCA", "fit", "transform", "reconstruct", "denoise", "evaluate", "report", "verify"):
         value = getattr(bigkpca, public)
         assert f"{value.__module__}.{value.__qualname__}" in named

@@ -46,6 +46,13 @@ class Example:
         (tests,) = re.findall(r"^```python\n(.*?)^```$", text.split("\n## Testing a new kind\n")[1], re.M | re.S)
         return cls(new, source, changed, change, tuple(use), tuple(commands), tests)
 
+    def add_to(self, root):
+        """Add the new file and change the list in a copy of the package."""
+        assert not (root / self.new).exists()
+        (root / self.new).write_text(self.source, encoding="utf-8")
+        listed = root / self.changed
+        listed.write_text(patched(listed.read_text(encoding="utf-8"), self.change), encoding="utf-8")
+
 
 def patched(text, change):
     """The text with a change that is shown as a diff, its parts divided by @@."""
@@ -71,20 +78,15 @@ CHECKS = {
         assert_allclose(exact.eigenvalues_, np.linalg.eigvalsh(H @ K @ H)[::-1][:5], rtol=1e-4)
 
         assert json.loads(run("info", "tanimoto.zarr", "--json"))["kernel"] == {"name": "tanimoto"}
-        loaded = KernelPCA.load("tanimoto.zarr")
-        assert loaded.kernel == "tanimoto"
-        assert_array_equal(loaded.transform(X), kpca.transform(X))
+        assert KernelPCA.load("tanimoto.zarr").kernel == "tanimoto"
         run("transform", "tanimoto.zarr", "fingerprints.npy", "scores.zarr")
         assert_array_equal(rows_at("scores.zarr"), kpca.transform(X))
-        linear = KernelPCA(10, size=200, preimage="linear", **named).fit(X)
-        assert np.mean((linear.inverse_transform(linear.transform(X)) - X) ** 2) < X.var()
-
         plan = ("plan", "fingerprints.npy", "--kernel")
         assert "did you mean 'tanimoto'" in run(*plan, "tanimotto", code=2)
         assert "the tanimoto kernel has no gamma" in run(*plan, "tanimoto", "--gamma", "1", code=2)
         assert "the tanimoto kernel has no spectral density" in run(*plan, "tanimoto", "--method", "rff", code=2)
         assert "tanimoto" in run("fit", "--help")
-        contract("tanimoto", "test_a_kernel", "test_the_gradient")
+        contract("tanimoto", "test_a_kernel")
         exec(TESTS, names)
         names["test_tanimoto_is_common_bits_by_all_bits"]()
     """,
@@ -102,10 +104,7 @@ CHECKS = {
         assert "nystroem farthest-point" in map(str, all_variants())
         loaded = KernelPCA.load("farthest.zarr")
         assert loaded.landmarks == "farthest-point"
-        assert_array_equal(loaded.transform(digits), kpca.transform(digits))
         assert all((np.abs(digits - landmark).max(axis=1) < 1e-9).any() for landmark in loaded.landmarks_)
-        kpca.save("saved.zarr")
-        assert_array_equal(KernelPCA.load("saved.zarr").transform(digits), kpca.transform(digits))
         run("transform", "farthest.zarr", "digits.npy", "scores.zarr")
         assert_array_equal(rows_at("scores.zarr"), kpca.transform(digits))
         assert "peak bytes" in run("plan", "digits.npy", "--landmarks", "Farthest_Point")
@@ -126,8 +125,6 @@ CHECKS = {
         assert_array_equal(loaded.inverse_transform(scores), rows)
         assert_array_equal(rows_at("scores.zarr"), scores)
         assert_array_equal(rows_at("rows.zarr"), rows)
-        more = KernelPCA(5, size=50, preimage="nearest-landmarks").fit(digits[:800]).partial_fit(digits[800:])
-        assert np.isfinite(more.inverse_transform(more.transform(digits[:9]))).all()
         fit = ("fit", "digits.npy", "other.zarr", "--preimage")
         assert "need landmarks" in run(*fit, "nearest-landmarks", "--method", "rff", code=2)
         assert "neighbours must be at least 1" in run(*fit, "nearest-landmarks:neighbours=0", code=2)
@@ -137,7 +134,6 @@ CHECKS = {
     "A file format": """
         for path in ("sift.zarr", "from_python.zarr"):
             assert_array_equal(rows_at(path), vectors)
-        assert KernelPCA(3, size=20).fit("sift.zarr").transform(vectors).shape == (1000, 3)
         Path("again.fvecs").write_bytes(whole := Path("sift.fvecs").read_bytes())
         run("ingest", "again.fvecs", "sift.zarr", "--append")
         assert_array_equal(rows_at("sift.zarr"), np.concatenate([vectors, vectors]))
@@ -165,14 +161,12 @@ from pathlib import Path
 
 import bigkpca
 import numpy as np
-import pytest
 from bigkpca import KernelPCA
 from bigkpca.cli import main
 from bigkpca.data.opening import open_rows
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 import test_kinds
-import test_layers
 
 assert Path(bigkpca.__file__).parent == Path({package!r}), bigkpca.__file__
 warnings.simplefilter("error")
@@ -186,16 +180,13 @@ def rows_at(path):
     rows = open_rows(path)
     return rows.block(0, rows.shape[0])
 
-def contract(kind, *beginnings):
-    tests = [test for name, test in vars(test_kinds).items() if name.startswith(beginnings)]
+def contract(kind, beginning):
+    tests = [test for name, test in vars(test_kinds).items() if name.startswith(beginning)]
     assert tests
     for test in tests:
         needs = inspect.signature(test).parameters
         given = dict(name=kind, tmp_path=Path(tempfile.mkdtemp(dir=".")))
-        try:
-            test(**{{name: value for name, value in given.items() if name in needs}})
-        except pytest.skip.Exception:
-            pass
+        test(**{{name: value for name, value in given.items() if name in needs}})
 
 names = {{}}
 for code in {use!r}:
@@ -205,38 +196,30 @@ for arguments in {commands!r}:
 TESTS = {tests!r}
 globals().update(names)
 {check}
-test_layers.test_the_list_names_every_file_once_and_kinds_need_no_line()
-assert test_layers.complaints({source!r}, {layer!r}) == []
 print("done")
 """
 
 
-@pytest.mark.parametrize("title", CHECKS)
-def test_an_example_changes_what_is_there(title):
-    example = Example.of(title)
-    assert not (PACKAGE.parent / example.new).exists()
-    patched((PACKAGE.parent / example.changed).read_text(encoding="utf-8"), example.change)
+def test_the_examples_change_what_is_there():
+    for title in CHECKS:
+        example = Example.of(title)
+        assert not (PACKAGE.parent / example.new).exists(), title
+        patched((PACKAGE.parent / example.changed).read_text(encoding="utf-8"), example.change)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("title", CHECKS)
 def test_an_example_works_and_changes_two_files(title, tmp_path):
     example, copy = Example.of(title), tmp_path / "copy" / "bigkpca"
     shutil.copytree(PACKAGE, copy)  # what Python has compiled comes along
     before, root, here = files(copy), copy.parent, tmp_path / "here"
-    assert not (root / example.new).exists()
-    (root / example.new).write_text(example.source, encoding="utf-8")
-    listed = root / example.changed
-    listed.write_text(patched(listed.read_text(encoding="utf-8"), example.change), encoding="utf-8")
-
+    example.add_to(root)
     here.mkdir()
     program = PROGRAM.format(
         package=str(copy),
         use=example.use,
         commands=[shlex.split(command)[1:] for command in example.commands],
         tests=example.tests,
-        source=example.source,
-        layer=example.new.removeprefix("bigkpca/").removesuffix(".py").replace("/", "."),
         check=textwrap.dedent(CHECKS[title]),
     )
     found = os.pathsep.join([str(root), str(Path(__file__).parent), str(Path(__file__).parents[1])])
@@ -246,7 +229,6 @@ def test_an_example_works_and_changes_two_files(title, tmp_path):
         env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
@@ -254,6 +236,24 @@ def test_an_example_works_and_changes_two_files(title, tmp_path):
     after = files(copy)
     assert {name for name in after if after[name] != before.get(name)} == {example.new, example.changed}
     assert before.keys() <= after.keys()
+
+
+@pytest.mark.full
+def test_the_examples_keep_to_the_contracts_about_imports(tmp_path):
+    pytest.importorskip("importlinter", reason="it checks imports: pip install '.[dev]'")
+    shutil.copytree(PACKAGE, tmp_path / "bigkpca")
+    shutil.copy(PACKAGE.parent / "pyproject.toml", tmp_path)
+    for title in CHECKS:
+        Example.of(title).add_to(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_change_that_no_longer_fits_is_told():

@@ -35,6 +35,7 @@ def peaks(n, folder):
 
 
 @pytest.mark.alone
+@pytest.mark.full
 @of_linux
 def test_peaks_stay_below_the_plan_and_near_it(tmp_path):
     peaks(ROWS, tmp_path)
@@ -90,32 +91,27 @@ print(plan_fit(open_rows(sys.argv[1]), FitSpec.checked(**options), Engine().thre
 """
 
 
+METHODS = [
+    "dict(landmarks=landmarks.RPCholesky(over='all'), size=1000)",
+    "dict(size=500, standardize=True)",
+    *(f"dict(method='{method}', size={size})" for method, size in (("columns", 500), ("rff", 2000), ("rff-pca", 2000))),
+    *(f"dict(method='{method}', size=6000, solver='randomized')" for method in ("rff", "rff-pca")),
+    *(f"dict(landmarks='{rule}', size=1000)" for rule in ("rpcholesky", "leverage", "basic-patterns")),
+    "dict(method='rff', kernel='polynomial', size=2000)",
+]
+MARKS = [pytest.mark.full] + [pytest.mark.long] * (len(METHODS) - 1)
+
+
 @pytest.mark.alone
-@pytest.mark.long
 @of_linux
-@pytest.mark.parametrize(
-    "options",
-    [
-        "dict(size=500, standardize=True)",
-        "dict(method='columns', size=500)",
-        "dict(method='rff', size=2000)",
-        "dict(method='rff-pca', size=2000)",
-        "dict(method='rff', size=6000, solver='randomized')",
-        "dict(method='rff-pca', size=6000, solver='randomized')",
-        "dict(landmarks='rpcholesky', size=1000)",
-        "dict(landmarks=landmarks.RPCholesky(over='all'), size=1000)",
-        "dict(landmarks='leverage', size=1000)",
-        "dict(landmarks='basic-patterns', size=1000)",
-        "dict(method='rff', kernel='polynomial', size=2000)",
-    ],
-)
+@pytest.mark.parametrize("options", [pytest.param(each, marks=mark) for each, mark in zip(METHODS, MARKS, strict=True)])
 def test_peaks_of_every_method_stay_below_their_plan(options, tmp_path):
     rng = np.random.default_rng(0)
     # Of ten strong directions, as data are: of pure noise a Gram matrix is close to the identity.
     X = rng.normal(size=(ROWS, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS, 300))
     np.save(tmp_path / "rows.npy", X.astype(np.float32))
     command = [sys.executable, "-c", _FIT, str(tmp_path / "rows.npy"), options]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True).stdout
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     used, planned = (int(line) for line in found.split())
     assert used * 1024 <= planned, (used * 1024, planned)
 

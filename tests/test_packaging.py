@@ -8,7 +8,6 @@ import tarfile
 import tomllib
 import zipfile
 from contextlib import chdir
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -48,20 +47,14 @@ IGNORED = {
 }
 
 
-@dataclass(frozen=True)
-class Built:
-    """Names of the files in both distributions, and of those that lay in the tree but belong in neither."""
-
-    wheel: set[str]
-    sdist: set[str]
-    foreign: set[str]
+def modules(*folders):
+    """The Python files of folders of this tree."""
+    return {path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Both distributions of a copy of this tree in which foreign files lie too."""
+def test_distributions_hold_the_package_and_what_its_tests_need_and_no_secrets_results_or_files_of_tools(tmp_path):
     hatchling = pytest.importorskip("hatchling.build", reason="it builds the package: pip install '.[test]'")
-    tree, out = tmp_path_factory.mktemp("tree"), str(tmp_path_factory.mktemp("out"))
+    tree, out = tmp_path / "tree", str(tmp_path / "out")
     for folder in FOLDERS:
         left = ["__pycache__", *(path.name for path in IGNORED if folder == "deploy")]
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns(*left))
@@ -72,31 +65,16 @@ def built(tmp_path_factory):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("foreign")
     with chdir(tree):
-        wheel, sdist = Path(out, hatchling.build_wheel(out)), Path(out, hatchling.build_sdist(out))
-    with zipfile.ZipFile(wheel) as of_wheel, tarfile.open(sdist) as of_sdist:
-        names = {name.partition("/")[2] for name in of_sdist.getnames()}
-        return Built(set(of_wheel.namelist()), names, foreign)
+        built_wheel, built_sdist = Path(out, hatchling.build_wheel(out)), Path(out, hatchling.build_sdist(out))
+    with zipfile.ZipFile(built_wheel) as of_wheel, tarfile.open(built_sdist) as of_sdist:
+        wheel, sdist = set(of_wheel.namelist()), {name.partition("/")[2] for name in of_sdist.getnames()}
 
-
-def modules(*folders):
-    """The Python files of folders of this tree."""
-    return {path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
-
-
-def test_the_wheel_holds_the_package_and_nothing_else(built):
     about = {"METADATA", "WHEEL", "entry_points.txt", "RECORD", "licenses/LICENSE"}
-    expected = modules("bigkpca") | NOT_PYTHON | {f"bigkpca-{VERSION}.dist-info/{name}" for name in about}
-    assert built.wheel == expected
-
-
-def test_the_source_distribution_holds_what_the_tests_need(built):
-    assert built.sdist >= modules(*FOLDERS) | BESIDE | NOT_PYTHON | READ_BY_TESTS
-    assert {name.partition("/")[0] for name in built.sdist} == {*FOLDERS, *BESIDE, "PKG-INFO"}
-
-
-def test_neither_holds_secrets_results_or_files_of_tools(built):
-    assert "deploy/docker/secrets/x" in built.foreign
-    assert built.foreign & (built.wheel | built.sdist) == set()
+    assert wheel == modules("bigkpca") | NOT_PYTHON | {f"bigkpca-{VERSION}.dist-info/{name}" for name in about}
+    assert sdist >= modules(*FOLDERS) | BESIDE | NOT_PYTHON | READ_BY_TESTS
+    assert {name.partition("/")[0] for name in sdist} == {*FOLDERS, *BESIDE, "PKG-INFO"}
+    assert "deploy/docker/secrets/x" in foreign
+    assert foreign & (wheel | sdist) == set()
 
 
 def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command():
@@ -107,13 +85,8 @@ def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command():
     assert shown.stdout.endswith(f", version {VERSION}\n")
 
 
-def test_the_changelog_begins_with_the_version_of_the_project():
+def test_the_changelog_and_deployments_name_the_version_of_the_project():
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
-
-
-@pytest.mark.parametrize(
-    "name", ["docker/Dockerfile", "docker/README.md", "docker/compose.yaml", "kubernetes/kustomization.yaml"]
-)
-def test_deployments_name_the_version_of_the_project(name):
-    text = (ROOT / "deploy" / name).read_text()
-    assert set(re.findall(r"(?:bigkpca:|newTag: )(\d[\w.]*)", text)) == {VERSION}
+    for name in ("docker/Dockerfile", "docker/README.md", "docker/compose.yaml", "kubernetes/kustomization.yaml"):
+        text = (ROOT / "deploy" / name).read_text()
+        assert set(re.findall(r"(?:bigkpca:|newTag: )(\d[\w.]*)", text)) == {VERSION}, name

@@ -6,15 +6,16 @@ import logging
 import subprocess
 import sys
 import warnings
+from unittest.mock import Mock
 
+import click
 import pytest
 
-from bigkpca.cli import exit_codes, log_lines, main
+from bigkpca.cli import log_lines
 from bigkpca.cli.log_lines import JsonFormatter, JsonLines
 from bigkpca.workflows.scheduled import run as scheduled
 from tests.helpers.commands import run
 from tests.helpers.dask_processes import DaskProcesses
-from tests.helpers.files import ROOT
 from tests.helpers.nights import Night, some_rows
 
 
@@ -40,20 +41,14 @@ def test_each_text_becomes_one_object_and_objects_stay():
 
 
 def test_a_record_of_a_logger_tells_its_level_and_its_traceback():
-    def formatted(**more):
-        record = logging.LogRecord("distributed.core", logging.ERROR, "", 1, "%s is gone", ("it",), **more)
-        return json.loads(JsonFormatter().format(record))
-
-    assert formatted(exc_info=None) | {"time": ""} == {
-        "time": "",
-        "message": "it is gone",
-        "level": "ERROR",
-        "logger": "distributed.core",
-    }
     try:
         raise ValueError("why")
     except ValueError:
-        assert formatted(exc_info=sys.exc_info())["traceback"].endswith("ValueError: why")
+        error = sys.exc_info()
+    record = logging.LogRecord("distributed.core", logging.ERROR, "", 1, "%s is gone", ("it",), error)
+    found = json.loads(JsonFormatter().format(record))
+    assert (found["message"], found["level"], found["logger"]) == ("it is gone", "ERROR", "distributed.core")
+    assert found["traceback"].endswith("ValueError: why")
 
 
 def noisy(*_, **__):
@@ -68,8 +63,7 @@ def noisy(*_, **__):
 
 
 @pytest.mark.usefixtures("quiet_signals")
-@pytest.mark.parametrize("verbose", [[], ["-v"]])
-def test_every_line_is_json(night, monkeypatch, verbose):
+def test_every_line_is_json(night, monkeypatch):
     handler = logging.StreamHandler(sys.stderr)
     for name in ("distributed", "asyncio"):
         monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
@@ -83,7 +77,7 @@ def test_every_line_is_json(night, monkeypatch, verbose):
     monkeypatch.setattr(scheduled, "run", noisy)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        done = run("run", night.job, *verbose)
+        done = run("run", night.job)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     told = [line["message"] for line in lines]
     assert told.count("x.zarr cannot be read for the moment") == 1
@@ -104,13 +98,10 @@ def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night):
 
 
 @pytest.mark.usefixtures("quiet_signals")
-@pytest.mark.parametrize("wrong", [KeyboardInterrupt, exit_codes.click.UsageError])
-def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch, wrong):
-    def ends(*_, **__):
-        raise wrong("so")
-
-    monkeypatch.setattr(scheduled, "run", ends)
-    assert run("run", night.job).exit_code == (6 if wrong is KeyboardInterrupt else 2)
+def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch):
+    for wrong, code in {KeyboardInterrupt: 6, click.UsageError: 2}.items():
+        monkeypatch.setattr(scheduled, "run", Mock(side_effect=wrong("so")))
+        assert run("run", night.job).exit_code == code
 
 
 @pytest.mark.usefixtures("quiet_signals")
@@ -129,40 +120,38 @@ def test_what_the_package_logs_is_a_note_and_shown_once(night, monkeypatch):
     assert logging.getLogger("bigkpca").propagate
 
 
-def run_until(job, wanted, then):
-    """Run a job in a process of its own, do something when a line holds a text, and wait for its end."""
-    command = [sys.executable, "-m", "bigkpca.cli", "run", job]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
-        assert process.stderr is not None
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if wanted in line:
-                then()
-        process.wait(120)
-    return process.returncode, lines
-
-
+@pytest.mark.full
 def test_a_scheduler_that_dies_is_told_in_json(night, tmp_path):
     with DaskProcesses(tmp_path / "cluster", 2) as cluster:
-        night.set(log="json", scheduler=cluster.address, timeout="20 s")
-        code, lines = run_until(night.job, "sampling", cluster.scheduler.kill)
-    assert code == 6, lines
+        night.set(log="json", scheduler=cluster.address, timeout="3 s")
+        command = [sys.executable, "-m", "bigkpca.cli", "run", night.job]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if "sampling" in line:
+                    cluster.scheduler.kill()
+        assert process.returncode == 6, lines
     found = [json.loads(line) for line in lines]
     assert found[-1]["exit_code"] == 6
     assert all(isinstance(line["message"], str) for line in found)
 
 
-def test_workers_of_a_run_log_json(night):
-    code = (
-        "import logging\nfrom distributed import LocalCluster, Client\n"
-        "if __name__ == '__main__':\n"
-        "    import click; from bigkpca.cli.log_lines import write_json_lines\n"
-        "    with click.Context(click.Command('a')).scope(): write_json_lines()\n"
-        "    with LocalCluster(1, dashboard_address=None, host='127.0.0.1') as cluster, Client(cluster) as client:\n"
-        "        client.submit(logging.getLogger('distributed.worker').error, 'of a worker').result()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+WITH_WORKERS = """
+import logging
+import click
+from distributed import Client, LocalCluster
+from bigkpca.cli.log_lines import write_json_lines
+if __name__ == "__main__":
+    with click.Context(click.Command("a")).scope():
+        write_json_lines()
+    with LocalCluster(1, dashboard_address=None, host="127.0.0.1") as cluster, Client(cluster) as client:
+        client.submit(logging.getLogger("distributed.worker").error, "of a worker").result()
+"""
+
+
+@pytest.mark.full
+def test_workers_of_a_run_log_json():
+    done = subprocess.run([sys.executable, "-c", WITH_WORKERS], capture_output=True, text=True, timeout=120)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert ("of a worker", "ERROR") in [(line["message"], line["level"]) for line in lines]
-    assert main.name == "bigkpca"

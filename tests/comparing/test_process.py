@@ -20,6 +20,12 @@ from tests.helpers.files import ROOT
 from tests.helpers.progress import Recorder
 
 
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """Lets other processes import this file."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+
+
 def hold(megabytes):
     held = np.ones(megabytes * 125_000)
     return peak_mb() * float(held[0])
@@ -29,18 +35,30 @@ def fail():
     raise SpecError("as it says")
 
 
-def vanish():
+def vanish(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.fixture
-def importable(monkeypatch):
-    """Lets other processes import this file."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+def nap(path):
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(250)  # until it is ended
+
+
+def has_ended(pid):
+    """Whether a process ends within a minute."""
+    for _ in range(6000):
+        try:
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        if state == "Z":  # nobody may be there who waits for it
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @pytest.mark.alone
-@pytest.mark.usefixtures("importable")
 def test_each_process_has_its_own_peak_and_ends_alone():
     with ProcessRunner() as own:
         small, large, again = own.run(hold, 1), own.run(hold, 300), own.run(hold, 1)
@@ -52,11 +70,6 @@ def test_each_process_has_its_own_peak_and_ends_alone():
         with pytest.raises(ProcessDiedError, match=r"its process died \(exit code -9\): memory may have run out"):
             own.run(vanish)
         assert own.run(os.getpid) != os.getpid()
-
-
-@pytest.mark.usefixtures("importable")
-def test_processes_end_with_the_run_that_started_them():
-    with ProcessRunner() as own:
         server = own.run(os.getppid)
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
@@ -77,18 +90,13 @@ comparing.process.serve(*map(int, sys.argv[1:]))
 """
 
 
-@pytest.mark.usefixtures("importable")
+@pytest.mark.full
 def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
     monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
     with ProcessRunner() as own, pytest.raises(ProcessDiedError):
-        own.run(time.sleep, 5)
-    assert ended(int((tmp_path / "child").read_text()), seconds=1)
-
-
-def nap(path):
-    Path(path).write_text(str(os.getpid()))
-    time.sleep(20)
+        own.run(time.sleep, 250)
+    assert has_ended(int((tmp_path / "child").read_text()))
 
 
 _ASKS = """
@@ -100,37 +108,16 @@ with ProcessRunner() as own:
 """
 
 
-@pytest.mark.usefixtures("importable")
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.full
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_no_process_outlives_the_one_that_asked(how, tmp_path):
-    asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(tmp_path / "child")])
-    for _ in range(6000):
-        if (tmp_path / "child").exists() and (tmp_path / "child").read_text():
-            break
+    child = tmp_path / "child"
+    asks = subprocess.Popen([sys.executable, "-c", _ASKS, str(child)])
+    while asks.poll() is None and not (child.exists() and child.read_text()):
         time.sleep(0.01)
     asks.send_signal(how)
     asks.wait(60)
-    assert ended(int((tmp_path / "child").read_text()), seconds=5)
-
-
-def ended(pid, seconds):
-    """Whether a process ends in that time."""
-    for _ in range(int(seconds * 100)):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if f"{pid} (" in (status := _status(pid)) and ") Z " in status:  # nobody may be there who waits for it
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def _status(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
+    assert has_ended(int(child.read_text()))
 
 
 def test_processes_that_cannot_be_started(monkeypatch):
@@ -139,15 +126,11 @@ def test_processes_that_cannot_be_started(monkeypatch):
         own.run(os.getpid)
 
 
+@pytest.mark.full
 def test_a_process_that_dies_leaves_its_fit_out(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(comparing, "run_trial", _dying)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setattr(comparing, "run_trial", vanish)
     notes = Recorder()
     found = bigkpca.compare(data, tmp_path / "out", progress=notes, **FEW)
     assert [trial.method for trial in found.trials] == ["exact"]
     assert found.missing == 2
     assert "rff with size 30 is left out: its process died" in notes.notes[-1]
-
-
-def _dying(*_):
-    vanish()

@@ -9,49 +9,25 @@ from bigkpca.data.blocks import fit_block_rows, output_block_rows, power_of_two,
 counts = st.integers(1, 10**8)
 
 
-@pytest.mark.parametrize(
-    ("n", "rows"),
-    [
-        (1, 4096),
-        (60_000, 4096),
-        (131_071, 4096),
-        (131_072, 8192),
-        (600_000, 32_768),
-        (1_048_576, 65_536),
-        (60_000_000, 65_536),
-    ],
-)
-def test_block_rows_follow_the_rule(n, rows):
-    assert fit_block_rows(n, 1) == rows
-
-
-@given(n=counts)
-def test_block_rows_are_the_formula_of_the_manual(n):
-    assert fit_block_rows(n, 1) == min(65536, max(4096, power_of_two(n // 16)))
-
-
-@pytest.mark.parametrize(
-    ("grain", "given_rows", "rows"),
-    [
-        (1000, None, 4000),
-        (3000, None, 3000),
-        (5000, None, 5000),
-        (100_000, None, 100_000),
-        (1000, 2400, 2000),
-        (7, 1, 7),
-    ],
-)
-def test_block_rows_are_whole_chunks(grain, given_rows, rows):
-    assert fit_block_rows(60_000, grain, given_rows) == rows
+def test_block_rows_follow_the_rule():
+    counts = 1, 60_000, 131_071, 131_072, 600_000, 1_048_576, 60_000_000
+    assert [fit_block_rows(n, 1) for n in counts] == [4096, 4096, 4096, 8192, 32_768, 65_536, 65_536]
 
 
 @given(n=counts, grain=st.integers(1, 10**6), rows=st.none() | st.integers(1, 10**6))
 def test_block_rows_are_always_a_positive_number_of_whole_chunks(n, grain, rows):
+    assert fit_block_rows(n, 1) == min(65536, max(4096, power_of_two(n // 16)))
     found = fit_block_rows(n, grain, rows)
     assert found > 0
     assert found % grain == 0
     wanted = rows or fit_block_rows(n, 1)
     assert abs(found - wanted) <= max(grain / 2, grain - wanted)
+
+
+def test_block_rows_are_whole_chunks():
+    assert [fit_block_rows(60_000, grain) for grain in (1000, 3000, 5000, 100_000)] == [4000, 3000, 5000, 100_000]
+    assert [fit_block_rows(60_000, *rule) for rule in ((1000, 2400), (7, 1))] == [2000, 7]
+    assert output_block_rows(60_000, 1500, 200) == 4500
 
 
 @pytest.mark.parametrize(
@@ -73,10 +49,6 @@ def test_output_blocks_hold_4_megabytes_at_most_unless_given(n, row_bytes, rows)
     assert output_block_rows(n, 1, row_bytes, rows) == rows
 
 
-def test_output_blocks_are_whole_chunks():
-    assert output_block_rows(60_000, 1500, 200) == 4500
-
-
 @given(n=st.integers(0, 10_000), rows=st.integers(1, 3000))
 def test_blocks_cover_every_row_once_in_order(n, rows):
     blocks = split(n, rows)
@@ -95,19 +67,15 @@ def test_a_tile_is_the_tallest_power_of_two_within_32_megabytes(d, D, itemsize):
     assert rows == 2048 or 2 * rows * max(d, D) * itemsize > 2**25
 
 
-@pytest.mark.parametrize(
-    ("d", "D", "itemsize", "rows"),
-    [(784, 1000, 4, 2048), (784, 2000, 8, 2048), (784, 4000, 8, 1024), (10**6, 10, 4, 16)],
-)
-def test_tiles_of_usual_sizes(d, D, itemsize, rows):
-    assert tile_rows(d, D, itemsize) == rows
+def test_tiles_of_usual_sizes():
+    sizes = (784, 1000, 4), (784, 2000, 8), (784, 4000, 8), (10**6, 10, 4)
+    assert [tile_rows(*size) for size in sizes] == [2048, 2048, 1024, 16]
 
 
 @pytest.mark.parametrize(
     ("n", "d", "size", "rows"),
     [
         (100, 10, 50, 100),
-        (10**6, 10, 1000, 20_000),
         (10**6, 784, 1000, 20_000),
         (10**6, 1600, 1000, 10_000),  # 64 MB as float32
         (10**6, 10**8, 1000, 1000),  # but never fewer than the landmarks
@@ -126,6 +94,5 @@ def test_the_sample_holds_the_landmarks_and_no_row_twice(n, d, size):
     assert m <= size or 4 * m * d <= 64_000_000
 
 
-@pytest.mark.parametrize(("value", "power"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (1023, 512), (1024, 1024)])
-def test_power_of_two(value, power):
-    assert power_of_two(value) == power
+def test_power_of_two():
+    assert [power_of_two(value) for value in (0, 1, 2, 3, 4, 1023, 1024)] == [1, 1, 2, 2, 4, 512, 1024]

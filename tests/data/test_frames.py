@@ -10,48 +10,47 @@ import pytest
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError
+from tests.data.cases import case
 
 DAY = datetime(2020, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("column", "name"),
-    [
-        (pd.Series([DAY, DAY]), "datetime64"),
-        (pd.Series([DAY, DAY]).dt.tz_localize("UTC"), "datetime64"),
-        (pd.Series([DAY, DAY]) - DAY, "timedelta64"),
-        (pd.Series(["u", "v"], dtype="category"), "category"),
-        (pd.Series(["u", 2.0], dtype=object), "object"),
-        (pd.Series([1j, 2j]), "complex128"),
-        (pd.Series(pd.period_range("2020", periods=2, freq="D")), "period"),
-        (pl.Series([DAY, DAY]), "Datetime"),
-        (pl.Series([DAY.date(), DAY.date()]), "Date"),
-        (pl.Series([DAY - DAY, DAY - DAY]), "Duration"),
-        (pl.Series(["u", "v"]), "String"),
-        (pl.Series(["u", "v"], dtype=pl.Categorical), "Categorical"),
-        (pl.Series([[1], [2, 3]]), "List"),
-        (pl.Series([[1, 2], [2, 3]], dtype=pl.Array(pl.Int8, 2)), "Array"),
-        (pl.Series([{"a": 1}, {"a": 2}]), "Struct"),
-        (pl.Series(["u", "v"], dtype=pl.Enum(["u", "v"])), "Enum"),
-        (pd.Series([DAY, DAY], dtype="timestamp[ns][pyarrow]"), "timestamp"),
-        (pd.Series(["u", "v"], dtype="string[pyarrow]"), "string"),
-    ],
-    ids=lambda value: None if isinstance(value, str) else f"{type(value).__module__}",
-)
-@pytest.mark.parametrize("alone", [True, False])
-def test_columns_of_a_frame_that_are_no_numbers_are_named(column, name, alone):
-    frame = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
-    data = frame({"t": column} if alone else {"a": [1.0, 2.0], "t": column})
-    message = rf"the frame holds .*{name}.* values in column {0 if alone else 1} \('t'\): rows must be real numbers"
-    with pytest.raises(DataError, match=message):
-        open_rows(data)
-    with pytest.raises(DataError, match=message):
-        KernelPCA(1).fit(data)
+def frame_of(**columns):
+    """A frame of the library that the last column is of."""
+    of_pandas = isinstance([*columns.values()][-1], pd.Series)
+    return (pd.DataFrame if of_pandas else pl.DataFrame)(columns)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_columns_that_are_no_numbers_are_named():
+    for name, column in (
+        ("datetime64", pd.Series([DAY, DAY])),
+        ("datetime64", pd.Series([DAY, DAY]).dt.tz_localize("UTC")),
+        ("timedelta64", pd.Series([DAY, DAY]) - DAY),
+        ("category", pd.Series(["u", "v"], dtype="category")),
+        ("object", pd.Series(["u", 2.0], dtype=object)),
+        ("complex128", pd.Series([1j, 2j])),
+        ("period", pd.Series(pd.period_range("2020", periods=2, freq="D"))),
+        ("timestamp", pd.Series([DAY, DAY], dtype="timestamp[ns][pyarrow]")),
+        ("string", pd.Series(["u", "v"], dtype="string[pyarrow]")),
+        ("Datetime", pl.Series([DAY, DAY])),
+        ("Date", pl.Series([DAY.date(), DAY.date()])),
+        ("Duration", pl.Series([DAY - DAY, DAY - DAY])),
+        ("String", pl.Series(["u", "v"])),
+        ("Categorical", pl.Series(["u", "v"], dtype=pl.Categorical)),
+        ("List", pl.Series([[1], [2, 3]])),
+        ("Array", pl.Series([[1, 2], [2, 3]], dtype=pl.Array(pl.Int8, 2))),
+        ("Struct", pl.Series([{"a": 1}, {"a": 2}])),
+        ("Enum", pl.Series(["u", "v"], dtype=pl.Enum(["u", "v"]))),
+    ):
+        for number, data in ((0, frame_of(t=column)), (1, frame_of(a=[1.0, 2.0], t=column))):
+            message = rf"the frame holds .*{name}.* values in column {number} \('t'\): rows must be real numbers"
+            for use in (open_rows, KernelPCA(1).fit):
+                with case((name, number)), pytest.raises(DataError, match=message):
+                    use(data)
+
+
+def test_columns_that_are_numbers_are_rows_however_they_are_kept():
+    for column in (
         pd.Series([1, 0], dtype="Int64"),
         pd.Series([True, False], dtype="boolean"),
         pd.Series([True, False]),
@@ -62,19 +61,15 @@ def test_columns_of_a_frame_that_are_no_numbers_are_named(column, name, alone):
         pl.Series([True, False]),
         pl.Series([1, 0], dtype=pl.UInt8),
         pl.Series([1, 0], dtype=pl.Decimal(10, 2)),
-    ],
-    ids=lambda column: f"{type(column).__module__} {column.dtype}",
-)
-def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(column):
-    frame = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
-    rows = open_rows(frame({"a": [0.5, 0.25], "b": column}))
-    np.testing.assert_array_equal(rows.block(0, 2), [[0.5, 1], [0.25, 0]])
-    assert rows.dtype == np.float64
+    ):
+        with case(column.dtype):
+            rows = open_rows(frame_of(a=[0.5, 0.25], b=column))
+            np.testing.assert_array_equal(rows.block(0, 2), [[0.5, 1], [0.25, 0]])
+            assert rows.dtype == np.float64
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_values_that_a_frame_misses_are_nan_and_their_column_is_named():
+    for column in (
         pd.Series([1, None], dtype="Int64"),
         pd.Series([True, None], dtype="boolean"),
         pd.Series([1, None], dtype="category"),
@@ -84,14 +79,12 @@ def test_columns_of_a_frame_that_are_numbers_are_rows_however_they_are_kept(colu
         pl.Series([1, None]),
         pl.Series([True, None]),
         pl.Series([1, None], dtype=pl.Decimal(10, 2)),
-    ],
-    ids=lambda column: f"{type(column).__module__} {column.dtype}",
-)
-def test_values_that_a_frame_misses_are_nan_and_their_column_is_named(column):
-    frame = (pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame)({"a": [0.5, 0.25], "b": column})
-    assert np.isnan(open_rows(frame).block(0, 2)[1, 1])
-    with pytest.raises(DataError, match=r"row 1, column 1 \('b'\) is NaN"):
-        KernelPCA(1).fit(frame)
+    ):
+        with case(column.dtype):
+            frame = frame_of(a=[0.5, 0.25], b=column)
+            assert np.isnan(open_rows(frame).block(0, 2)[1, 1])
+            with pytest.raises(DataError, match=r"row 1, column 1 \('b'\) is NaN"):
+                KernelPCA(1).fit(frame)
 
 
 def test_frames_of_polars_keep_their_precision_in_an_estimator():

@@ -21,6 +21,7 @@ from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.reading import take, tiles
 from bigkpca.errors import DataError, SpecError
+from tests.data.cases import case
 from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
 from tests.helpers.lazy import refuse
 from tests.helpers.stores import as_npy
@@ -31,21 +32,13 @@ def test_every_kind_gives_the_same_rows(kind, tmp_path):
     rows = open_rows(KINDS[kind](tmp_path))
     assert rows.shape == X.shape
     assert rows.dtype == np.float64
+    assert rows.names == (tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None)  # as polars calls them
     np.testing.assert_array_equal(rows.block(20, 55), X[20:55])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_parts_number_their_rows_as_the_whole_does(kind, tmp_path):
-    rows = open_rows(KINDS[kind](tmp_path))
-    part = rows.part(20, 60)
+    numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
+    np.testing.assert_array_equal(take(rows, numbers), X[numbers])
+    part = rows.part(20, 60)  # which counts its rows as the whole does
     part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(30, 40), X[30:40])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_taking_rows(kind, tmp_path):
-    numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
-    np.testing.assert_array_equal(take(open_rows(KINDS[kind](tmp_path)), numbers), X[numbers])
 
 
 @given(start=st.integers(0, 10), length=st.integers(1, 93), height=st.integers(1, 50))
@@ -73,9 +66,8 @@ def test_images_are_flattened_row_by_row(tmp_path):
         np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
 
 
-@pytest.mark.parametrize(
-    ("data", "error", "message"),
-    [
+def test_what_cannot_be_rows_is_refused():
+    for data, error, message in (
         (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
         (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
@@ -102,17 +94,9 @@ def test_images_are_flattened_row_by_row(tmp_path):
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
         ("ftp://bucket/rows.zarr", SpecError, "only local paths"),
-    ],
-)
-def test_what_cannot_be_rows_is_refused(data, error, message):
-    with pytest.raises(error, match=message):
-        open_rows(data)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_frames_and_datasets_have_names(kind, tmp_path):
-    expected = tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None  # as polars calls them
-    assert open_rows(KINDS[kind](tmp_path)).names == expected
+    ):
+        with case(message), pytest.raises(error, match=message):
+            open_rows(data)
 
 
 def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was():
@@ -140,18 +124,18 @@ def test_what_cannot_be_counted_is_refused_before_a_pass():
         open_rows(lazy[lazy[:, 0] > 1e9])
 
 
-@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
-def test_partitions_of_files_are_counted_as_they_are_read(filesystem, tmp_path):
+def test_partitions_of_files_are_counted_as_they_are_read(tmp_path):
     for number in range(6):  # of few columns Dask reads several files at once
         some = pd.DataFrame(np.random.default_rng(number).normal(size=(10 + number, 12)))
         some.rename(columns=str).to_parquet(tmp_path / f"{number}.parquet")
-    frame = dd.read_parquet(tmp_path, filesystem=filesystem)
-    for table in (frame, frame[["0", "7"]]):
-        expected = table.compute().to_numpy()
-        assert len(expected) == 75
-        rows = open_rows(table)
-        np.testing.assert_array_equal(rows.block(0, 75), expected)
-        assert rows.names == tuple(table.columns)
+    for filesystem in ("fsspec", "arrow"):
+        frame = dd.read_parquet(tmp_path, filesystem=filesystem)
+        for table in (frame, frame[["0", "7"]]):
+            expected = table.compute().to_numpy()
+            assert len(expected) == 75
+            rows = open_rows(table)
+            np.testing.assert_array_equal(rows.block(0, 75), expected)
+            assert rows.names == tuple(table.columns)
 
 
 def test_files_and_folders_that_are_no_rows(tmp_path):
@@ -182,13 +166,12 @@ def test_fingerprints_tell_what_is_in_memory_apart():
         assert stamps[0] == stamps[1] != stamps[2]
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_named(value, tmp_path):
-    bad = X.copy()
-    bad[45, 3] = value
-    rows = open_rows(as_npy(tmp_path, bad))
-    name = "NaN" if np.isnan(value) else "infinity"
-    with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
-        list(tiles(rows, 40, 60, 8))
-    with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
-        take(rows, np.array([3, 45, 50]))
+def test_values_that_are_not_finite_are_named(tmp_path):
+    for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
+        bad = X.copy()
+        bad[45, 3] = value
+        rows = open_rows(as_npy(tmp_path, bad))
+        with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+            list(tiles(rows, 40, 60, 8))
+        with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+            take(rows, np.array([3, 45, 50]))

@@ -12,8 +12,13 @@ import zarr
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data import sparse
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.progress import Silent
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 
 RNG = np.random.default_rng(4)
@@ -85,7 +90,9 @@ STORED = [npz, in_zarr, in_zarr_alone, in_hdf5]
 
 @pytest.mark.parametrize("write", STORED)
 def test_rows_are_those_of_the_dense_matrix(write, tmp_path):
-    rows = open_rows(write(tmp_path))
+    path = write(tmp_path)
+    rows = open_rows(path)
+    assert info(str(path))["kind"] == "sparse matrix"
     assert (rows.shape, rows.dtype) == (DENSE.shape, DENSE.dtype)
     for start, stop in ((0, 700), (0, 1), (123, 456), (699, 700)):
         np.testing.assert_array_equal(rows.block(start, stop), DENSE[start:stop])
@@ -96,36 +103,37 @@ def test_rows_are_those_of_the_dense_matrix(write, tmp_path):
         assert rows.names == tuple(f"gene {j}" for j in range(30))
 
 
-@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "bsr_array", "lil_array"])
-def test_a_fit_gives_the_same_bits_as_of_dense_rows(kind):
-    X = getattr(sp, kind)(CSR)
+def test_a_fit_gives_the_same_bits_as_of_dense_rows():
     options = {"n_components": 4, "size": 60, "random_state": 0}
-    dense, found = KernelPCA(**options).fit(DENSE), KernelPCA(**options).fit(X)
-    np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_)
-    np.testing.assert_array_equal(found.transform(X), dense.transform(DENSE))
+    dense = KernelPCA(**options).fit(DENSE)
+    scores = dense.transform(DENSE)
+    for kind in ("csr_array", "csc_matrix", "coo_array", "bsr_array", "lil_array"):
+        X = getattr(sp, kind)(CSR)
+        found = KernelPCA(**options)
+        np.testing.assert_array_equal(found.fit_transform(X), scores, err_msg=kind)
+        np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_, err_msg=kind)
+        np.testing.assert_array_equal(found.transform(X), scores, err_msg=kind)
     assert isinstance(found.transform(CSR[:3]), np.ndarray)
-    np.testing.assert_array_equal(KernelPCA(**options).fit_transform(X), dense.transform(DENSE))
 
 
-@pytest.mark.parametrize("write", STORED)
-def test_the_pipeline_takes_stored_matrices(write, tmp_path):
-    path = write(tmp_path)
+def test_the_pipeline_takes_stored_matrices(tmp_path):
+    path = in_hdf5(tmp_path)
     expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50)
     model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50)
     np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
     scores = bigkpca.transform(model, path, tmp_path / "scores.zarr")
     np.testing.assert_array_equal(scores[:], KernelPCA.load(tmp_path / "dense.zarr").transform(DENSE))
-    assert info(str(path))["kind"] == "sparse matrix"
     lazy = KernelPCA.load(tmp_path / "model.zarr").transform(str(path))
     np.testing.assert_array_equal(lazy.compute() if hasattr(lazy, "compute") else lazy, scores[:])
 
 
-@pytest.mark.parametrize("write", [npz, in_zarr, in_hdf5])
-def test_workers_read_stored_matrices(write, tmp_path):
-    path = write(tmp_path)
-    expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50, block_rows=192)
-    model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50, block_rows=192, workers=2)
-    np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
+@pytest.mark.full
+def test_workers_read_stored_matrices(tmp_path, two_processes):
+    spec = FitSpec.checked(components=3, size=50, block_rows=192)
+    expected = fit_rows(ArrayRows(DENSE), spec, Engine(), Silent())
+    for write in (npz, in_zarr, in_hdf5):
+        found = fit_rows(open_rows(write(tmp_path)), spec, two_processes, Silent())
+        np.testing.assert_array_equal(found.solution.eigenvalues, expected.solution.eigenvalues, write.__name__)
 
 
 def test_a_dense_layer_of_anndata_is_an_array(tmp_path):

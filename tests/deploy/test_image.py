@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.deploy.test_docker import FOLDER, STEPS, pinned, prepare, services
+from tests.deploy.test_docker import FOLDER, pinned, prepare, services, steps
 from tests.helpers.compose import Services
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.images import build
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.full
 TMP = "/tmp"  # in a container, which may write nothing else
-HEALTH = next(rest for word, rest in STEPS if word == "HEALTHCHECK")
+(HEALTH,) = steps("HEALTHCHECK")
 
 
 @pytest.fixture(scope="module")
 def image():
     with tempfile.TemporaryDirectory(prefix="bigkpca-image-") as folder:
-        (default,) = [rest for word, rest in STEPS if word == "ARG"]
+        (default,) = steps("ARG")
         minor = ".".join(default.partition("=")[2].split(".")[:2])
         yield build(FOLDER / "Dockerfile", Path(folder), minor)
 

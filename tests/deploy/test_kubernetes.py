@@ -17,28 +17,17 @@ from dask.utils import parse_bytes, parse_timedelta
 import bigkpca
 from bigkpca.data.stores import store_of
 from bigkpca.spec.job import read_job
-from tests.deploy.manifests import (
-    FOLDER,
-    admits,
-    amount,
-    matches,
-    of_kind,
-    only,
-    option,
-    pods,
-    rendered,
-    templates,
-)
+from tests.deploy.manifests import FOLDER, admits, amount, matches, of_kind, only, option, pods, rendered, templates
 from tests.helpers.custom_resources import schema_of
 from tests.helpers.files import ROOT
 from tests.helpers.nights import Night, some_rows
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import BUCKET, KEY, SECRET
 
-SERVICE = "tls://bigkpca-scheduler:8786"
 JOB = tomllib.loads((FOLDER / "nightly.toml").read_text())
+README = (FOLDER / "README.md").read_text()
 IMAGE_SETTINGS = yaml.safe_load((ROOT / "deploy" / "docker" / "dask.yaml").read_text())["distributed"]
-each_pod = pytest.mark.parametrize("name", ["scheduler", "worker", "nightly"])
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def check(documents, version):
@@ -47,34 +36,20 @@ def check(documents, version):
         kubernetes_validate.validate(document, version, strict=True)
 
 
-@pytest.mark.parametrize("version", ["1.33", "1.37"])
-def test_what_is_rendered_is_valid_for_kubernetes(version):
+@pytest.mark.full
+def test_what_is_rendered_is_valid_for_kubernetes_and_the_operator():
     ours = [document for document in rendered() if "dask.org" not in document["apiVersion"]]
     made = [{"kind": "Pod", "metadata": {"labels": pod.labels}, "spec": pod.spec} for pod in pods().values()]
     made += [{"kind": "Service", "spec": only("DaskCluster")["spec"]["scheduler"]["service"]}]
-    check([*ours, *({"apiVersion": "v1"} | each for each in made), *templates()], version)
-
-
-@pytest.mark.parametrize("kind", ["DaskCluster", "DaskAutoscaler"])
-def test_the_resources_of_the_operator_are_valid_and_no_field_is_dropped(kind):
+    for version in ("1.33", "1.37"):
+        check([*ours, *({"apiVersion": "v1"} | each for each in made), *templates()], version)
     jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.validate(only(kind), schema_of(kind))
-
-
-def test_a_field_or_a_type_that_the_operator_does_not_know_is_an_error():
-    jsonschema = pytest.importorskip("jsonschema")
-    for change in ({"minimum": "two"}, {"least": 2}):
+    for kind in ("DaskCluster", "DaskAutoscaler"):
+        jsonschema.validate(only(kind), schema_of(kind))
+    for change in ({"minimum": "two"}, {"least": 2}):  # a type, and a field that the operator would drop
         document = {"spec": {**only("DaskAutoscaler")["spec"], **change}}
         with pytest.raises(jsonschema.ValidationError, match=r"'two' is not|'least' was unexpected"):
             jsonschema.validate(document, schema_of("DaskAutoscaler"))
-
-
-def test_a_night_never_runs_twice_at_once_and_ends_before_the_next():
-    night = only("CronJob")["spec"]
-    job = night["jobTemplate"]["spec"]
-    assert night["concurrencyPolicy"] == "Forbid"
-    assert job["template"]["spec"]["restartPolicy"] == "Never"  # else exit codes have no policy
-    assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
 
 
 def fate(code, disrupted=False):
@@ -87,14 +62,16 @@ def fate(code, disrupted=False):
     return "Count"
 
 
-def test_exit_codes_decide_what_is_tried_again():
+def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
+    night = only("CronJob")["spec"]
+    job = night["jobTemplate"]["spec"]
+    assert night["concurrencyPolicy"] == "Forbid"
+    assert job["template"]["spec"]["restartPolicy"] == "Never"  # else exit codes have no policy
+    assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
     assert {code: fate(code) for code in (5, 6, 137, 143)} == dict.fromkeys((5, 6, 137, 143), "Count")
     assert [code for code in range(256) if fate(code) == "FailJob"] == [1, 2, 3, 4, 7]
     assert fate(6, disrupted=True) == "Ignore"
-    assert only("CronJob")["spec"]["jobTemplate"]["spec"]["backoffLimit"] >= 3
-
-
-def test_the_time_to_stop_is_longer_than_sigterm_needs():
+    assert job["backoffLimit"] >= 3
     assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
 
 
@@ -103,10 +80,11 @@ def test_job_and_workers_name_the_service_of_the_scheduler():
     service = cluster["spec"]["scheduler"]["service"]
     ports = {port["name"]: port["port"] for port in service["ports"]}
     address = f"tls://{cluster['metadata']['name']}-scheduler:{ports['tcp-comm']}"  # the operator's name for it
-    assert JOB["run"]["scheduler"] == pods()["worker"].container["args"][2] == address == SERVICE
+    assert JOB["run"]["scheduler"] == pods()["worker"].container["args"][2] == address
+    assert address == "tls://bigkpca-scheduler:8786"
     assert matches({"matchLabels": service["selector"]}, pods()["scheduler"].labels)
     assert option(pods()["scheduler"].container, "--port") == "8786"
-    assert f"certificates.sh tls {cluster['metadata']['name']}-scheduler" in (FOLDER / "README.md").read_text()
+    assert f"certificates.sh tls {cluster['metadata']['name']}-scheduler" in README
 
 
 def named(node, kind):
@@ -120,82 +98,66 @@ def named(node, kind):
     return own | {name for value in node.values() for name in named(value, kind)}
 
 
-@each_pod
-def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme(name):
-    spec, readme = pods()[name].spec, (FOLDER / "README.md").read_text()
-    assert named(spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
-    assert spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
-    for secret in named(spec, "Secret"):
-        (template,) = [each for each in templates() if each["metadata"]["name"] == secret]
-        assert f"create secret generic {secret} " in readme
-        assert [key for key in template["stringData"] if key not in readme] == []
-
-
-def test_no_secret_is_in_the_repository():
+def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme():
+    for pod in pods().values():
+        assert named(pod.spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
+        assert pod.spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
+        for secret in named(pod.spec, "Secret"):
+            (template,) = [each for each in templates() if each["metadata"]["name"] == secret]
+            assert f"create secret generic {secret} " in README
+            assert [key for key in template["stringData"] if key not in README] == []
+        assert "imagePullSecrets" not in pod.spec  # which would replace those of the account
+    ((secret,),) = [each["imagePullSecrets"] for each in of_kind("ServiceAccount")]
+    assert f"create secret docker-registry {secret['name']} " in README
     assert of_kind("Secret") == []  # to apply it again would undo what a user made
     assert {value for each in templates() for value in each["stringData"].values()} == {""}
     assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
 
 
-@each_pod
-def test_the_certificates_are_where_dask_looks_for_them(name):
+def test_pods_have_no_rights_are_limited_and_pinned():
     tls = IMAGE_SETTINGS["comm"]["tls"]
     files = {tls["ca-file"], *(path for role in ("scheduler", "worker", "client") for path in tls[role].values())}
-    mounts = {mount["name"]: mount["mountPath"] for mount in pods()[name].container["volumeMounts"]}
-    (template,) = [each for each in templates() if each["metadata"]["name"] == "bigkpca-tls"]
-    assert {f"{mounts['tls']}/{key}" for key in template["stringData"]} == files
-
-
-@pytest.mark.parametrize("name", ["worker", "nightly"])
-def test_memory_of_the_job_fits_the_containers_and_their_flags(name):
-    container = pods()[name].container
-    limit, planned = amount(container["resources"]["limits"]["memory"]), parse_bytes(JOB["run"]["memory"])
-    assert 1.25 * planned <= limit  # one process in each
-    if name == "worker":
-        assert planned < parse_bytes(option(container, "--memory-limit")) < 0.9 * limit
-        assert int(option(container, "--nthreads")) == amount(container["resources"]["limits"]["cpu"])
-
-
-@each_pod
-def test_every_container_has_requests_and_limits(name):
-    resources = pods()[name].container["resources"]
-    for of in ("cpu", "memory", "ephemeral-storage"):
-        assert 0 < amount(resources["requests"][of]) <= amount(resources["limits"][of])
-
-
-@each_pod
-def test_images_are_pinned_to_this_version(name):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert pods()[name].container["image"] == f"registry.example.org/bigkpca:{project['version']}"
-
-
-@each_pod
-def test_pods_have_no_rights(name):
-    pod = pods()[name]
-    assert pod.spec["securityContext"]["runAsNonRoot"] is True
-    assert pod.spec["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
-    assert pod.spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod.spec["automountServiceAccountToken"] is False
-    assert pod.container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert {"name": "tmp", "mountPath": "/tmp"} in pod.container["volumeMounts"]
+    (certificates,) = [each["stringData"] for each in templates() if each["metadata"]["name"] == "bigkpca-tls"]
     assert only("Namespace")["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+    for spec, container in ((pod.spec, pod.container) for pod in pods().values()):
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is False
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounts["tmp"] == "/tmp"
+        assert {f"{mounts['tls']}/{key}" for key in certificates} == files  # where Dask looks for them
+        assert container["image"] == f"registry.example.org/bigkpca:{VERSION}"
+        for of in ("cpu", "memory", "ephemeral-storage"):
+            requested, limit = (amount(container["resources"][each][of]) for each in ("requests", "limits"))
+            assert 0 < requested <= limit
 
 
-@pytest.mark.parametrize("name", ["scheduler", "worker"])
-def test_probes_ask_a_port_that_is_there_and_wait_for_a_worker_that_hangs(name):
-    container = pods()[name].container
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/health", "port": "http-dashboard"}
-    assert option(container, "--dashboard-address") == f":{ports['http-dashboard']}"
-    assert option(container, "--worker-port" if name == "worker" else "--port") == str(ports["tcp-comm"])
-    alive = container["livenessProbe"]
-    patience = parse_timedelta(IMAGE_SETTINGS["scheduler"]["worker-ttl"])
-    assert alive["periodSeconds"] * alive["failureThreshold"] >= patience
+def test_memory_of_the_job_fits_the_containers_and_their_flags():
+    planned, worker = parse_bytes(JOB["run"]["memory"]), pods()["worker"].container
+    for container in (worker, pods()["nightly"].container):
+        assert 1.25 * planned <= amount(container["resources"]["limits"]["memory"])  # one process in each
+    limits = worker["resources"]["limits"]
+    assert planned < parse_bytes(option(worker, "--memory-limit")) < 0.9 * amount(limits["memory"])
+    assert int(option(worker, "--nthreads")) == amount(limits["cpu"])
+
+
+def test_probes_ask_a_port_that_is_there_and_wait_for_a_worker_that_hangs():
+    for name in ("scheduler", "worker"):
+        container = pods()[name].container
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["httpGet"] == {"path": "/health", "port": "http-dashboard"}
+        assert option(container, "--dashboard-address") == f":{ports['http-dashboard']}"
+        assert option(container, "--worker-port" if name == "worker" else "--port") == str(ports["tcp-comm"])
+        alive = container["livenessProbe"]
+        patience = parse_timedelta(IMAGE_SETTINGS["scheduler"]["worker-ttl"])
+        assert alive["periodSeconds"] * alive["failureThreshold"] >= patience
 
 
 def test_only_the_job_and_workers_reach_the_scheduler():
@@ -221,13 +183,15 @@ def test_only_the_job_and_workers_reach_the_scheduler():
         ("scheduler", "worker", 8788),
         ("worker", "worker", 8788),
     }
-    assert {way for way in tried if lets(way[0], "to", *way[1:]) and way[0] in there} == {
-        way for way in taken if way[0] in there
-    }
-    assert [name for name in there if lets(name, "to", "elsewhere", 443)] == ["worker", "nightly"]
-    assert [name for name in there if lets(name, "to", "identity", 80)] == ["worker", "nightly"]
-    assert [name for name in there if lets(name, "to", "gateway", 9091)] == ["nightly"]
-    assert [name for name in there if lets(name, "to", "elsewhere", 80)] == []
+    sent = {way for way in tried if lets(way[0], "to", *way[1:]) and way[0] in there}
+    assert sent == {way for way in taken if way[0] in there}
+    for other, port, senders in (
+        ("elsewhere", 443, ["worker", "nightly"]),
+        ("identity", 80, ["worker", "nightly"]),
+        ("gateway", 9091, ["nightly"]),
+        ("elsewhere", 80, []),
+    ):
+        assert [name for name in there if lets(name, "to", other, port)] == senders
 
 
 def test_the_autoscaler_can_ask_the_scheduler():
@@ -250,62 +214,30 @@ def variables(pod):
     return {key for name in named for key in (maps | keys)[name]}
 
 
-def test_the_job_file_is_mounted_and_its_variables_are_set():
-    nightly = pods()["nightly"]
-    text = (FOLDER / "nightly.toml").read_text()
+def test_the_job_file_is_mounted_its_variables_are_set_and_its_metrics_go_to_the_gateway():
+    nightly, text = pods()["nightly"], (FOLDER / "nightly.toml").read_text()
     (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
     mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
     assert job["data"]["nightly.toml"] == text
     assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
     assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
     assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
+    found = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
+    assert urlsplit(str(found.run.push_metrics)).hostname == "pushgateway.monitoring"  # a service, and its namespace
+    assert "--set fullnameOverride=pushgateway -n monitoring" in README
 
 
-def test_the_job_file_is_a_job_whose_metrics_go_to_the_gateway():
-    job = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
-    host = urlsplit(str(job.run.push_metrics)).hostname
-    assert host == "pushgateway.monitoring"  # a service, and its namespace
-    assert "--set fullnameOverride=pushgateway -n monitoring" in (FOLDER / "README.md").read_text()
-
-
-def test_images_are_pulled_with_a_secret_of_the_readme():
-    ((secret,),) = [each["imagePullSecrets"] for each in of_kind("ServiceAccount")]
-    assert f"create secret docker-registry {secret['name']} " in (FOLDER / "README.md").read_text()
-    assert all(
-        "imagePullSecrets" not in pod.spec for pod in pods().values()
-    )  # which would replace those of the account
-
-
-def budget(name):
-    """What may leave at once of the pods that a PodDisruptionBudget selects; nothing for pods without one."""
-    (found,) = [
-        each["spec"]
-        for each in of_kind("PodDisruptionBudget")
-        if matches(each["spec"]["selector"], pods()[name].labels)
-    ] or [{}]
-    return found
-
-
-def test_a_night_is_not_disturbed_and_no_node_is_kept_for_ever():
-    assert budget("nightly")["minAvailable"] == 1  # the only kind that a Job may have
-    assert budget("worker")["maxUnavailable"] == 1
-    assert budget("scheduler") == {}  # it runs by day, too
-    assert all(each["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in of_kind("PodDisruptionBudget"))
-
-
-def test_workers_are_spread_over_nodes_as_far_as_there_are_some():
+def test_a_night_is_not_disturbed_no_node_is_kept_for_ever_and_workers_are_spread():
+    budgets = [each["spec"] for each in of_kind("PodDisruptionBudget")]
+    found = {name: [each for each in budgets if matches(each["selector"], pod.labels)] for name, pod in pods().items()}
+    assert [each["minAvailable"] for each in found["nightly"]] == [1]  # the only kind that a Job may have
+    assert [each["maxUnavailable"] for each in found["worker"]] == [1]
+    assert found["scheduler"] == []  # it runs by day, too
+    assert all(each["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in budgets)
     (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
     assert matches(rule["labelSelector"], pods()["worker"].labels)
     assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
     assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
-
-
-@pytest.mark.parametrize("name", ["worker", "nightly"])
-def test_pods_take_on_a_role_and_need_no_key(name):
-    role = only("ServiceAccount")["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
-    assert re.fullmatch(r"arn:aws:iam::\d{12}:role/bigkpca-nightly", role)
-    (keys,) = [each["secretRef"] for each in pods()[name].container["envFrom"] if "secretRef" in each]
-    assert keys == {"name": "bigkpca-s3", "optional": True}
 
 
 @pytest.fixture
@@ -336,7 +268,13 @@ def agent(tmp_path):
         thread.join()
 
 
+@pytest.mark.full
 def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatch):
+    role = only("ServiceAccount")["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
+    assert re.fullmatch(r"arn:aws:iam::\d{12}:role/bigkpca-nightly", role)
+    for name in ("worker", "nightly"):
+        (keys,) = [each["secretRef"] for each in pods()[name].container["envFrom"] if "secretRef" in each]
+        assert keys == {"name": "bigkpca-s3", "optional": True}
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name, value in agent.items():
@@ -346,6 +284,7 @@ def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatc
 
 
 POLICY = json.loads((FOLDER / "bucket-policy.json").read_text())["Statement"]
+ACTIONS = {"GET": "s3:GetObject", "HEAD": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}
 
 
 def listed(value):
@@ -365,19 +304,13 @@ def allowed(action, resource):
 def asked_for(method, url):
     """The action that a request needs, and the key; none where it is about the bucket, or names keys in its body."""
     parts = urlsplit(url)
-    key, query = (
-        unquote(parts.path).removeprefix(f"/{BUCKET}").lstrip("/"),
-        parse_qs(parts.query, keep_blank_values=True),
-    )
-    if method == "POST" and "delete" in query:
+    key = unquote(parts.path).removeprefix(f"/{BUCKET}").lstrip("/")
+    if method == "POST" and "delete" in parse_qs(parts.query, keep_blank_values=True):
         return "s3:DeleteObject", ""
-    if method == "GET" and not key:
-        return "s3:ListBucket", ""
-    return {"GET": "s3:GetObject", "HEAD": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}[
-        method
-    ], key
+    return ("s3:ListBucket", "") if method == "GET" and not key else (ACTIONS[method], key)
 
 
+@pytest.mark.full
 def test_the_role_may_do_what_the_job_does_and_nothing_else(bucket, s3_server, use_s3, tmp_path):
     text = re.sub(r"^(scheduler|push_metrics) = .*$", "", (FOLDER / "nightly.toml").read_text(), flags=re.M)
     night = Night.made(tmp_path / "job", bucket)
@@ -396,13 +329,10 @@ def test_the_role_may_do_what_the_job_does_and_nothing_else(bucket, s3_server, u
         found = {asked_for(*request) for request in between.requests}
     use_s3(s3_server.port)
     folder = bucket.removeprefix(f"s3://{BUCKET}/")
-    places = {
-        (action, f"arn:aws:s3:::lake/{key.removeprefix(f'{folder}/')}".rstrip("/")) for action, key in found if key
-    }
+    places = {(act, f"arn:aws:s3:::lake/{key.removeprefix(f'{folder}/')}".rstrip("/")) for act, key in found if key}
     assert [place for place in places if not allowed(*place)] == []
-    actions = {action for action, _ in found}
     abort = {"s3:AbortMultipartUpload"}  # of a large object whose upload is given up
-    assert actions | abort == {action for each in POLICY for action in listed(each["Action"])}
+    assert {act for act, _ in found} | abort == {act for each in POLICY for act in listed(each["Action"])}
     assert allowed("s3:ListBucket", "arn:aws:s3:::lake")
     assert not allowed("s3:PutObject", "arn:aws:s3:::lake/rows.zarr/zarr.json")
     assert not allowed("s3:GetObject", "arn:aws:s3:::lake/other.zarr/zarr.json")
@@ -410,8 +340,8 @@ def test_the_role_may_do_what_the_job_does_and_nothing_else(bucket, s3_server, u
 
 def test_the_policy_names_the_bucket_and_the_paths_of_the_job():
     (storage,) = [each["data"] for each in of_kind("ConfigMap") if "BUCKET" in each["data"]]
+    lake = f"arn:aws:s3:::{storage['BUCKET']}"
     for table, action in (("input", "Get"), ("model", "Put"), ("output", "Delete")):
-        path = JOB[table]["path"].replace("s3://${BUCKET}", f"arn:aws:s3:::{storage['BUCKET']}")
-        assert allowed(f"s3:{action}Object", f"{path}/zarr.json")
-    assert allowed("s3:PutObject", f"arn:aws:s3:::{storage['BUCKET']}/model-2.zarr/zarr.json")  # of a refit
-    assert allowed("s3:PutObject", f"arn:aws:s3:::{storage['BUCKET']}/features.zarr.bigkpca-lock")
+        assert allowed(f"s3:{action}Object", JOB[table]["path"].replace("s3://${BUCKET}", lake) + "/zarr.json")
+    assert allowed("s3:PutObject", f"{lake}/model-2.zarr/zarr.json")  # of a refit
+    assert allowed("s3:PutObject", f"{lake}/features.zarr.bigkpca-lock")

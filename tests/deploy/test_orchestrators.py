@@ -3,45 +3,38 @@
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.helpers.files import ROOT
 
-Decorated = Callable[..., Any]
+CODES = [0, 1, 2, 3, 4, 5, 6, 7, 137, 143, -9]
+AGAIN = {5, 6, 137, 143, -9}
 
 
 class AirflowFailException(Exception):
     """As that of Airflow: not tried again."""
 
 
-def decorator(kept):
-    """A decorator with options, as of both libraries, which keeps these by the names of functions."""
+@pytest.fixture
+def kept(monkeypatch):
+    """What the modules decorate, with its options, by the names of functions."""
+    found = {}
 
-    def with_options(**options):
+    def decorator(**options):
         def decorate(function):
-            kept[function.__name__] = (options, function)
+            found[function.__name__] = (options, function)
             return function
 
         return decorate
 
-    return with_options
-
-
-@pytest.fixture
-def kept(monkeypatch):
-    """What the modules decorate, and a pager that keeps what it gets."""
-    found = {}
-    modules = {
+    for name, content in {
         "airflow": {},
-        "airflow.sdk": {"dag": decorator(found), "task": decorator(found)},
+        "airflow.sdk": {"dag": decorator, "task": decorator},
         "airflow.sdk.exceptions": {"AirflowFailException": AirflowFailException},
-        "prefect": {"flow": decorator(found), "task": decorator(found)},
-    }
-    for name, content in modules.items():
+        "prefect": {"flow": decorator, "task": decorator},
+    }.items():
         module = ModuleType(name)
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, name, module)
@@ -50,44 +43,37 @@ def kept(monkeypatch):
 
 
 def ended(run, code, monkeypatch):
-    """The error with which a task ends where the command has this exit code, and the calls."""
-    commands, paged = [], []
+    """The error with which a task ends where the command has this exit code; 7 alone calls somebody."""
+    commands, paged, error = [], [], None
     monkeypatch.setattr(subprocess, "run", lambda line: commands.append(line) or SimpleNamespace(returncode=code))
     monkeypatch.setattr("urllib.request.urlopen", lambda url, data, timeout: paged.append(data))
-    error = None
     try:
         run("/etc/bigkpca/nightly.toml")
     except Exception as raised:
         error = raised
     assert commands == [["bigkpca", "run", "/etc/bigkpca/nightly.toml"]]
-    return error, paged
+    assert (error is None) == (code == 0), code
+    assert len(paged) == (code == 7), code
+    return error
 
 
-CODES = [0, 1, 2, 3, 4, 5, 6, 7, 137, 143, -9]
-AGAIN = {5, 6, 137, 143, -9}
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_airflow_tries_again_fails_or_pages(kept, code, monkeypatch):
+def test_airflow_tries_again_fails_or_pages(kept, monkeypatch):
     with monkeypatch.context() as patched:  # the night runs when its module is loaded
         patched.setattr(subprocess, "run", lambda _: SimpleNamespace(returncode=0))
         runpy.run_path(str(ROOT / "deploy" / "airflow" / "bigkpca_nightly.py"))
     options, run = kept["run"]
-    error, paged = ended(run, code, monkeypatch)
-    assert isinstance(error, AirflowFailException) == (code not in AGAIN | {0})
-    assert (error is None) == (code == 0)
-    assert len(paged) == (code == 7)
+    for code in CODES:
+        error = ended(run, code, monkeypatch)
+        assert isinstance(error, AirflowFailException) == (code not in AGAIN | {0}), code
     assert options["retries"] == 6
     assert kept["bigkpca_nightly"][0]["max_active_runs"] == 1
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_prefect_tries_again_fails_or_pages(kept, code, monkeypatch):
+def test_prefect_tries_again_fails_or_pages(kept, monkeypatch):
     runpy.run_path(str(ROOT / "deploy" / "prefect" / "bigkpca_nightly.py"))
     options, run = kept["run"]
-    error, paged = ended(run, code, monkeypatch)
-    state = SimpleNamespace(result=lambda raise_on_failure: error)
-    assert options["retry_condition_fn"](None, None, state) == (code in AGAIN)
-    assert (error is None) == (code == 0)
-    assert len(paged) == (code == 7)
+    for code in CODES:
+        error = ended(run, code, monkeypatch)
+        state = SimpleNamespace(result=lambda raise_on_failure, error=error: error)
+        assert options["retry_condition_fn"](None, None, state) == (code in AGAIN), code
     assert options["retries"] == 6

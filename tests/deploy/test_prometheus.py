@@ -5,32 +5,30 @@ import re
 import shutil
 import ssl
 import subprocess
-import time
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import combinations, permutations
 from urllib.request import urlopen
 
 import pytest
 import yaml
 
+from bigkpca.workflows.scheduled.records import metrics_text, now, started_record
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.files import ROOT
 from tests.helpers.s3 import free_ports
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
-METRICS = {
-    "bigkpca_last_success_timestamp_seconds",
-    "bigkpca_last_run_timestamp_seconds",
-    "bigkpca_last_run_exit_code",
-    "bigkpca_last_run_new_rows",
-    "bigkpca_last_run_seconds",
-    "bigkpca_rows",
-    "bigkpca_features_version",
-    "bigkpca_drift",
-    "bigkpca_drift_threshold",
-    "bigkpca_rows_outside",
-    "bigkpca_failed_runs_total",
-}
+RECORD = started_record(
+    1,
+    status="done",
+    finished=now(),
+    rows=[0, 9],
+    total_rows=9,
+    version=1,
+    drift={"figure": 0.3, "threshold": 0.2, "outside": 3},
+)
+WRITTEN = metrics_text("f.zarr", [RECORD]).decode()
+METRICS = set(re.findall(r"^bigkpca_\w+", WRITTEN, re.MULTILINE))  # as runs write them
 
 needs_promtool = pytest.mark.skipif(
     not shutil.which("promtool"), reason="promtool is not installed: apt-get install prometheus"
@@ -40,7 +38,7 @@ needs_promtool = pytest.mark.skipif(
 def promtool(*arguments):
     """What promtool prints, which finds nothing wrong."""
     command = ["promtool", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -86,23 +84,21 @@ def installed(folder, certificate, changes):
     return folder
 
 
+@pytest.mark.full
 @needs_promtool
-def test_promtool_accepts_the_rules_and_each_alert_fires_when_it_should():
+def test_promtool_accepts_rules_and_configurations_and_each_alert_fires_when_it_should(tmp_path, certificate):
     assert f"{len(alerts())} rules found" in promtool("check", "rules", "--lint-fatal", PROMETHEUS / "alerts.yml")
     promtool("test", "rules", PROMETHEUS / "alerts_test.yml")
-
-
-def test_every_alert_is_tested_to_fire_and_not_to_fire():
     tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
     cases = [(case["alertname"], bool(case.get("exp_alerts"))) for test in tests for case in test["alert_rule_test"]]
     assert set(cases) == {(name, fires) for name in alerts() for fires in (True, False)}
-
-
-@needs_promtool
-def test_promtool_accepts_the_configurations(tmp_path, certificate):
     installed(tmp_path, certificate, {})
     promtool("check", "config", tmp_path / "prometheus.yml")
     promtool("check", "web-config", tmp_path / "node-exporter.yml")
+    queries = [query.replace("$output", ".*") for query in expressions()]
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "queries.yml")
 
 
 def test_rules_and_dashboard_name_only_metrics_that_are_written():
@@ -111,35 +107,21 @@ def test_rules_and_dashboard_name_only_metrics_that_are_written():
     assert metrics_of((PROMETHEUS / "dashboard.json").read_text()) == METRICS
 
 
-@needs_promtool
-def test_promtool_accepts_every_query_of_the_dashboard(tmp_path):
-    rules = [
-        {"record": f"panel:{number}", "expr": query.replace("$output", ".*")}
-        for number, query in enumerate(expressions())
-    ]
-    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
-    promtool("check", "rules", tmp_path / "queries.yml")
-
-
-def test_the_dashboard_can_be_imported():
+def test_the_dashboard_can_be_imported_and_its_panels_lie_beside_each_other():
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
     assert {"uid", "title", "schemaVersion", "templating", "time"} <= set(board)
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "output"}
-    assert len({panel["id"] for panel in panels()}) == len(panels())
-    assert len({panel["title"] for panel in panels()}) == len(panels())
+    for key in ("id", "title"):
+        assert len({panel[key] for panel in panels()}) == len(panels())
     for panel in panels():
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
     assert all('{output=~"$output"}' in query for query in expressions())
-
-
-def test_the_panels_of_the_dashboard_lie_beside_each_other():
     places = [panel["gridPos"] for panel in panels()]
     assert all(place["x"] + place["w"] <= 24 for place in places)
-    for one, other in combinations(places, 2):
-        apart = (one[at] + one[size] <= other[at] for at, size in (("x", "w"), ("y", "h")))
-        behind = (other[at] + other[size] <= one[at] for at, size in (("x", "w"), ("y", "h")))
-        assert any(apart) or any(behind)
+    for pair in combinations(places, 2):
+        sides = [(one, other, *axis) for one, other in permutations(pair) for axis in (("x", "w"), ("y", "h"))]
+        assert any(one[at] + one[size] <= other[at] for one, other, at, size in sides)
 
 
 def test_the_dashboard_turns_red_when_the_alert_is_raised():
@@ -158,16 +140,13 @@ def running(*command):
         process.wait(30)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("prometheus-node-exporter")),
     reason="needs a real Prometheus: apt-get install prometheus prometheus-node-exporter",
 )
 def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(tmp_path, certificate):
-    values = dict.fromkeys(METRICS, 0.0) | {"bigkpca_drift": 0.3, "bigkpca_drift_threshold": 0.2}
-    values["bigkpca_last_success_timestamp_seconds"] = time.time()
-    lines = [f'{name}{{output="f.zarr"}} {value}\n' for name, value in values.items()]
-    (tmp_path / "bigkpca.prom").write_text("".join(lines))
+    (tmp_path / "bigkpca.prom").write_text(WRITTEN)
     ports = free_ports(2)
     changes = {"features.example.org:9100": f"localhost:{ports[0]}", "1m": "1s", "scrape_timeout: 10s": ""}
     installed(tmp_path, certificate, changes)
@@ -175,7 +154,7 @@ def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(t
 
     def asked(what):
         try:
-            with urlopen(f"{api}/{what}", timeout=5) as answer:
+            with urlopen(f"{api}/{what}", timeout=60) as answer:
                 return json.load(answer)["data"]
         except OSError:
             return {}
@@ -186,11 +165,11 @@ def test_metrics_of_a_run_reach_prometheus_over_tls_and_drift_raises_its_alert(t
         running("prometheus-node-exporter", *exporter, f"--collector.textfile.directory={tmp_path}"),
         running("prometheus", *server, f"--config.file={tmp_path}/prometheus.yml"),
     ):
-        wait_until(lambda: "BigkpcaDrift" in json.dumps(asked("alerts")), 60)
+        wait_until(lambda: "BigkpcaDrift" in json.dumps(asked("alerts")), 200)
         stored = asked("label/__name__/values")
         assert set(stored) >= METRICS
         firing = {alert["labels"]["alertname"] for alert in asked("alerts")["alerts"] if alert["state"] == "firing"}
         assert firing == {"BigkpcaDrift"}
         trusting = ssl.create_default_context(cafile=str(certificate / "ca.pem"))
         with pytest.raises(OSError, match="alert"):  # a client without a certificate of its own
-            urlopen(f"https://localhost:{ports[0]}/metrics", timeout=5, context=trusting)
+            urlopen(f"https://localhost:{ports[0]}/metrics", timeout=60, context=trusting)

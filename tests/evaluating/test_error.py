@@ -18,8 +18,8 @@ from tests.helpers.stores import counted_reads
 
 @pytest.mark.parametrize("center", [True, False])
 def test_digits_fitted_and_new(digits, center):
-    model = fitted(digits[:900], center=center)
-    for X in (digits[:900], digits[900:]):  # the second it has not seen
+    model = fitted(digits[:600], center=center)
+    for X in (digits[:600], digits[600:1200]):  # the second it has not seen
         true, found = truth(model, X), bigkpca.evaluate(model, X, sample=300, seed=2)
         assert found.rows == len(X)
         assert (np.abs(found.eigenvalues - true["eigenvalues"]) <= 4 * found.standard_errors).all()
@@ -28,15 +28,6 @@ def test_digits_fitted_and_new(digits, center):
         assert abs(found.frobenius.value - true["frobenius"]) <= 4 * found.frobenius.standard_error
         difference = abs(found.total_variance.value - true["total_variance"])
         assert difference <= 4 * found.total_variance.standard_error + 1e-5 * true["total_variance"]
-
-
-def test_estimates_are_better_than_the_eigenvalues_of_the_model():
-    X = some_rows(600)
-    model = fitted(X, landmarks="uniform", size=40)
-    found = bigkpca.evaluate(model, X, sample=200)
-    error = np.abs(found.eigenvalues - truth(model, X)["eigenvalues"])
-    assert (found.eigenvalues >= model.solution.eigenvalues - 4 * found.standard_errors).all()
-    assert error.sum() < 0.5 * np.abs(model.solution.eigenvalues - truth(model, X)["eigenvalues"]).sum()
 
 
 def test_the_dense_exact_method_has_no_error():
@@ -48,30 +39,22 @@ def test_the_dense_exact_method_has_no_error():
     assert found.residuals.max() < 1e-8
 
 
-@pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
-def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them(method):
+def test_a_refined_model_keeps_its_rows_and_has_no_error_on_them():
     X = some_rows(200)
-    model = fitted(X, method=method, refine=2, residual_tol=1e-9)
-    found = bigkpca.evaluate(model, X, sample=80)
-    assert_allclose(found.eigenvalues, model.solution.eigenvalues, rtol=1e-3)
-    assert found.frobenius.value < 1e-6
+    for method in ("nystroem", "rff"):
+        model = fitted(X, method=method, refine=2, residual_tol=1e-9)
+        found = bigkpca.evaluate(model, X, sample=80)
+        assert_allclose(found.eigenvalues, model.solution.eigenvalues, rtol=1e-3)
+        assert found.frobenius.value < 1e-6
 
 
-@pytest.mark.parametrize("size", [1e12, 1e20])
-def test_rows_whose_kernels_overflow_are_refused(size):
+def test_rows_whose_kernels_overflow_are_refused():
     X = some_rows(300).astype(np.float32)
     model = fitted(X, kernel="polynomial")
-    X[7] = size
-    with pytest.raises(DataError, match="the array, rows 0 to 299: kernel values overflow"):
-        bigkpca.evaluate(model, X, sample=50)
-
-
-def test_samples_follow_the_seed():
-    X = some_rows(300)
-    model = fitted(X)
-    first, again, other = (bigkpca.evaluate(model, X, sample=50, seed=seed) for seed in (0, 0, 1))
-    assert_same(first, again)
-    assert (first.eigenvalues != other.eigenvalues).any()
+    for size in (1e12, 1e20):
+        X[7] = size
+        with pytest.raises(DataError, match="the array, rows 0 to 299: kernel values overflow"):
+            bigkpca.evaluate(model, X, sample=50)
 
 
 @pytest.fixture
@@ -87,10 +70,11 @@ def test_rows_are_read_once_for_the_sample_and_once_more(stored, monkeypatch):
     assert_array_equal(counts, 2)
 
 
+@pytest.mark.full
+@pytest.mark.bits
 def test_estimates_are_the_same_on_threads_and_processes(stored, two_processes):
     model = fitted(stored, block_rows=100)
     here = bigkpca.evaluate(model, stored, sample=100)
-    assert two_processes.client is not None
     with two_processes.client.as_current():
         assert_same(bigkpca.evaluate(model, stored, sample=100), here)
 
@@ -107,7 +91,10 @@ def test_what_cannot_be_evaluated_is_refused(monkeypatch):
     monkeypatch.setattr("bigkpca.evaluating.error.EXACT_MOST_ROWS", 100)
     with pytest.raises(SpecError, match="at most 100, and this model keeps 150 rows; its certificate has the residual"):
         bigkpca.evaluate(exact, X, sample=50)
-    assert bigkpca.evaluate(model, X, sample=50).sampled == 50
+    first, again, other = (bigkpca.evaluate(model, X, sample=50, seed=seed) for seed in (0, 0, 1))
+    assert first.sampled == 50
+    assert_same(first, again)
+    assert (first.eigenvalues != other.eigenvalues).any()
 
 
 def test_the_command_prints_estimates_or_json(stored, tmp_path):
@@ -125,11 +112,9 @@ def test_the_command_prints_estimates_or_json(stored, tmp_path):
     low, high = expected.intervals[0]
     assert f"{low:#.6g} to {high:#.6g}" in shown.stdout
     facts = json.loads(evaluate("--sample", 200, "--seed", 5, "--json", "-q").stdout)
-    assert facts["eigenvalues"] == expected.eigenvalues.tolist()
-    assert facts["intervals"] == expected.intervals.tolist()
-    assert facts["residuals"] == expected.residuals.tolist()
+    for name in ("eigenvalues", "intervals", "residuals"):
+        assert facts[name] == getattr(expected, name).tolist()
     assert facts["frobenius"]["value"] == expected.frobenius.value
     assert facts["total_variance"]["standard_error"] == expected.total_variance.standard_error
     assert (facts["rows"], facts["sampled"]) == (600, 200)
     assert evaluate("--sample", 601).exit_code == 2
-    assert evaluate("--sample", 1).exit_code == 2

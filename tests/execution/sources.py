@@ -1,10 +1,12 @@
-"""Kernels, and one matrix as every kind of source, for tests of products with Gram matrices."""
+"""Kernels, one matrix as every kind of source, and engines, for tests of passes."""
 
 import dask.array as da
 import numpy as np
+import pytest
 import zarr
 
 from bigkpca import kernels
+from tests.helpers.stores import as_zarr
 
 KERNELS = [
     kernels.Gaussian(2.0),
@@ -19,6 +21,11 @@ def some_rows(n, d=5, seed=0):
 
 
 def sources(X, folder, chunk=30):
-    stored = zarr.create_array(str(folder / "rows.zarr"), shape=X.shape, dtype=X.dtype, chunks=(chunk, X.shape[1]))
-    stored[:] = X
-    return {"array": X, "zarr": stored, "path": str(folder / "rows.zarr"), "dask": da.from_array(X, chunks=(40, -1))}
+    path = as_zarr(folder, X, (chunk, X.shape[1]))
+    return [X, zarr.open_array(path, mode="r"), path, da.from_array(X, chunks=(40, -1))]
+
+
+# On threads in quick, on a cluster in full: what the fixture `engine` needs no third place for.
+threads_and_processes = pytest.mark.parametrize(
+    "engine", ["threads", pytest.param("processes", marks=pytest.mark.full)], indirect=True
+)

@@ -1,5 +1,7 @@
 """Sums of a pass: the same tree for groups of every size, in every order, with everything that was saved."""
 
+from dataclasses import dataclass
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,11 +10,11 @@ from bigkpca.execution.partial_sums import PartialSums
 from bigkpca.execution.tasks import added, tree_sum
 
 
+@dataclass
 class Words:
     """Records the shape of a sum."""
 
-    def __init__(self, text):
-        self.text = text
+    text: str
 
     def __add__(self, other):
         return Words(f"({self.text}+{other.text})")
@@ -27,31 +29,25 @@ def by_levels(count):
     return found[0]
 
 
-def group_sum(first, stop):
-    return tree_sum(lambda i: Carried(Words(str(i))), first, stop)
+@given(tasks=st.integers(1, 70), levels=st.tuples(st.integers(0, 4), st.integers(0, 4)), data=st.data())
+def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, levels, data):
+    def filled(level, saved):
+        """Sums with all groups of 2**level tasks that are not saved, and what was saved after each."""
+        size, sums, saves = 1 << level, PartialSums(tasks, level, saved), [saved]
+        for number in data.draw(st.permutations(range(-(-tasks // size)))):
+            if not sums.has(number):
+                stop = min((number + 1) * size, tasks)
+                sums.add(number, tree_sum(lambda i: Carried(Words(str(i))), number * size, stop))
+                saves.append(sums.nodes)
+            assert sums.has(number)
+        return sums, saves
 
-
-@given(st.integers(1, 70), st.integers(0, 4), st.randoms(use_true_random=False), st.data())
-def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, level, random, data):
-    size = 1 << level
-    numbers = data.draw(st.permutations(range(-(-tasks // size))))
-    sums = PartialSums(tasks, level, {})
-    saved = []
-    for number in numbers:
-        assert not sums.has(number)
-        sums.add(number, group_sum(number * size, min((number + 1) * size, tasks)))
-        assert sums.has(number)
-        saved.append(sums.nodes)
+    sums, saves = filled(levels[0], {})
     assert sums.total().text == by_levels(tasks)
     # From any save, mixed with the one before it as when a save is cut off, on any number of threads.
-    cut = data.draw(st.integers(0, len(saved) - 1))
-    left = {**saved[max(0, cut - 1)], **saved[cut]}
-    other = data.draw(st.integers(0, 4))
-    again = PartialSums(tasks, other, left)
-    for number in data.draw(st.permutations(range(-(-tasks // (1 << other))))):
-        if not again.has(number):
-            again.add(number, group_sum(number << other, min((number + 1) << other, tasks)))
-    assert again.total().text == by_levels(tasks)
+    cut = data.draw(st.integers(1, len(saves) - 1))
+    sums, _ = filled(levels[1], {**saves[cut - 1], **saves[cut]})
+    assert sums.total().text == by_levels(tasks)
 
 
 def test_nodes_that_cannot_be_of_this_sum_are_left_out():

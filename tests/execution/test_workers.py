@@ -3,9 +3,8 @@
 import os
 import re
 import shutil
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -20,41 +19,113 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import WARNING, Silent
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.execution.workers import Crew, sight_of
-from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding
-from tests.helpers.s3 import Server, settings
+from bigkpca.execution.workers import Crew, Misfit, Requirements, look_here, peaks_of, sight_of
+from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
+from tests.helpers.progress import Recorder
+from tests.helpers.s3 import settings
+
+# -- What a worker finds where it looks, without one ---------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Notes(Silent):
+def found_by(threads=1, limit=None, **required):
+    """What is wrong with a worker of so many threads and so much memory, in words."""
+    memory = SimpleNamespace(memory_limit=limit)
+    worker = SimpleNamespace(address="tcp://a", state=SimpleNamespace(nthreads=threads), memory_manager=memory)
+    misfit = look_here(Requirements(**required), worker)
+    return "" if misfit is None else str(misfit.error)
+
+
+def test_versions_of_a_worker_are_compared():
+    assert found_by() == ""
+    assert "worker tcp://a has bigkpca" in found_by(versions=(("bigkpca", "0.0.7"),))
+    assert "worker tcp://a lacks nothing: install nothing 1" in found_by(versions=(("nothing", "1"),))
+    ours = Crew().requirements.versions
+    assert found_by(versions=ours) == ""
+    patch = {"Python": re.sub(r"\d+$", "99", dict(ours)["Python"])}  # which changes nothing that matters
+    assert found_by(versions=tuple((dict(ours) | patch).items())) == ""
+
+
+def test_memory_of_a_worker_is_compared_also_with_more_threads_than_are_planned():
+    peaks = peaks_of(lambda threads: (100 + 10 * threads) * 10**6)
+    for threads, needed in {1: 110, 2: 120, 64: 740, 65: 750, 100: 1100}.items():
+        assert found_by(threads, needed * 10**6, peaks=peaks) == ""
+        assert f"the plan needs {needed} MB" in found_by(threads, needed * 10**6 - 1, peaks=peaks)
+
+
+def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_LOOK_AGAIN_SECONDS", 0)  # which a network file system may need
+    here = sight_of(dataset)
+    shutil.copytree(dataset, tmp_path / "copy.zarr")
+    assert here == sight_of(dataset)
+    assert sight_of(str(tmp_path / "copy.zarr")).digest != ""
+    assert found_by(sights=(here,)) == ""
+    (Path(dataset) / "zarr.json").write_text("{}")
+    assert f"worker tcp://a sees something else at {dataset} than this process" in found_by(sights=(here,))
+    assert "does not see" in found_by(sights=(sight_of(str(tmp_path / "none")),))
+
+
+def test_other_processor_types_are_told_once():
+    crew = Crew(requirements=Requirements(core_types=frozenset({("Zen",)})))
+    with pytest.warns(UnlikeWorkersWarning, match="different processors: Zen, and Nehalem of tcp://b, which joined"):
+        crew.met("tcp://b", Misfit(core_types=("Nehalem",)))
+    crew.met("tcp://c", Misfit(core_types=("Nehalem",)))
+    assert crew.fit(["tcp://b", "tcp://c"]) == ["tcp://b", "tcp://c"]
+
+
+# -- Workers that join late ----------------------------------------------------------------------------------
+
+
+class Notes(Recorder):
     """Keeps warnings, and leaves a file at the first one."""
-
-    marker: Path
-    warnings: list[str] = field(default_factory=list)
 
     def note(self, message):
         if message.startswith(WARNING):
-            self.warnings.append(message)
+            self.notes.append(message)
             self.marker.touch()
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    """A scheduler and one worker."""
-    with DaskProcesses(tmp_path / "cluster", 1) as found:
+def notes(tmp_path):
+    notes = Notes()
+    notes.marker = tmp_path / "noted"
+    return notes
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory):
+    with DaskProcesses(tmp_path_factory.mktemp("cluster"), 1) as found:
         yield found
 
 
 @pytest.fixture
-def notes(tmp_path):
-    return Notes(tmp_path / "noted")
+def cluster(running_cluster):
+    """A scheduler and one worker, which others may join."""
+    yield running_cluster
+    while len(running_cluster.workers) > 1:
+        running_cluster.kill_worker(1)
+    running_cluster.wait_for_workers()
+
+
+@pytest.fixture
+def engine(cluster, notes):
+    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
+        yield engine
+
+
+@pytest.fixture
+def site(tmp_path):
+    """What makes packages of a worker others: a function of the code that it runs at its start."""
+
+    def changed(code):
+        (tmp_path / "sitecustomize.py").write_text(code)
+        return {"PYTHONPATH": str(tmp_path)}
+
+    return changed
 
 
 def where(number, marker, *_):
     """The worker, once the marker is there."""
-    end = time.monotonic() + 60
-    while not os.path.exists(marker) and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_until(lambda: os.path.exists(marker), 120)
     return str(get_worker().address)
 
 
@@ -64,7 +135,6 @@ def tasks_at(notes, *more):
 
 def join(cluster, engine, *within, memory="0", **env):
     """Start a worker, and wait until the scheduler knows it: its address. It is looked at by its tasks alone."""
-    assert engine.client is not None
     before = set(engine.client.scheduler_info(n_workers=-1)["workers"])
     cluster.start_worker(within or None, memory, **env)
     engine.client.wait_for_workers(len(before) + 1, 60)
@@ -77,174 +147,110 @@ def only_fit_ones_work(engine, late, notes, message, tasks):
     found = engine.each("x", tasks, Silent())
     assert len(found) == 16
     assert late not in found
-    (warning,) = notes.warnings
+    (warning,) = notes.notes
     assert re.search(rf"a worker gets no tasks of this run: worker {late} {message}", warning), warning
+    notes.marker.unlink()
+    notes.notes.clear()
 
 
-def test_a_late_worker_that_does_not_see_a_path(cluster, notes, dataset, tmp_path):
-    """Before, it read zeros."""
+@pytest.mark.full
+def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
+    cluster, engine, notes, site, dataset, tmp_path
+):
     (tmp_path / "data").mkdir()
     data = str(tmp_path / "data" / "x.zarr")
     os.rename(dataset, data)
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        engine.check_paths(data)
-        late = join(cluster, engine, *hiding(tmp_path / "data"))
-        only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read", tasks_at(notes))
+    engine.check_paths(data)
+    late = join(cluster, engine, *hiding(tmp_path / "data"))  # it would read zeros
+    only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read", tasks_at(notes))
+    late = join(cluster, engine, **site(OTHER))
+    message = r"has bigkpca 0\.0\.7, this process has"
+    only_fit_ones_work(engine, late, notes, message, tasks_at(notes, shared(np.ones(3))))
+    engine.check_memory(lambda threads: threads * 10**9)
+    late = join(cluster, engine, memory="900MB")
+    message = "may use 900 MB, the plan needs 1000 MB; give workers more memory"
+    only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
 
 
-def test_a_late_worker_with_another_version(cluster, notes, tmp_path):
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        late = join(cluster, engine, PYTHONPATH=str(tmp_path / "site"))
-        message = r"has bigkpca 0\.0\.7, this process has"
-        only_fit_ones_work(engine, late, notes, message, tasks_at(notes, shared(np.ones(3))))
-
-
-@pytest.mark.parametrize("shares", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_late_worker_without_the_package(shares, cluster, notes, tmp_path, monkeypatch):
+@pytest.mark.full
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_late_worker_without_the_package(shares, cluster, engine, notes, site, monkeypatch):
     """It cannot tell what it lacks: tasks fail there, or wait forever for shared values. It goes on living."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKING)
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        late = join(cluster, engine, PYTHONPATH=str(tmp_path / "site"))
-        look, looked = Crew.look, list[Crew]()
+    late = join(cluster, engine, **site(BLOCKING))
+    look, looked = Crew.look, []
 
-        def at_the_second_time(self, *given):
-            if looked:
-                look(self, *given)
-            looked.append(self)
+    def at_the_second_time(self, *given):
+        if looked:
+            look(self, *given)
+        looked.append(self)
 
-        monkeypatch.setattr(Crew, "look", at_the_second_time)
-        engine.crew.looked.discard(late)
-        only_fit_ones_work(
-            engine, late, notes, "lacks bigkpca: install", tasks_at(notes, *[shared(np.ones(3))] * shares)
-        )
-        assert engine.client is not None
-        assert engine.client.run(os.getpid, workers=[late])[late] == cluster.workers[-1].pid
-
-
-def test_a_late_worker_of_a_graph(cluster, notes, tmp_path):
-    """Tasks that depend on a Dask array of the user's own, of which some were done."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKING)
-    blocks = da.ones((16, 2), chunks=(1, 2)).to_delayed().ravel()
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        late = join(cluster, engine, PYTHONPATH=str(tmp_path / "site"))
-        engine.crew.looked.discard(late)
-        tasks = [Task(where, (i, str(notes.marker), block), 1, f"rows {i}") for i, block in enumerate(blocks)]
-        only_fit_ones_work(engine, late, notes, "lacks bigkpca", tasks)
-        sums = [Task(summed, (block, shared(np.ones(2))), 1) for block in blocks]
-        assert engine.total("x", sums, Silent()) == 32
+    monkeypatch.setattr(Crew, "look", at_the_second_time)
+    engine.crew.looked.discard(late)
+    more = [shared(np.ones(3))] * shares
+    only_fit_ones_work(engine, late, notes, "lacks bigkpca: install", tasks_at(notes, *more))
+    assert engine.client.run(os.getpid, workers=[late])[late] == cluster.workers[-1].pid
 
 
 def summed(block, weights):
     return float(block.sum() * weights[0])
 
 
-def test_a_late_worker_with_little_memory(cluster, notes):
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        engine.check_memory(lambda threads: threads * 10**9)
-        late = join(cluster, engine, memory="900MB")
-        message = "may use 900 MB, the plan needs 1000 MB; give workers more memory"
-        only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
+@pytest.mark.full
+def test_a_late_worker_of_a_graph(cluster, engine, notes, site):
+    """Tasks that depend on a Dask array of the user's own, of which some were done."""
+    blocks = da.ones((16, 2), chunks=(1, 2)).to_delayed().ravel()
+    late = join(cluster, engine, **site(BLOCKING))
+    engine.crew.looked.discard(late)
+    tasks = [Task(where, (i, str(notes.marker), block), 1, f"rows {i}") for i, block in enumerate(blocks)]
+    only_fit_ones_work(engine, late, notes, "lacks bigkpca", tasks)
+    sums = [Task(summed, (block, shared(np.ones(2))), 1) for block in blocks]
+    assert engine.total("x", sums, Silent()) == 32
 
 
-@pytest.mark.long
-def test_late_workers_with_another_object_store(notes, s3_server, bucket, tmp_path):
-    """One has other rows of the same name, another has no valid key."""
-    store_of(bucket).write(f"{bucket}/x", b"rows")
-    elsewhere = Server(tmp_path / "s3")
-    with DaskProcesses(tmp_path / "cluster", 1) as cluster, open_engine(cluster.address, progress=notes) as engine:
-        try:
-            elsewhere.start()
-            engine.check_paths(f"{bucket}/x")
-            unable = join(cluster, engine, AWS_SECRET_ACCESS_KEY="wrong")
-            message = rf"cannot use {bucket}/x: access denied: no credentials are set"
-            only_fit_ones_work(engine, unable, notes, message, tasks_at(notes))
-            notes.marker.unlink()
-            notes.warnings.clear()
-            late = join(cluster, engine, **settings(elsewhere.port))
-            only_fit_ones_work(engine, late, notes, rf"does not see {bucket}/x: workers read", tasks_at(notes))
-            notes.marker.unlink()
-            notes.warnings.clear()
-        finally:
-            elsewhere.kill()
+def waits_for(number, late, marker, *_):
+    """The worker; others than the late one wait until that one works."""
+    if get_worker().address == late:
+        Path(marker).touch()
+    return where(number, marker)
 
 
-def test_workers_without_a_valid_key_are_named(notes, bucket, tmp_path):
-    store_of(bucket).write(f"{bucket}/x", b"rows")
-    with (
-        DaskProcesses(tmp_path / "cluster", 1, env={"AWS_SECRET_ACCESS_KEY": "wrong"}) as cluster,
-        open_engine(cluster.address, progress=notes) as engine,
-        pytest.raises(SpecError, match=rf"worker tcp://.* cannot use {bucket}/x: access denied"),
-    ):
-        engine.check_paths(f"{bucket}/x")
-
-
-@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_late_worker_with_another_processor_type(graph, cluster, notes):
+@pytest.mark.full
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_late_worker_with_another_processor_type(graph, cluster, engine, notes):
     """It takes part, and a warning names it."""
     other = "Nehalem" if "Nehalem" not in blas_core_types() else "Prescott"
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        late = join(cluster, engine, OPENBLAS_CORETYPE=other)
-        if len(set(engine.core_types())) == 1:
-            pytest.skip("BLAS does not let its processor type be chosen here")
-        notes.marker.touch()
-        more = [da.ones(2).to_delayed()[0]] if graph else []
-        with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
-            found = engine.each("x", [*tasks_at(notes, *more), *tasks_at(notes, *more)], Silent())
-        assert late in found
-        assert not notes.warnings
-        assert len(found) == len(engine.each("x", tasks_at(notes), Silent())) * 2  # without another warning
+    late = join(cluster, engine, OPENBLAS_CORETYPE=other)
+    if len(set(engine.core_types())) == 1:
+        pytest.skip("BLAS does not let its processor type be chosen here")
+    more = [da.ones(2).to_delayed()[0]] * graph
+    tasks = [Task(waits_for, (i, late, str(notes.marker), *more), 1, f"rows {i}") for i in range(16)]
+    with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
+        found = engine.each("x", tasks, Silent())
+    assert late in found
+    assert len(engine.each("x", tasks, Silent())) == 16  # without another warning
+    assert not notes.notes
 
 
-def test_where_no_worker_is_fit_a_path_is_an_error_and_required_no_more(cluster, notes):
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        with pytest.raises(SpecError, match=r"worker tcp://.* does not see /nowhere: workers read and write by themse"):
-            engine.check_paths("/nowhere")
-        notes.marker.touch()
-        assert len(engine.each("x", tasks_at(notes), Silent())) == 16
-        assert not notes.warnings
-
-
-def test_paths_that_change_or_are_published_are_nobody_s_fault(cluster, notes, dataset, tmp_path):
+@pytest.mark.full
+def test_paths_that_no_worker_sees_or_that_change_are_nobody_s_fault(cluster, engine, notes, dataset, tmp_path):
     (tmp_path / "scratch").mkdir()
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        engine.check_paths(dataset, str(tmp_path / "scratch"))
-        (tmp_path / "scratch").rmdir()
-        with (Path(dataset) / "zarr.json").open("a") as file:
-            file.write(" ")
-        join(cluster, engine)
-        notes.marker.touch()
-        assert len(engine.each("x", tasks_at(notes), Silent())) == 16
-        assert not notes.warnings
-        assert [sight.path for sight in engine.crew.requirements.sights] == [dataset]
+    notes.marker.touch()
+    with pytest.raises(SpecError, match=r"worker tcp://.* does not see /nowhere: workers read and write by themselves"):
+        engine.check_paths("/nowhere")
+    assert len(engine.each("x", tasks_at(notes), Silent())) == 16  # which require it no more
+    engine.check_paths(dataset, str(tmp_path / "scratch"))
+    (tmp_path / "scratch").rmdir()
+    with (Path(dataset) / "zarr.json").open("a") as file:
+        file.write(" ")
+    join(cluster, engine)
+    assert len(engine.each("x", tasks_at(notes), Silent())) == 16
+    assert not notes.notes
+    assert [sight.path for sight in engine.crew.requirements.sights] == [dataset]
 
 
-@pytest.mark.long
-def test_after_the_last_fit_worker_the_run_waits_for_another(cluster, notes, tmp_path):
-    """Its address is bound to what was sent to it alone."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
-    with open_engine(cluster.address, timeout=60, progress=notes) as engine:
-        late = join(cluster, engine, PYTHONPATH=str(tmp_path / "site"))
-        only_fit_ones_work(engine, late, notes, "has bigkpca", tasks_at(notes))
-        cluster.kill_worker(0)
-        impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
-        with pytest.raises(
-            IncompleteError,
-            match=r"nothing has finished for 3 seconds: no worker that may take part is left, as worker",
-        ):
-            impatient.each("x", tasks_at(notes), Silent())
-        newest = join(cluster, engine)
-        assert set(engine.each("x", tasks_at(notes), Silent())) == {newest}
-
-
-def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, tmp_path):
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(OTHER)
-    cluster.start_worker(PYTHONPATH=str(tmp_path / "site"))
+@pytest.mark.full
+def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, site):
+    cluster.start_worker(**site(OTHER))
     cluster.wait_for_workers()
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         (late,) = engine.crew.unfit
@@ -252,20 +258,39 @@ def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, n
         assert engine.all_threads == 1
 
 
-def test_what_is_seen_at_a_path_is_compared_by_content(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "_LOOK_AGAIN_SECONDS", 0)
-    here = sight_of(dataset)
-    shutil.copytree(dataset, tmp_path / "copy.zarr")
-    assert here == sight_of(dataset)
-    assert sight_of(str(tmp_path / "copy.zarr")).digest != ""
-    assert workers._other_sight("tcp://a", here) is None
-    (Path(dataset) / "zarr.json").write_text("{}")
-    assert f"worker tcp://a sees something else at {dataset} than this process" in str(
-        workers._other_sight("tcp://a", here)
-    )
-    assert "does not see" in str(workers._other_sight("tcp://a", sight_of(str(tmp_path / "none"))))
+@pytest.mark.full
+def test_workers_without_a_valid_key_are_named_and_late_ones_get_no_tasks(notes, bucket, s3_server, tmp_path):
+    store_of(bucket).write(f"{bucket}/x", b"rows")
+    wrong, right = {"AWS_SECRET_ACCESS_KEY": "wrong"}, settings(s3_server.port)
+    with (
+        DaskProcesses(tmp_path / "cluster", 1, env=wrong) as cluster,
+        open_engine(cluster.address, progress=notes) as engine,
+    ):
+        with pytest.raises(SpecError, match=rf"worker tcp://.* cannot use {bucket}/x: access denied"):
+            engine.check_paths(f"{bucket}/x")
+        join(cluster, engine, **right)
+        cluster.kill_worker(0)
+        cluster.wait_for_workers()
+        engine.check_paths(f"{bucket}/x")
+        late = join(cluster, engine)
+        message = rf"cannot use {bucket}/x: access denied: no credentials are set"
+        only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
 
 
-def test_memory_of_more_threads_than_are_planned():
-    peaks = workers.peaks_of(lambda threads: 100 + 10 * threads)
-    assert [workers._peak(peaks, threads) for threads in (1, 2, 64, 65, 100)] == [110, 120, 740, 750, 1100]
+@pytest.mark.long
+def test_after_the_last_fit_worker_the_run_waits_for_another(notes, site, tmp_path):
+    """Its address is bound to what was sent to it alone."""
+    with (
+        DaskProcesses(tmp_path / "cluster", 1) as cluster,
+        open_engine(cluster.address, timeout=60, progress=notes) as engine,
+    ):
+        late = join(cluster, engine, **site(OTHER))
+        only_fit_ones_work(engine, late, notes, "has bigkpca", tasks_at(notes))
+        cluster.kill_worker(0)
+        impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
+        message = r"nothing has finished for 3 seconds: no worker that may take part is left, as worker"
+        with pytest.raises(IncompleteError, match=message):
+            impatient.each("x", tasks_at(notes), Silent())
+        newest = join(cluster, engine)
+        notes.marker.touch()
+        assert set(engine.each("x", tasks_at(notes), Silent())) == {newest}

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from bigkpca import KernelPCA, kernels
+from bigkpca import KernelPCA
 from bigkpca.execution.engine import Engine
 from bigkpca.numerics.methods import METHODS
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.fitting.cases import CASES, OWN_ROWS, every_case, fitted
 from tests.helpers.fits import scores
 
-_references = {}
+SAVED_QUICKLY = ("columns", "own rows", "row numbers", "rff-pca pointwise")
 
 
 def bits(X, engine, **options):
@@ -19,43 +19,28 @@ def bits(X, engine, **options):
     return model_digest(model), scores(model, X, engine).tobytes()
 
 
-@every_case
-@pytest.mark.parametrize("engine", ["threads", "processes"], indirect=True)
 @pytest.mark.bits
-def test_models_and_scores_are_the_same_bytes_everywhere(engine, case, digits):
-    options = CASES[case] | {"block_rows": 100}
-    if case not in _references:
-        _references[case] = bits(digits[:300], Engine(threads=1), **options)
-    assert bits(digits[:300], engine, **options) == _references[case]
-
-
 @every_case
-def test_blocks_of_the_default_size_give_the_same_bytes_too(case, digits):
-    one, two = (bits(digits[:300], Engine(threads=threads), **CASES[case]) for threads in (1, 2))
+def test_models_and_scores_are_the_same_bytes_with_any_number_of_threads(case, digits):
+    one, two = (bits(digits[:150], Engine(threads=count), **CASES[case], block_rows=60) for count in (1, 2))
     assert one == two
 
 
-@every_case
-def test_other_seeds_give_other_models_where_anything_is_random(case, few):
-    one, other = (fitted(few, **CASES[case] | {"seed": seed, "kernel": kernels.Gaussian(30.0)}) for seed in (1, 2))
-    same = np.allclose(one.solution.eigenvalues, other.solution.eigenvalues, rtol=1e-9)
-    assert same == (case in ("exact", "own rows", "row numbers"))
+@pytest.mark.full
+@pytest.mark.bits
+@pytest.mark.parametrize("case", CASES)
+def test_models_and_scores_are_the_same_bytes_on_processes_and_in_one_block(case, digits, two_processes):
+    for engine, block_rows in ((two_processes, 60), (Engine(threads=2), None)):
+        options = CASES[case] | {"block_rows": block_rows}
+        assert bits(digits[:150], engine, **options) == bits(digits[:150], Engine(threads=1), **options)
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if "all" not in name])  # draws from all rows go by blocks
-def test_blocks_change_nothing_but_rounding(case, few):
-    one, many = (fitted(few, **CASES[case], block_rows=rows) for rows in (None, 110))
-    np.testing.assert_allclose(many.solution.eigenvalues, one.solution.eigenvalues, rtol=1e-9)
-    np.testing.assert_allclose(scores(many, few), scores(one, few), atol=1e-6 * np.abs(scores(one, few)).max())
-
-
-# -- on disk -------------------------------------------------------------------------------------------------
-
-
-@every_case
-def test_a_saved_model_comes_back_the_same_and_so_do_its_parameters(case, digits, tmp_path):
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in SAVED_QUICKLY else pytest.mark.full) for case in CASES]
+)
+def test_models_are_saved_and_fitted_again_by_their_parameters_and_seed(case, digits, tmp_path):
     # Rows of the caller's come back from the offset to the bit in float64 alone.
-    X = digits[:300].astype(np.float64) if case == "own rows" else digits[:300]
+    X = digits[:150].astype(np.float64) if case == "own rows" else digits[:150]
     model = fitted(X, **CASES[case])
     expected = scores(model, X).tobytes()
     written = save_model(model, str(tmp_path / "model.zarr"))
@@ -68,23 +53,28 @@ def test_a_saved_model_comes_back_the_same_and_so_do_its_parameters(case, digits
     assert scores(again, X).tobytes() == expected
     if case != "own rows":
         assert model_digest(again) == written
+    other = fitted(X, **CASES[case] | {"seed": 4})
+    moved = not np.allclose(other.solution.eigenvalues, model.solution.eigenvalues, rtol=1e-6)
+    assert moved == (case not in ("exact", "own rows", "row numbers"))
 
 
-@pytest.mark.parametrize("case", [*METHODS, "tensor sketch", "standardize rff-pca", "randomized rff", "row numbers"])
+@pytest.mark.parametrize("case", ["nystroem", "columns", "rff phase", "exact", "standardize"])
+def test_blocks_change_nothing_but_rounding(case, few):
+    one, many = (fitted(few, **CASES[case], block_rows=rows) for rows in (None, 60))
+    np.testing.assert_allclose(many.solution.eigenvalues, one.solution.eigenvalues, rtol=1e-9)
+    np.testing.assert_allclose(scores(many, few), scores(one, few), atol=1e-6 * np.abs(scores(one, few)).max())
+
+
+@pytest.mark.parametrize("case", [*METHODS, "randomized rff", "row numbers"])
 def test_fit_transform_is_fit_then_transform(case, few):
-    options = {"size": 60, **CASES.get(case, {"method": case})}
-    kpca = KernelPCA(6, random_state=3, **options)
+    kpca = KernelPCA(6, random_state=3, **{"size": 60} | CASES.get(case, {"method": case}))
     assert kpca.fit_transform(few).tobytes() == clone(kpca).fit(few).transform(few).tobytes()
 
 
 def test_landmarks_of_the_caller_are_the_landmarks(few):
-    numbers = [200, 3, 44, 7]
+    numbers = [140, 3, 44, 7]
     np.testing.assert_allclose(KernelPCA(2, landmarks=OWN_ROWS).fit(few).landmarks_, OWN_ROWS, atol=1e-12)
     np.testing.assert_allclose(KernelPCA(2, landmarks=numbers).fit(few).landmarks_, few[numbers], atol=1e-12)
     assert KernelPCA(2, method="rff", size=10).fit(few).landmarks_ is None
-
-
-def test_rows_and_their_numbers_give_the_same_model(few):
-    numbers = np.arange(5, 300, 12)
-    by_rows, by_numbers = (fitted(few, landmarks=own, size="auto") for own in (few[numbers], numbers))
+    by_rows, by_numbers = (fitted(few, landmarks=own, size="auto") for own in (few[::6], np.arange(0, 150, 6)))
     np.testing.assert_array_equal(scores(by_rows, few), scores(by_numbers, few))

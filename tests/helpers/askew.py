@@ -1,8 +1,5 @@
 """Arrays that lie in memory as NumPy would not allocate them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +9,7 @@ import pytest
 Array = np.ndarray[Any, Any]
 
 
-def at_offset(X: Array, offset: int) -> Array:
+def at_offset(X, offset):
     """Equal to X, at an address that is `offset` bytes after a multiple of 64."""
     buffer = np.empty(X.nbytes + 128, np.uint8)
     found = np.frombuffer(buffer, X.dtype, X.size, -buffer.ctypes.data % 64 + offset).reshape(X.shape)
@@ -20,41 +17,28 @@ def at_offset(X: Array, offset: int) -> Array:
     return found
 
 
-def misaligned(X: Array) -> Array:
+def misaligned(X):
     return at_offset(X, 19)  # where distributed was seen to put arrays
 
 
-def off_by_eight(X: Array) -> Array:
-    return at_offset(X, 8)  # aligned as NumPy sees it, but not to 16 bytes
-
-
-def read_only(X: Array) -> Array:
-    found = X.copy()
+def read_only(X):
+    found = X[...]
     found.flags.writeable = False
     return found
 
 
-def every_other(X: Array) -> Array:
-    return np.repeat(X, 2, axis=-1)[..., ::2]
-
-
-ASKEW: dict[str, Callable[[Array], Array]] = {
+ASKEW = {
     "misaligned": misaligned,
-    "off by eight": off_by_eight,
+    "off by eight": lambda X: at_offset(X, 8),  # aligned as NumPy sees it, but not to 16 bytes
     "read-only": read_only,
     "transposed": np.asfortranarray,
-    "strided": every_other,
-    "misaligned and read-only": lambda X: read_only_view(misaligned(X)),
+    "strided": lambda X: np.repeat(X, 2, axis=-1)[..., ::2],
+    "misaligned and read-only": lambda X: read_only(misaligned(X)),
 }
 every_askew = pytest.mark.parametrize("how", ASKEW)
 
 
-def read_only_view(X: Array) -> Array:
-    X.flags.writeable = False
-    return X
-
-
-def in_order(X: Array) -> bool:
+def in_order(X):
     return X.flags.c_contiguous and X.flags.aligned and X.ctypes.data % 16 == 0
 
 
@@ -70,6 +54,6 @@ class Held:
     X: Array
     others: Any
 
-    def cached(self, X: Array) -> Held:
+    def cached(self, X):
         vars(self)["_cached"] = X
         return self

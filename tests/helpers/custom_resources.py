@@ -1,6 +1,6 @@
 """Schemas of the Dask operator's resources, and what Kubernetes does with a field that a schema lacks.
 
-`dask_operator.json` has them from dask-kubernetes 2026.3.0 (BSD-3-Clause), without descriptions. The slow tests compare
+`dask_operator.json` has them from dask-kubernetes 2026.3.0 (BSD-3-Clause), without descriptions. The long tests compare
 it with what that release has, which needs 200 MB of other libraries.
 """
 

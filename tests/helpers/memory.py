@@ -1,12 +1,9 @@
 """The peak of the memory that a function takes, within the process of the tests."""
 
-from __future__ import annotations
-
 import tracemalloc
-from collections.abc import Callable
 
 
-def traced_peak(work: Callable[[], object], attempts: int = 2) -> int:
+def traced_peak(work, attempts=2):
     """Bytes of Python and NumPy at the peak of `work()`: the least of several calls.
 
     The memory of a process is traced in all its threads, and those that Dask has left there take some now and then, so

@@ -1,9 +1,6 @@
 """Groups of processes that the kernel gives so much memory, and kills when they take more."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +18,18 @@ class MemoryGroup:
     folder: Path
 
     @property
-    def command(self) -> list[str]:
+    def command(self):
         """What starts a command inside."""
         return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
 
-    def kills(self) -> int:
+    def kills(self):
         """How many of its processes the kernel has killed."""
         told = dict(line.split() for line in (self.folder / "memory.oom_control").read_text().splitlines())
         return int(told["oom_kill"])
 
 
 @contextmanager
-def memory_group(most_bytes: int) -> Iterator[MemoryGroup]:
+def memory_group(most_bytes):
     """A group that may use so much; skips the test where none can be made. Its processes end before it does."""
     group = MemoryGroup(_GROUPS / f"bigkpca-{uuid4().hex[:12]}")
     try:

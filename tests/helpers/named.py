@@ -1,10 +1,5 @@
 """Rows with names of columns, and files of them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import zarr
@@ -14,20 +9,20 @@ FRAME = pd.DataFrame(X, columns=list("abc"))
 TURNED = FRAME[["c", "b", "a"]]
 
 
-def csv(path: Path, frame: pd.DataFrame, *, header: bool = True) -> Path:
+def csv(path, frame, *, header=True):
     frame.to_csv(path, index=False, header=header)
     return path
 
 
-def parquet(path: Path, frame: pd.DataFrame) -> Path:
+def parquet(path, frame):
     frame.to_parquet(path)
     return path
 
 
-def stored(path: Any) -> dict[str, Any]:
+def stored(path):
     """The arrays of a dataset, its names, and the texts of its labels."""
     group = zarr.open_group(str(path), mode="r")
-    about: Any = group.attrs["bigkpca"]
+    about = group.attrs["bigkpca"]
     return {
         "x": group["x"][:],
         "y": group["y"][:] if "y" in group else None,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import zarr
+from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
+from bigkpca.data.opening import open_rows
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.progress import Recorder
 
@@ -88,10 +95,24 @@ class Night:
         """Run the job in this process."""
         return bigkpca.run(self.job, progress=progress or Recorder(), **asked)
 
+    def age(self, *ages: timedelta) -> None:
+        """Make the records of runs older, each by its age, the later ones as they are."""
+        file = Path(self.out, "runs.jsonl")
+        records = [json.loads(line) for line in file.read_text().splitlines()]
+        for record, age in zip(records, ages, strict=False):
+            for key in ("started", "finished"):
+                record[key] = (datetime.fromisoformat(record[key]) - age).isoformat(timespec="seconds")
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    def metrics(self) -> dict[str, float]:
+        """What the last run wrote into bigkpca.prom, beside the job file, without the prefix of the names."""
+        text = Path(self.folder, "bigkpca.prom").read_text()
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        assert len({sample.labels["output"] for sample in samples}) == 1
+        return {sample.name.removeprefix("bigkpca_"): sample.value for sample in samples}
+
     def scores(self) -> Array:
         """The features that a reader of the output sees."""
-        from bigkpca.data.opening import open_rows
-
         rows = open_rows(self.out)
         return rows.block(0, rows.shape[0])
 
@@ -105,3 +126,33 @@ def some_rows(count: int, seed: int = 0, columns: int = 4) -> Array:
     """Rows of one distribution."""
     rng = np.random.default_rng(seed)
     return (rng.normal(size=(count, columns)) * np.arange(1, columns + 1)).astype("f4")
+
+
+@dataclass
+class StopsAfter(Recorder):
+    """Stops a run, as Ctrl-C does, when more than `most` rows of all its passes are done and features are extracted."""
+
+    most: int = 60
+
+    def advance(self, rows: int) -> None:
+        super().advance(rows)
+        if self.started[-1][0] == "extracting features" and self.rows > self.most:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def cut_off_at(place: Any, name: str, call: int = 1) -> Iterator[None]:
+    """Stop what is within, as Ctrl-C does, when it calls this function for so many times: between two writes, which
+    nothing but a patch can meet."""
+    calls, real = [], getattr(place, name)
+
+    def function(*given: Any, **named: Any) -> Any:
+        calls.append(name)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return real(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(place, name, function)
+        with pytest.raises(KeyboardInterrupt):
+            yield

@@ -1,7 +1,5 @@
 """Naive and obvious versions of what the package computes, to compare it with. Nothing here is fast."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Progress that remembers what it was told."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 
@@ -14,14 +12,14 @@ class Recorder:
     finished: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def start(self, title: str, rows: int) -> None:
+    def start(self, title, rows):
         self.started.append((title, rows))
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows):
         self.rows += rows
 
-    def finish(self) -> None:
+    def finish(self):
         self.finished += 1
 
-    def note(self, message: str) -> None:
+    def note(self, message):
         self.notes.append(message)

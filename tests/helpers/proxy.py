@@ -1,12 +1,10 @@
 """A TCP proxy in front of a server, which resets, stalls or cuts connections, and tells what was asked."""
 
-from __future__ import annotations
-
 import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
@@ -35,11 +33,10 @@ class Proxy:
     _pumps: list[Thread] = field(default_factory=list)
 
     @property
-    def port(self) -> int:
-        port: int = self._listening.getsockname()[1]
-        return port
+    def port(self):
+        return self._listening.getsockname()[1]
 
-    def accept(self) -> None:
+    def accept(self):
         """Serve connections until the end. Work of a thread."""
         self._listening.settimeout(0.05)
         while not self.ended:
@@ -51,7 +48,7 @@ class Proxy:
             pump.join(5)
         self._listening.close()
 
-    def _connected(self, client: socket.socket) -> None:
+    def _connected(self, client):
         with client, socket.create_connection(("127.0.0.1", self.to)) as server:
             for end in (client, server):
                 end.settimeout(0.05)
@@ -60,7 +57,7 @@ class Proxy:
             self._pump(client, server, True)
             back.join()
 
-    def _pump(self, source: socket.socket, target: socket.socket, asking: bool) -> None:
+    def _pump(self, source, target, asking):
         with suppress(OSError):
             while not self.ended:
                 try:
@@ -73,7 +70,7 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _passed(self, data: bytes, source: socket.socket, target: socket.socket, asking: bool) -> bool:
+    def _passed(self, data, source, target, asking):
         """Do with these bytes what the mode says; whether the connection goes on."""
         if asking and (found := _REQUEST.match(data)):
             self.requests.append((found[1].decode(), found[2].decode()))
@@ -94,7 +91,7 @@ class Proxy:
 
 
 @contextmanager
-def proxy(to: int) -> Iterator[Proxy]:
+def proxy(to):
     """A proxy in front of a port of this machine, which runs in threads."""
     made = Proxy(to)
     accepting = Thread(target=made.accept, daemon=True)

@@ -2,7 +2,7 @@
 
 Python tells of each file before it opens it (`sys.addaudithook`), so that this works below every library that opens
 files in Python, in this process and in others. A folder holds what is to happen, so that processes share one count of
-reads: `Reads.environment` makes processes that are started then take part.
+reads: processes that are started with `Reads.environment` take part.
 """
 
 from __future__ import annotations
@@ -16,30 +16,19 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.files import ROOT
+
 NAME = "BIGKPCA_TEST_READS"  # the folder, in the environment
-ROOT = Path(__file__).resolve().parents[2]
 ONCE = {f"{name} once": getattr(errno, name) for name in ("ENOENT", "EIO", "ESTALE", "ETIMEDOUT", "EMFILE")}
 DAMAGE = ("truncated", "other version", "zero length")
-# What happens at the read: an error, an error at all reads of that file from then on, no file from then on, another
-# file from then on (`stale` has size and time of the true one), or this process stops.
-FAULTS = (*ONCE, "EIO always", "ENOENT always", *DAMAGE, "stale", "stop")
+# What happens at the read: an error, an error at all reads of that file from then on, no file from then on, or another
+# file from then on (`stale` has size and time of the true one). Also `stop`: the process gets SIGSTOP.
+FAULTS = (*ONCE, "EIO always", "ENOENT always", *DAMAGE, "stale")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _LATER = 10**9  # nanoseconds by which the other version of a file is younger
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What happens at which read of these files, of which `twin` has other versions by the same names."""
-
-    files: list[str]
-    what: str = ""
-    at: int = 0
-    root: str = ""
-    twin: str = ""
 
 
 class Reads:
@@ -60,22 +49,25 @@ class Reads:
     @contextmanager
     def fault(self, files: Sequence[Path], what: str = "", at: int = 0) -> Iterator[None]:
         """While entered, this happens at the read of that number, from 1, of these files; then all is as before."""
-        plan = _Plan([str(file) for file in files], what, at, str(self._root), str(self._twin))
+        plan = {"files": [str(file) for file in files], "what": what, "at": at}
         for name in ("count", "happened"):
             (self._folder / name).unlink(missing_ok=True)
-        (self._folder / "new").write_text(json.dumps(asdict(plan)))
+        (self._folder / "new").write_text(json.dumps({**plan, "root": str(self._root), "twin": str(self._twin)}))
         os.replace(self._folder / "new", self._folder / "plan")
         try:
             yield
         finally:
-            self.heal()
+            if (held := self._folder / "held").exists():
+                assert self.happened is not None
+                os.replace(held, self.happened)  # the true file, with its times
+            (self._folder / "plan").unlink()
 
-    def heal(self) -> None:
-        """End what happens, and put the true file back: the same one, with its times."""
-        (self._folder / "plan").unlink(missing_ok=True)
-        if (held := self._folder / "held").exists():
-            assert self.happened is not None
-            os.replace(held, self.happened)
+    @contextmanager
+    def replaced(self, file: Path) -> Iterator[None]:
+        """While entered, the other version of this file is there, as after the fault of that name."""
+        with self.fault([file], "other version", 1):
+            file.open("rb").close()
+            yield
 
     @property
     def happened(self) -> str | None:
@@ -89,11 +81,6 @@ class Reads:
         found = self._folder / "count"
         return int(found.read_text() or 0) if found.exists() else 0
 
-    def replace(self, file: Path) -> None:
-        """Show the other version of a file, as the fault does, until `heal`."""
-        (self._folder / "happened").write_text(str(file))
-        _show(self._folder, str(file), "other version", _Plan([], root=str(self._root), twin=str(self._twin)))
-
 
 def watch() -> None:
     """Let this process take part, for as long as it runs; what happens depends on the environment at each read."""
@@ -105,7 +92,7 @@ def watch() -> None:
 
 _watching = False
 _busy = threading.local()  # while a thread reads the plan
-_known: dict[str, tuple[Any, _Plan, frozenset[str]]] = {}
+_plans: dict[str, tuple[Any, dict[str, Any]]] = {}  # and their versions, by folder
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -125,36 +112,36 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _read(folder: Path, name: str) -> None:
-    """One of the files may be opened: let happen what is to happen."""
+    """A file is about to be opened: let happen what is to happen."""
     try:
-        plan, files = _plan_of(folder)
+        plan = _plan(folder)
     except FileNotFoundError:
         return
-    if name not in files:
+    if name not in plan["files"]:
         return
-    if (number := _counted(folder)) == plan.at:
+    what, at, number = plan["what"], plan["at"], _counted(folder)
+    if number == at:
         (folder / "happened").write_text(name)
-    elif not (plan.what == "EIO always" and number > plan.at > 0 and (folder / "happened").read_text() == name):
+    elif not (what == "EIO always" and number > at > 0 and (folder / "happened").read_text() == name):
         return
-    if plan.what in ONCE:
-        raise _error(ONCE[plan.what], name)
-    if plan.what == "EIO always":
-        raise _error(errno.EIO, name)
-    if plan.what == "stop":
+    if what in ONCE or what == "EIO always":
+        code = ONCE.get(what, errno.EIO)
+        raise OSError(code, os.strerror(code), name)
+    if what == "stop":
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # which this thread gets before it goes on
-    elif plan.what == "ENOENT always":
+    elif what == "ENOENT always":
         os.replace(name, folder / "held")
     else:
-        _show(folder, name, plan.what, plan)
+        _show_another(folder, name, plan)
 
 
-def _plan_of(folder: Path) -> tuple[_Plan, frozenset[str]]:
+def _plan(folder: Path) -> dict[str, Any]:
     status = os.stat(folder / "plan")
     version = status.st_ino, status.st_mtime_ns
-    if str(folder) not in _known or _known[str(folder)][0] != version:
-        plan = _Plan(**json.loads((folder / "plan").read_text()))
-        _known[str(folder)] = version, plan, frozenset(plan.files)
-    return _known[str(folder)][1:]
+    if str(folder) not in _plans or _plans[str(folder)][0] != version:
+        plan = json.loads((folder / "plan").read_text())
+        _plans[str(folder)] = version, {**plan, "files": frozenset(plan["files"])}
+    return _plans[str(folder)][1]
 
 
 def _counted(folder: Path) -> int:
@@ -168,17 +155,16 @@ def _counted(folder: Path) -> int:
     return number
 
 
-def _error(number: int, name: str) -> OSError:
-    return OSError(number, os.strerror(number), name)
-
-
-def _show(folder: Path, name: str, what: str, plan: _Plan) -> None:
+def _show_another(folder: Path, name: str, plan: dict[str, Any]) -> None:
     """Another file in place of this one, at once; the true one is held."""
     true, status = Path(name).read_bytes(), os.stat(name)
-    other = plan.twin + name.removeprefix(plan.root)
-    content = {"truncated": true[: len(true) * 2 // 3], "zero length": b""}.get(what)
-    (folder / "shown").write_bytes(Path(other).read_bytes() if content is None else content)
-    later = 0 if what == "stale" else _LATER
+    other = Path(plan["twin"] + name.removeprefix(plan["root"]))
+    if plan["what"] == "truncated":
+        content = true[: len(true) * 2 // 3]
+    else:
+        content = b"" if plan["what"] == "zero length" else other.read_bytes()
+    (folder / "shown").write_bytes(content)
+    later = 0 if plan["what"] == "stale" else _LATER
     os.utime(folder / "shown", ns=(status.st_atime_ns, status.st_mtime_ns + later))
     os.link(name, folder / "held")
     os.replace(folder / "shown", name)

@@ -1,7 +1,5 @@
 """Real S3 servers on this machine: SeaweedFS, and rclone, which ignores the conditions of writes."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -10,19 +8,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 KEY, SECRET, BUCKET = "bigkpca-test-key", "bigkpca-test-secret", "rows"
 READER = {"key": "bigkpca-test-reader", "secret": "bigkpca-test-reader-secret"}  # which may not write
+IDENTITIES = [
+    {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+    for name, key, secret, actions in (
+        ("all", KEY, SECRET, ["Admin", "Read", "Write", "List", "Tagging"]),
+        ("reader", READER["key"], READER["secret"], ["Read", "List"]),
+    )
+]
 
 
-def settings(port: int, key: str = KEY, secret: str = SECRET) -> dict[str, str]:
+def settings(port, key=KEY, secret=SECRET):
     """The environment of a process that speaks with a server on this machine."""
     return {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
@@ -33,7 +36,7 @@ def settings(port: int, key: str = KEY, secret: str = SECRET) -> dict[str, str]:
     }
 
 
-def program(name: str) -> str:
+def program(name):
     """The path of a program that a test needs; skips the test where it is not installed."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
@@ -42,12 +45,12 @@ def program(name: str) -> str:
     return found
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count):
     """Ports that are free, as are those 10,000 higher, which SeaweedFS opens too.
 
     All are below 32768, where Linux begins to take the ports of its outgoing connections.
     """
-    found: list[int] = []
+    found = []
     while len(found) < count:
         port = random.SystemRandom().randrange(10000, 22000)
         if port not in found and all(_is_free(each) for each in (port, port + 10000)):
@@ -55,7 +58,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def _is_free(port: int) -> bool:
+def _is_free(port):
     with socket.socket() as tried, suppress(OSError):
         tried.bind(("127.0.0.1", port))
         return True
@@ -71,40 +74,29 @@ class Server:
     process: subprocess.Popen[bytes] | None = None
 
     @property
-    def port(self) -> int:
+    def port(self):
         return self.ports[0]
 
-    def start(self) -> None:
+    def start(self):
         """Start, and wait until the bucket can be used."""
         s3, master, filer, volume, admin = self.ports
         command = [program("weed"), "mini", f"-dir={self.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += [f"-s3.port={s3}", f"-master.port={master}", f"-filer.port={filer}", f"-volume.port={volume}"]
         command += [f"-admin.port={admin}", "-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false"]
         command += ["-admin.ui=false", "-master.telemetry=false", "-s3.autoCreateBucket=false"]
-        self._write_identities()
-        command.append(f"-s3.config={self._identities}")
+        identities = self.folder.with_suffix(".json")
+        identities.write_text(json.dumps({"identities": IDENTITIES}))
+        command.append(f"-s3.config={identities}")
         own = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "S3_BUCKET": BUCKET}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own})
         wait_until_usable(self.port, self.log)
 
-    def _write_identities(self) -> None:
-        def identity(name: str, key: str, secret: str, *actions: str) -> dict[str, Any]:
-            return {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
-
-        all_may = identity("all", KEY, SECRET, "Admin", "Read", "Write", "List", "Tagging")
-        known = {"identities": [all_may, identity("reader", READER["key"], READER["secret"], "Read", "List")]}
-        self._identities.write_text(json.dumps(known))
-
     @property
-    def _identities(self) -> Path:
-        return self.folder.with_suffix(".json")
-
-    @property
-    def log(self) -> Path:
+    def log(self):
         return self.folder.with_suffix(".log")
 
-    def kill(self) -> None:
+    def kill(self):
         """SIGKILL, if it runs."""
         if self.process is not None:
             self.process.kill()
@@ -112,18 +104,13 @@ class Server:
             self.process = None
 
 
-def wait_until_usable(port: int, log: Path, seconds: float = 60) -> None:
+def wait_until_usable(port, log, seconds=120):
     """Return when an object can be written; fails with the log after so many seconds."""
     from obstore.store import S3Store
 
-    given: Any = settings(port)
-    plain = {name.lower(): value for name, value in given.items() if name != "AWS_ALLOW_HTTP"}
-    tried = S3Store(
-        BUCKET,
-        config=plain,  # type: ignore[arg-type]
-        client_options={"allow_http": True, "timeout": "2s"},
-        retry_config={"max_retries": 0},
-    )
+    plain = {name.lower(): value for name, value in settings(port).items() if name != "AWS_ALLOW_HTTP"}
+    options = {"allow_http": True, "timeout": "2s"}
+    tried = S3Store(BUCKET, config=plain, client_options=options, retry_config={"max_retries": 0})
     end = time.monotonic() + seconds
     while True:
         try:
@@ -137,7 +124,7 @@ def wait_until_usable(port: int, log: Path, seconds: float = 60) -> None:
 
 
 @contextmanager
-def rclone(folder: Path) -> Iterator[int]:
+def rclone(folder):
     """A server that takes every write, whatever its conditions. Yields its port."""
     (folder / BUCKET).mkdir(parents=True)
     (port,) = free_ports(1)
@@ -151,7 +138,7 @@ def rclone(folder: Path) -> Iterator[int]:
             process.kill()
 
 
-def objects(url: str) -> dict[str, bytes]:
+def objects(url):
     """Every object below a URL with its bytes."""
     from bigkpca.data.stores import store_of
 

@@ -8,8 +8,6 @@ package and done nothing else, which takes a tenth of the time of starting anew:
     python tests/helpers/stops.py FOLDER < sweep.json > swept.json
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -18,79 +16,68 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-Command = list[str]
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Every stop of `command`, which runs in a folder where the commands of `before` ran already.
+def swept(folder, command, before, kept, timed=(), emptied=(), most=None):
+    """Kill `command` at its stops, which runs in a folder where the commands of `before` ran already; what was found:
+    the number of `steps`, how many `stops` were tried, and what was `bad` after which.
 
     After the stop, what is at each path of `kept` is as it was, or as the command makes it. After the same command
     again, the folder is what an undisturbed run leaves, to the byte; but for times in JSON, and for the content of the
-    `timed` files, whose names end so.
+    `timed` files, whose names end so. `emptied` are files that lose their content before the command runs. Tried are
+    all stops, or at most so many, evenly spread.
+
+    `folder` holds the input of the first command; everything runs at one path in it, since outputs name the path of
+    their input.
     """
-
-    command: Command
-    before: list[Command]
-    kept: list[str]
-    timed: list[str] = field(default_factory=list)
-    every: int = 1  # of how many stops one is tried
-    emptied: list[str] = field(default_factory=list)  # files that lose their content before the command runs
-
-
-@dataclass
-class Swept:
-    """What a sweep found: how many steps there were, how many stops were tried, and what was wrong after which."""
-
-    steps: int = 0
-    stops: int = 0
-    bad: list[str] = field(default_factory=list)
-
-
-def swept(sweep: Sweep, folder: Path) -> Swept:
-    """Carry out a sweep. `folder` holds the input of the first command; everything runs at one path in it, since
-    outputs name the path of their input."""
-    here, start = folder / "here", folder / "start"
-    for command in sweep.before:
-        assert _in_child(here, lambda command=command: _run(command)) == 0, _printed(here)
+    here, start, timed = folder / "here", folder / "start", tuple(timed)
+    for each in before:
+        assert _in_child(here, lambda each=each: _run(each)) == 0, _printed(here)
     (here / _PRINTED).unlink(missing_ok=True)
-    for name in sweep.emptied:
+    for name in emptied:
         (here / name).write_bytes(b"")
     _copy(here, start)
-    steps = _counted(sweep.command, here)
-    wanted, old, found = tree(here), tree(start), Swept(steps)
-    for stop in range(1, steps + 1, sweep.every):
+    steps = _counted(command, here)
+    wanted, old, stops, bad = tree(here), tree(start), 0, []
+    spread = (
+        range(1, steps + 1) if most is None else sorted({1 + (2 * i + 1) * steps // (2 * most) for i in range(most)})
+    )
+    for stop in spread:
         _copy(start, here)
-        status = _in_child(here, lambda stop=stop: _run_until(sweep.command, stop))
+        status = _in_child(here, lambda stop=stop: _run_until(command, stop))
         if status == 0:
-            break  # it had fewer steps than before, as threads may share them otherwise
+            continue  # it had fewer steps than before, as threads may share them otherwise
         if status != -signal.SIGKILL:
-            found.bad.append(f"stop {stop}: before it, the command ended with {status}: {_printed(here)}")
+            bad.append(f"stop {stop}: before it, the command ended with {status}: {_printed(here)}")
             continue
-        found.stops += 1
+        stops += 1
         left = tree(here)
-        for name in sweep.kept:
-            if _untimed(_below(left, name), sweep) not in (
-                _untimed(_below(held, name), sweep) for held in (old, wanted)
-            ):
-                found.bad.append(f"stop {stop}: {name} is neither what it was nor what it is to be")
-        status = _in_child(here, lambda: _run(sweep.command))
+        for name in kept:
+            now, *known = (
+                {
+                    path: value
+                    for path, value in _untimed(held, timed).items()
+                    if path == name or path.startswith(f"{name}/")
+                }
+                for held in (left, old, wanted)
+            )
+            if now not in known:
+                bad.append(f"stop {stop}: {name} is neither what it was nor what it is to be")
+        status = _in_child(here, lambda: _run(command))
         again = tree(here)
         if status:
-            found.bad.append(f"stop {stop}: the same command ends with {status}: {_printed(here)}")
-        elif _untimed(again, sweep) != _untimed(wanted, sweep):
-            found.bad.append(f"stop {stop}: {_difference(_untimed(again, sweep), _untimed(wanted, sweep))}")
-    return found
+            bad.append(f"stop {stop}: the same command ends with {status}: {_printed(here)}")
+        elif _untimed(again, timed) != _untimed(wanted, timed):
+            bad.append(f"stop {stop}: {_difference(_untimed(again, timed), _untimed(wanted, timed))}")
+    return {"steps": steps, "stops": stops, "bad": bad}
 
 
-def tree(folder: Path) -> dict[str, bytes | None]:
+def tree(folder):
     """The bytes of every file below a folder, and None for a folder that is empty."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
@@ -104,40 +91,32 @@ _PRINTED = "printed.txt"
 _TIMES = rb'"(started|finished)": "[^"]*"|"(fit|extract|total)": [\d.e-]+'
 
 
-def _below(held: dict[str, bytes | None], name: str) -> dict[str, bytes | None]:
-    """What is at a path."""
-    return {path: value for path, value in held.items() if path == name or path.startswith(name + "/")}
-
-
-def _untimed(held: dict[str, bytes | None], sweep: Sweep) -> dict[str, bytes | None]:
+def _untimed(held, timed):
     """The same files, without times and without the content of those that hold little else."""
-    return {
-        path: b"" if path.endswith(tuple(sweep.timed)) else value and re.sub(_TIMES, b"", value)
-        for path, value in held.items()
-    }
+    return {path: b"" if path.endswith(timed) else value and re.sub(_TIMES, b"", value) for path, value in held.items()}
 
 
-def _difference(left: dict[str, bytes | None], wanted: dict[str, bytes | None]) -> str:
+def _difference(left, wanted):
     more, gone = sorted(left.keys() - wanted.keys()), sorted(wanted.keys() - left.keys())
     other = sorted(name for name in left.keys() & wanted.keys() if left[name] != wanted[name])
     return f"left behind {more[:3]}, missing {gone[:3]}, other bytes in {other[:3]}"
 
 
-def _printed(folder: Path) -> str:
+def _printed(folder):
     return (folder / _PRINTED).read_text()[-300:].replace("\n", " | ")
 
 
-def _copy(folder: Path, to: Path) -> None:
+def _copy(folder, to):
     # Times too: they are part of what a run remembers of its input.
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(folder, to, copy_function=shutil.copy2)
 
 
-def _counted(command: Command, folder: Path) -> int:
+def _counted(command, folder):
     """Run the command in `folder`; how many stops it has."""
     counts = folder.with_name("steps")
 
-    def work() -> None:
+    def work():
         steps = _Steps(None)
         sys.addaudithook(steps)
         _run(command)
@@ -149,7 +128,7 @@ def _counted(command: Command, folder: Path) -> int:
     return int(counts.read_text())
 
 
-def _run_until(command: Command, stop: int) -> None:
+def _run_until(command, stop):
     sys.addaudithook(_Steps(stop))
     _run(command)
 
@@ -162,7 +141,7 @@ class _Steps:
     number: int = 0
     counting: bool = True
 
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def __call__(self, event, arguments):
         if not self.counting:
             return
         if event in _CHANGES:
@@ -177,19 +156,19 @@ class _Steps:
                 os.close(os.open(path, flags | os.O_CREAT, 0o666))
             self._step()
 
-    def _step(self) -> None:
+    def _step(self):
         self.number += 1
         if self.number == self.stop:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _run(command: Command) -> None:
+def _run(command):
     from bigkpca.cli import main
 
     main(command, standalone_mode=False)
 
 
-def _in_child(folder: Path, work: Callable[[], None]) -> int:
+def _in_child(folder, work):
     """Run in a forked process, in `folder`; its exit code, negative for a signal."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of which there are none but BLAS's own
@@ -213,16 +192,16 @@ def _in_child(folder: Path, work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def main() -> None:
+def main():
+    sweep = json.load(sys.stdin)
     # What commands import when they run, imported once.
     import bigkpca.cli
-    import bigkpca.cli.demonstration
-    import bigkpca.comparing
     import bigkpca.ingesting.streaming
-    import bigkpca.reporting  # noqa: F401
 
-    found = swept(Sweep(**json.load(sys.stdin)), Path(sys.argv[1]).resolve())
-    json.dump(asdict(found), sys.stdout)
+    if {"compare", "report"} & {command[0] for command in (sweep["command"], *sweep["before"])}:
+        import bigkpca.comparing
+        import bigkpca.reporting  # noqa: F401
+    json.dump(swept(Path(sys.argv[1]).resolve(), **sweep), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -6,24 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def suspended(code: str, *argv: str, seconds: float = 0.0) -> Iterator[Callable[[], int]]:
+def suspended(code: str, *argv: str) -> Iterator[Callable[[], int]]:
     """Run code until it prints a line, and stop it. The call given wakes it, sends a line, and tells its exit code."""
     command = [sys.executable, "-c", code, *argv]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(seconds)
 
         def wake() -> int:
             os.kill(process.pid, signal.SIGCONT)
-            process.communicate("go on\n", timeout=60)
+            process.communicate("go on\n", timeout=120)
             return process.returncode
 
         try:

@@ -104,18 +104,8 @@ def write_hdf5(path, X, y):
     return path / "a.h5", {"labels": "y"}
 
 
-WRITERS = [
-    write_npy,
-    write_big_endian_fortran_npy,
-    write_npz,
-    write_fortran_npz,
-    write_idx,
-    write_idx_gz,
-    write_csv,
-    write_csv_gz,
-    write_parquet,
-    write_hdf5,
-]
+WRITERS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]
+WRITERS += [write_csv, write_csv_gz, write_parquet, write_hdf5]
 
 
 def refuse(tmp_path, error, message, *sources, **options):

@@ -3,16 +3,19 @@
 import gzip
 import re
 import struct
+import zipfile
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.planning.base import process_bytes
 from bigkpca.ingesting.streaming import ingest
+from tests.data.cases import case
 from tests.helpers.commands import peak_bytes, peak_of_refusal, run_apart
-
-MOST = 400e6  # of a process that refuses a file; it takes 175 MB to start
 
 
 def many_columns(path):
@@ -26,98 +29,109 @@ def long_line(path):
     path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n")
 
 
-def no_line_break(path):
+def no_line_break(path, megabytes=1000):
     with gzip.open(path, "wb", compresslevel=1) as file:
-        for _ in range(1000):
+        for _ in range(megabytes):
             file.write(b"0" * 2**20)
 
 
-def npy(path):
+def header(file, shape, by_columns=False):
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": by_columns, "shape": shape})
+
+
+def long_npy(path):
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1, 10**9)})
+        header(file, (1, 10**9))
         file.truncate(file.tell() + 8 * 10**9)
 
 
-def npz(path):
-    import zipfile
-
+def long_npz(path):
     with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (2**50, 10**9)})
+        header(file, (2**50, 10**9))
 
 
 def npz_by_columns(path):
-    import zipfile
-
     with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": True, "shape": (10**9, 4)})
+        header(file, (10**9, 4), by_columns=True)
 
 
-def idx(path):
+def long_idx(path):
     path.write_bytes(b"\0\0\x0e\x02" + struct.pack(">2I", 4, 2**31) + b"\0" * 100)
 
 
-def hdf5(path):
-    h5py = pytest.importorskip("h5py")
+def large_chunks(path):
     with h5py.File(path, "w") as file:
         file.create_dataset("x", shape=(10**6, 1000), chunks=(10**5, 1000), dtype="f8", compression="gzip")
 
 
-def parquet(path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    names = [f"c{number}" for number in range(5000)]
-    pq.write_table(pa.table([np.zeros(1)] * len(names), names=names), path)
-
-
-MADE = {
+QUICK = {
+    "long.csv": (long_line, r"with [\d,]+ columns, need .*: allow more with --memory .*; is a line break missing\?"),
+    "x.npy": (long_npy, r"rows of 8,000\.0 MB, 1 in a shard, need 32,[\d]+ MB in this process, 2,000 MB are allowed"),
+    "x.npz": (long_npz, r"rows of 8,000\.0 MB, 1 in a shard, need"),
+    "f.npz": (npz_by_columns, r"rows of 0\.0 MB, 65,536 in a shard, from parts of 64,000\.0 MB, need"),
+    "x.idx": (long_idx, r"rows of 17,179\.9 MB, 1 in a shard, need"),
+    "x.h5": (
+        large_chunks,
+        r"rows of 0\.0 MB, 1,024 in a shard, from parts of 1,600\.0 MB, need 1,9|from parts of 1,600",
+    ),
+}
+TEXTS = {
     "many.csv.gz": (
         many_columns,
         r"a line of [\d.]+ MB or more, with [\d,]+ columns, need [\d,]+ MB in this process, 2",
     ),
-    "long.csv": (long_line, r"with [\d,]+ columns, need .*: allow more with --memory .*; is a line break missing\?"),
     "one.csv.gz": (no_line_break, r"a line of \d\d\.\d MB or more, with 1 columns, need"),
-    "x.npy": (npy, r"rows of 8,000\.0 MB, 1 in a shard, need 32,[\d]+ MB in this process, 2,000 MB are allowed"),
-    "x.npz": (npz, r"rows of 8,000\.0 MB, 1 in a shard, need"),
-    "f.npz": (npz_by_columns, r"rows of 0\.0 MB, 65,536 in a shard, from parts of 64,000\.0 MB, need"),
-    "x.idx": (idx, r"rows of 17,179\.9 MB, 1 in a shard, need"),
-    "x.h5": (hdf5, r"rows of 0\.0 MB, 1,024 in a shard, from parts of 1,600\.0 MB, need 1,9|from parts of 1,600"),
 }
 
 
+def test_what_claims_more_than_two_gigabytes_is_refused(tmp_path):
+    for name, (make, match) in QUICK.items():
+        make(tmp_path / name)
+        with case(name), pytest.raises(MemoryLimitError, match=match):
+            ingest([tmp_path / name], tmp_path / "d.zarr", memory="1 GB" if name == "x.h5" else None)
+        assert not list(tmp_path.glob("d.zarr*"))
+
+
+@pytest.mark.full
 @pytest.mark.alone
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", [*TEXTS, "long.csv", "x.npz", "x.h5"])
 def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name, tmp_path):
-    make, match = MADE[name]
+    """A process takes 175 MB to start."""
+    make, match = (QUICK | TEXTS)[name]
     make(tmp_path / name)
-    limit = ["--memory", "1 GB"] if name == "x.h5" else []
     with pytest.raises(MemoryLimitError, match=match):
-        ingest([tmp_path / name], tmp_path / "d.zarr", memory="1 GB" if limit else None)
-    assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr", *limit) < MOST
-    assert not list(tmp_path.glob("d.zarr*"))
+        ingest([tmp_path / name], tmp_path / "d.zarr", memory="1 GB" if name == "x.h5" else None)
+    limit = ["--memory", "1 GB"] if name == "x.h5" else []
+    assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr", *limit) < 400e6
 
 
 def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path):
-    parquet(tmp_path / "wide.parquet")
-    here, wide = process_bytes(), re.compile(r"wide\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are")
+    names = [f"c{number}" for number in range(5000)]
+    pq.write_table(pa.table([np.zeros(1)] * len(names), names=names), tmp_path / "wide.parquet")
+    limit = process_bytes() + 80_000_000
+    wide = re.compile(r"wide\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are")
     with pytest.raises(MemoryLimitError, match=wide):
-        ingest([tmp_path / "wide.parquet"], tmp_path / "d.zarr", memory=here + 80_000_000)
+        ingest([tmp_path / "wide.parquet"], tmp_path / "d.zarr", memory=limit)
     np.save(tmp_path / "x.npy", np.zeros((40, 1000)))
-    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=here + 80_000_000)
+    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=limit)
     with pytest.raises(MemoryLimitError, match=r"10,000 in a shard, need \d+ MB .* or fewer rows with --block-rows"):
-        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", memory=here + 80_000_000, block_rows=10_000)
+        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", memory=limit, block_rows=10_000)
+    assert ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=limit).rows == 40
+    no_line_break(tmp_path / "labels.csv.gz", 50)
+    with pytest.raises(MemoryLimitError, match=r"labels\.csv\.gz: a line of"):
+        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "labels.csv.gz"), memory=limit)
+
+
+@pytest.mark.full
+def test_a_limit_of_the_command_holds_when_rows_are_added(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((40, 1000)))
+    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr")
     done = run_apart("ingest", tmp_path / "x.npy", tmp_path / "x.zarr", "--append", "--memory", "100 MB")
     assert (done.returncode, "100 MB are allowed" in done.stderr) == (4, True)
-    assert ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=here + 80_000_000).rows == 40
-
-
-def test_a_file_of_labels_has_lines_of_bounded_length(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
-    no_line_break(tmp_path / "labels.csv.gz")
-    with pytest.raises(MemoryLimitError, match=r"labels\.csv\.gz: a line of"):
-        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "labels.csv.gz"))
 
 
 @pytest.mark.alone
-@pytest.mark.long
+@pytest.mark.full
 def test_what_is_allowed_is_not_exceeded(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((3, 10_000_000)))
     (tmp_path / "x.csv").write_bytes(b"\n".join([b",".join([b"0.25"] * 20_000)] * 3) + b"\n")

@@ -41,14 +41,13 @@ def test_a_column_of_text_becomes_rows_of_characters(kind, tmp_path):
         bigkpca.ingest(source, tmp_path / "p.zarr", text="s")
 
 
-@pytest.mark.parametrize("name", ["a.fasta", "a.fa.gz", "a.FNA"])
-def test_sequences_of_fasta(name, tmp_path):
-    packed = gzip.compress(FASTA.encode()) if name.endswith("gz") else FASTA.encode()
-    (tmp_path / name).write_bytes(packed)
-    notes = Recorder()
-    done = bigkpca.ingest(tmp_path / name, tmp_path / "o.zarr", progress=notes)
-    assert texts_of(done.path) == ["ACGT", "TT", "GATTACA", "CAT"]
-    assert "read as capital ones" in notes.notes[0]
+def test_sequences_of_fasta(tmp_path):
+    for name in ("a.fasta", "a.fa.gz", "a.FNA"):
+        (tmp_path / name).write_bytes(gzip.compress(FASTA.encode()) if name.endswith("gz") else FASTA.encode())
+        notes = Recorder()
+        done = bigkpca.ingest(tmp_path / name, tmp_path / f"{name}.zarr", progress=notes)
+        assert texts_of(done.path) == ["ACGT", "TT", "GATTACA", "CAT"], name
+        assert "read as capital ones" in notes.notes[0]
 
 
 def test_further_texts_must_fit_the_dataset(tmp_path):
@@ -86,6 +85,7 @@ def test_files_that_are_no_fasta(tmp_path):
             bigkpca.ingest(tmp_path / "a.csv", tmp_path / "o.zarr", **options)
 
 
+@pytest.mark.full
 def test_promoters_are_separated_far_better_than_by_chance(tmp_path):
     """106 sequences of DNA, half of them promoters; chance is 0.5."""
     bigkpca.ingest(shared_file("promoters/promoters.csv"), tmp_path / "p.zarr", text="sequence", labels="label")
@@ -100,11 +100,11 @@ def test_promoters_are_separated_far_better_than_by_chance(tmp_path):
 def test_strings_are_fitted_out_of_core(tmp_path):
     rng = np.random.default_rng(0)
     texts = [
-        "".join(rng.choice(list("ACGT"), rng.integers(20, 40), p=p)) for p in ([0.4, 0.1, 0.1, 0.4], [0.25] * 4) * 300
+        "".join(rng.choice(list("ACGT"), rng.integers(20, 40), p=p)) for p in ([0.4, 0.1, 0.1, 0.4], [0.25] * 4) * 150
     ]
     (tmp_path / "a.fasta").write_text("".join(f">{i}\n{text}\n" for i, text in enumerate(texts)))
     bigkpca.ingest(tmp_path / "a.fasta", tmp_path / "x.zarr", block_rows=100)
-    model = bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", kernel="spectrum:k=2", components=3, size=100)
+    model = bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", kernel="spectrum:k=2", components=3, size=50)
     scores = bigkpca.transform(tmp_path / "m.zarr", tmp_path / "x.zarr", tmp_path / "s.zarr")[:]
     first = np.abs(scores[::2, 0].mean() - scores[1::2, 0].mean()) / scores[:, 0].std()
     assert first > 1

@@ -1,6 +1,5 @@
 """Tables of several types: each value against pandas, and every column that cannot be read told in one run."""
 
-import time
 from datetime import datetime
 from decimal import Decimal
 
@@ -9,14 +8,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting.formats import parquet, text_rows
 from bigkpca.ingesting.streaming import ingest
-from bigkpca.ingesting.tables import learning, reading
+from bigkpca.ingesting.tables import columns, reading
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
@@ -65,29 +64,23 @@ def numbers(frame):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("missing", ["drop", "mean", "median"])
-def test_a_mixed_table_is_that_of_pandas(kind, missing, tmp_path):
-    source, notes = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS), Recorder()
-    options = {"missing": missing, "categories": "one-hot"}
-    found = stored(ingest([source], tmp_path / "out.zarr", progress=notes, **options).path)
-    expected = numbers(FLIGHTS)
-    filled = {"drop": expected.dropna(), "mean": expected.fillna(expected.mean())}
-    filled["median"] = expected.fillna(expected.median())
-    assert found["names"] == list(expected.columns)
-    np.testing.assert_allclose(found["x"], filled[missing], rtol=1e-12)
-    (note,) = notes.notes
-    lacking = FLIGHTS.isna().sum()
-    assert note.startswith(f"missing values: {lacking['delay']} in 'delay', {lacking['carrier']} in 'carrier'; ")
-    told = {"drop": f"{N - len(found['x'])} rows are left out"}
-    assert note.endswith(told.get(missing, f"the {missing} of the column stands for them"))
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_labels_go_with_the_rows_that_are_kept(kind, tmp_path):
-    source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
+def test_a_mixed_table_is_that_of_pandas(kind, tmp_path):
+    source, expected, lacking = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS), numbers(FLIGHTS), FLIGHTS.isna().sum()
+    for missing, filled, told in (
+        ("drop", expected.dropna(), f"{N - len(expected.dropna())} rows are left out"),
+        ("mean", expected.fillna(expected.mean()), "the mean of the column stands for them"),
+        ("median", expected.fillna(expected.median()), "the median of the column stands for them"),
+    ):
+        notes, out = Recorder(), tmp_path / f"{missing}.zarr"
+        found = stored(ingest([source], out, missing=missing, categories="one-hot", progress=notes).path)
+        assert found["names"] == list(expected.columns)
+        np.testing.assert_allclose(found["x"], filled, rtol=1e-12)
+        (note,) = notes.notes
+        assert note.startswith(f"missing values: {lacking['delay']} in 'delay', {lacking['carrier']} in 'carrier'; ")
+        assert note.endswith(told)
     columns = ["delay", "distance"]
     found = stored(ingest([source], tmp_path / "o.zarr", labels="carrier", columns=columns, missing="drop").path)
-    kept = FLIGHTS.dropna()
+    kept = FLIGHTS.dropna()  # with which the labels go
     np.testing.assert_array_equal(found["x"], kept[columns])
     assert found["names"] == columns
     np.testing.assert_array_equal(np.array(found["categories"])[found["y"]], kept["carrier"])
@@ -103,35 +96,31 @@ def test_labels_go_with_the_rows_that_are_kept(kind, tmp_path):
         max_size=30,
     ),
     size=st.integers(1, 200),
+    kind=st.sampled_from(list(WRITERS)),
 )
-def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, tmp_path_factory):
+def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, kind, tmp_path_factory):
     """In batches of any size, in both formats."""
     path = tmp_path_factory.mktemp("any")
-    frame = pd.DataFrame(values, columns=["word", "x"]).assign(z=1.0)
-    frame = frame.astype({"word": object, "x": float})
+    frame = pd.DataFrame(values, columns=["word", "x"]).assign(z=1.0).astype({"word": object, "x": float})
+    # Else a column of a text file is one of numbers or of truth values.
+    assume(kind == "parquet" or not frame["word"].dropna().isin(["1", "true"]).all())
     complete = frame.dropna()
-    categories = sorted(complete["word"].unique())
-    options = {"missing": "drop", "categories": "one-hot"}
+    source = WRITERS[kind](path / f"a.{kind}", frame)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "READ_BYTES", size)
         patch.setattr(text_rows, "_TEXT_BYTES", size)
-        for kind, write in WRITERS.items():
-            words = [text for text in frame["word"].dropna() if text not in ("1", "true")]
-            if kind == "csv" and not words:  # then it is a column of numbers or of truth values
-                continue
-            source = write(path / f"a.{kind}", frame)
-            if complete.empty:
-                with pytest.raises(DataError, match=r"no value|no row has a value"):
-                    ingest([source], path / f"{kind}.zarr", **options)
-                continue
-            found = stored(ingest([source], path / f"{kind}.zarr", **options).path)
-            expected = [[float(word == each) for each in categories] for word in complete["word"]]
-            np.testing.assert_array_equal(found["x"], np.column_stack([expected, complete[["x", "z"]]]))
+        if complete.empty:
+            with pytest.raises(DataError, match=r"no value|no row has a value"):
+                ingest([source], path / "o.zarr", missing="drop", categories="one-hot")
+            return
+        found = stored(ingest([source], path / "o.zarr", missing="drop", categories="one-hot").path)
+    categories = sorted(complete["word"].unique())
+    expected = [[float(word == each) for each in categories] for word in complete["word"]]
+    np.testing.assert_array_equal(found["x"], np.column_stack([expected, complete[["x", "z"]]]))
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
+def test_parquet_columns_of_every_type(tmp_path):
+    columns = (
         (pa.array([True, False]), [1, 0]),
         (pa.array([0, 86_400_000_000 * 3 // 2], pa.timestamp("us")), [0, 1.5]),
         (pa.array([0, 86_400_000_000], pa.timestamp("us", "America/New_York")), [0, 1]),
@@ -144,32 +133,26 @@ def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, tmp_path_
         (pa.array([Decimal("1.25"), Decimal("-2.5")]), [1.25, -2.5]),
         (pa.array([3, 4]).dictionary_encode(), [3, 4]),
         (pa.array(["3", " 4.5 "]), [3, 4.5]),
-    ],
-    ids=lambda value: str(getattr(value, "type", "")),
-)
-def test_parquet_columns_of_every_type(values, expected, tmp_path):
-    pq.write_table(pa.table({"a": [1.0, 2.0], "b": values}), tmp_path / "a.parquet")
-    np.testing.assert_array_equal(
-        stored(ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr").path)["x"][:, 1], expected
     )
+    table = pa.table({f"{number} {values.type}": values for number, (values, _) in enumerate(columns)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = stored(ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr").path)
+    for name, x, (_, expected) in zip(found["names"], found["x"].T, columns, strict=True):
+        np.testing.assert_array_equal(x, expected, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
+def test_csv_columns_of_every_kind(tmp_path):
+    for texts, expected in (
         (["true", "FALSE", "True"], [1, 0, 1]),
         (["1970-01-02", "1969-12-31", "2013-01-01"], [1, -1, 15706]),
         (["1970-01-02 06:00:00", "1970-01-01T12:00", "1970-01-01"], [1.25, 0.5, 0]),
         (["1970-01-02T06:00:00Z", "1970-01-01T12:00:00+06:00", "1970-01-01T00:00:00Z"], [1.25, 0.25, 0]),
         (["05:30:00", "00:00", "23:15:00"], [5.5, 0, 23.25]),
         (["+1", "-1e3", " 2 "], [1, -1000, 2]),
-    ],
-    ids=["truth values", "dates", "times", "time zones", "times of day", "numbers"],
-)
-def test_csv_columns_of_every_kind(texts, expected, tmp_path):
-    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"1,{text}\n" for text in texts))
-    done = ingest([tmp_path / "a.csv"], tmp_path / "o.zarr")
-    np.testing.assert_array_equal(stored(done.path)["x"][:, 1], expected)
+    ):
+        (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"1,{text}\n" for text in texts))
+        done = ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", overwrite=True)
+        np.testing.assert_array_equal(stored(done.path)["x"][:, 1], expected, err_msg=texts[0])
 
 
 def test_integers_of_parquet_stay_integers_beside_categories(tmp_path):
@@ -180,33 +163,19 @@ def test_integers_of_parquet_stay_integers_beside_categories(tmp_path):
     np.testing.assert_array_equal(stored(done.path)["x"], [[7, 1, 0], [300, 0, 1]])
 
 
-@pytest.mark.parametrize(
-    ("lines", "names", "rows"),
-    [
+def test_which_first_lines_are_headers(tmp_path):
+    for lines, names, rows in (
         ("2013-01-01,true,1.5\n2013-01-02,false,2\n", None, [[15706, 1, 1.5], [15707, 0, 2]]),
         ("2013-01-01,2013-01-02\n1,2\n3,4\n", ["2013-01-01", "2013-01-02"], [[1, 2], [3, 4]]),
         ("0,1,2\n5,6,7\n", ["0", "1", "2"], [[5, 6, 7]]),
         ("0,1\n5,6\n", None, [[0, 1], [5, 6]]),
         ("\n\n a , b\n1,2\n", ["a", "b"], [[1, 2]]),
         ('"a\nx",b\n1,2\n', ["a\nx", "b"], [[1, 2]]),
-    ],
-    ids=["rows", "dates above numbers", "numbers of columns", "two numbers", "blank lines", "a line break"],
-)
-def test_which_first_lines_are_headers(lines, names, rows, tmp_path):
-    (tmp_path / "a.csv").write_text(lines)
-    found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr").path)
-    assert found["names"] == names
-    np.testing.assert_array_equal(found["x"], rows)
-
-
-def test_a_median_of_many_values_is_that_of_a_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "_SAMPLE", 1000)
-    values = np.sort(RNG.exponential(size=20_000))
-    frame = pd.DataFrame({"a": [*values, np.nan], "b": 1.0})
-    source = WRITERS["csv"](tmp_path / "a.csv", frame)
-    found = stored(ingest([source], tmp_path / "o.zarr", missing="median").path)["x"][-1, 0]
-    rank = np.searchsorted(values, found) / len(values)
-    assert 0 < abs(rank - 0.5) < 4 * 0.5 / np.sqrt(1000)
+    ):
+        (tmp_path / "a.csv").write_text(lines)
+        found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", overwrite=True).path)
+        assert found["names"] == names, lines
+        np.testing.assert_array_equal(found["x"], rows, err_msg=lines)
 
 
 # The same columns in further files
@@ -217,7 +186,9 @@ def test_append_and_like_use_what_was_learnt(tmp_path):
     a, b = WRITERS["csv"](tmp_path / "a.csv", first), WRITERS["parquet"](tmp_path / "b.parquet", further)
     options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
     ingest([a], tmp_path / "all.zarr", **options)
-    ingest([b], tmp_path / "all.zarr", append=True)
+    with pytest.raises(SpecError, match="keeps the columns that it began with"):
+        ingest([b], tmp_path / "all.zarr", append=True, missing="drop")
+    ingest([b], tmp_path / "all.zarr", append=True, **options)
     ingest([b], tmp_path / "new.zarr", like=tmp_path / "all.zarr")
     learnt = numbers(first).drop(columns="late")
     expected = numbers(FLIGHTS)[learnt.columns].fillna(learnt.mean())
@@ -232,28 +203,17 @@ def test_append_and_like_use_what_was_learnt(tmp_path):
         ingest([b], tmp_path / "new.zarr")
 
 
-def test_options_of_append_must_be_those_of_the_dataset(tmp_path):
-    a, b = (WRITERS["csv"](tmp_path / f"{i}.csv", FLIGHTS[200 * i : 200 * i + 200]) for i in range(2))
-    options = {"missing": "drop", "categories": "one-hot"}
-    ingest([a], tmp_path / "o.zarr", **options)
-    with pytest.raises(SpecError, match="keeps the columns that it began with"):
-        ingest([b], tmp_path / "o.zarr", append=True, missing="mean")
-    ingest([b], tmp_path / "o.zarr", append=True, **options)
-    np.testing.assert_allclose(stored(tmp_path / "o.zarr")["x"], numbers(FLIGHTS).dropna(), rtol=1e-12)
-
-
 @pytest.mark.parametrize("kind", WRITERS)
 def test_rows_to_append_that_do_not_fit_change_nothing(kind, tmp_path):
     options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
     ingest([WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)], tmp_path / "o.zarr", **options)
     before = stored(tmp_path / "o.zarr")["x"]
-    strange = FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)])
+    strange, other = (
+        FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)]),
+        "is 'XX', none of the 4 categories",
+    )
     for frame, error, message in (
-        (
-            strange,
-            DataError,
-            r"row 8, column 1 \('carrier'\) is 'XX', none of the 4 categories .* and 391 more such rows",
-        ),
+        (strange, DataError, rf"row 8, column 1 \('carrier'\) {other} .* and 391 more such rows"),
         (FLIGHTS.drop(columns="delay"), SpecError, r"b\.\w+ lacks the column 'delay' of .*o\.zarr"),
         (FLIGHTS.assign(new=1), SpecError, r"b\.\w+ has the column 'new', unlike .*o\.zarr"),
         (FLIGHTS.assign(delay="long"), DataError, r"row 0, column 3 \('delay'\) is 'long', not a number"),
@@ -322,14 +282,13 @@ def test_columns_that_cannot_be_chosen(tmp_path):
 
 
 def test_texts_of_too_many_kinds_and_columns_without_a_value(tmp_path):
-    many = pd.DataFrame({"tail": [f"N{i}" for i in range(1500)], "a": 1.0, "none": np.nan, "id": map(str, range(1500))})
-    many["id"] = "x" + many["id"]
+    many = pd.DataFrame({"tail": [f"N{i}" for i in range(1001)], "a": 1.0, "none": np.nan})
     source = WRITERS["parquet"](tmp_path / "a.parquet", many)
-    message = r"column 'tail' has more than 1000 different texts; column 'none' has no value; column 'id' has more than"
+    message = r"column 'tail' has more than 1000 different texts; column 'none' has no value"
     with pytest.raises(DataError, match=message):
         ingest([source], tmp_path / "o.zarr", categories="one-hot", missing="mean")
     with pytest.raises(DataError, match="no row has a value in every column, so that all would be dropped"):
-        ingest([source], tmp_path / "o.zarr", drop=["tail", "id"], missing="drop")
+        ingest([source], tmp_path / "o.zarr", drop=["tail"], missing="drop")
 
 
 def test_a_dataset_that_does_not_say_its_columns_is_damaged(tmp_path):
@@ -346,9 +305,6 @@ def test_a_dataset_that_does_not_say_its_columns_is_damaged(tmp_path):
         ingest([source], tmp_path / "p.zarr", like=tmp_path / "o.zarr")
 
 
-# The command
-
-
 def test_names_with_commas_are_quoted(tmp_path):
     frame = pd.DataFrame({"a, b": [1.0, 2.0], "c": [3.0, 4.0], "d": ["x", "y"]})
     source = WRITERS["csv"](tmp_path / "a.csv", frame)
@@ -357,9 +313,9 @@ def test_names_with_commas_are_quoted(tmp_path):
     assert stored(tmp_path / "o.zarr")["names"] == ["a, b", "c"]
     done = run("ingest", str(source), str(tmp_path / "p.zarr"), "--drop", "d,c")
     assert stored(tmp_path / "p.zarr")["names"] == ["a, b"]
-
-
-# Files that mean something else than those before them
+    (tmp_path / "b.csv").write_text("b,a,a\n1,2,3\n4,5,6\n")  # both of this name
+    found = stored(ingest([tmp_path / "b.csv"], tmp_path / "b.zarr", drop=["a"]).path)
+    np.testing.assert_array_equal(found["x"], [[1], [4]])
 
 
 def parquet_of(path, **columns):
@@ -378,20 +334,16 @@ def test_a_column_that_means_something_else_in_a_further_file_is_refused(tmp_pat
     files = {name: parquet_of(tmp_path / f"{name}.parquet", a=[1.0, 2.0], t=values) for name, values in kinds.items()}
     for first in ("number", "date", "time"):
         done = ingest([files[first]], tmp_path / f"{first}.zarr")
-        before = rows_stored(done.path)
+        before = stored(done.path)["x"]
         for second in set(files) - {first}:
             for options in ({"append": True}, {"like": tmp_path / f"{first}.zarr"}):
                 out = tmp_path / (f"{first}.zarr" if "append" in options else "other.zarr")
                 with pytest.raises((DataError, SpecError), match=r"not a|not of kind|plain numbers|of type list"):
-                    ingest([files[second]], out, **options)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(rows_stored(tmp_path / f"{first}.zarr"), before)
+                    ingest([files[second]], out, **options)
+        np.testing.assert_array_equal(stored(done.path)["x"], before)
     nothing = parquet_of(tmp_path / "null.parquet", a=[1.0], t=pa.nulls(1))
     found = stored(ingest([nothing, files["date"]], tmp_path / "null.zarr", missing="mean").path)
     assert found["x"][:, 1].max() < 1e-6  # days, and no nanoseconds
-
-
-def rows_stored(path):
-    return stored(path)["x"]
 
 
 def test_dates_with_and_without_time_zones_are_read_each_by_itself(tmp_path):
@@ -414,12 +366,6 @@ def test_labels_with_gaps_keep_their_kind(kind, tmp_path):
     assert kept["categories"] == ["x", "NA"]
 
 
-def test_a_column_of_two_is_dropped_with_both_of_its_name(tmp_path):
-    (tmp_path / "a.csv").write_text("b,a,a\n1,2,3\n4,5,6\n")
-    found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", drop=["a"]).path)
-    np.testing.assert_array_equal(found["x"], [[1], [4]])
-
-
 def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
     sizes = []
     real = reading.encode
@@ -430,17 +376,17 @@ def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
     assert max(sizes) <= 2**22 // (8 * 501)
 
 
-def test_many_texts_that_are_no_numbers_are_told_in_a_moment(tmp_path):
+def test_texts_that_are_no_numbers_are_found_without_parsing_each(tmp_path, monkeypatch):
+    parsed, real = [], columns.numbers
+    monkeypatch.setattr(columns, "numbers", lambda values, kind: parsed.append(len(values)) or real(values, kind))
     source = parquet_of(tmp_path / "a.parquet", word=["UA", "AA"] * 100_000)
-    started = time.perf_counter()
     with pytest.raises(DataError, match="is 'UA', not a number, and 199,999 more such rows"):
         ingest([source], tmp_path / "o.zarr")
-    assert time.perf_counter() - started < 60  # one by one they took minutes
+    assert 0 < len(parsed) < 1000
 
 
 def test_a_word_that_is_no_number_counts_more_than_one_that_may_be_missing(tmp_path):
     (tmp_path / "countries.csv").write_text('c,n\n"NA",1\nDE,2\nFR,3\n', encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"row 1, column 0 \('c'\) is 'DE', not a number, and 1 more such rows .*--categories"
-    ):
+    message = r"row 1, column 0 \('c'\) is 'DE', not a number, and 1 more such rows .*--categories"
+    with pytest.raises(DataError, match=message):
         ingest([str(tmp_path / "countries.csv")], str(tmp_path / "countries.zarr"))

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from bigkpca.numerics import gram_solver, solvers
@@ -14,7 +13,6 @@ from bigkpca.numerics.moments import block_moments
 from bigkpca.numerics.span import span_of
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=15, deadline=None)
 centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred", "uncentred"])
 
 

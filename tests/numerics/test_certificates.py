@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bigkpca import KernelPCA
 from bigkpca.numerics import gram_solver, rounding, solvers
 from bigkpca.numerics.certificates import certify
 from bigkpca.numerics.certificates.certificate import Certificate
@@ -17,7 +18,6 @@ from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
-from tests.helpers.files import shared_file
 
 ORTHOGONAL = Nystroem()
 KERNELS = [Gaussian(1.0), Gaussian(4.0), Laplacian(3.0), Matern(1.0), Linear(), Polynomial(0.3), Cosine()]
@@ -29,18 +29,18 @@ def rows(seed, n=80, d=3):
     return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
 
 
-def moments_of(kernel, X, S, count=None):
+def moments_of(kernel, X, S):
     V = kernel(X, S)
     return Moments(len(X), *oracles.two_pass_moments(V), float(kernel.diagonal(X).sum()))
 
 
-def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False, moments=None):
+def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False):
     features = KernelRows(kernel, np.zeros(X.shape[1]), S)
-    measured = None if moments else rounding.measured(features, kernel(X, S).mean(axis=0), X)
-    moments = moments or moments_of(kernel, X, S)
+    measured = rounding.measured(features, kernel(X, S).mean(axis=0), X)
+    moments = moments_of(kernel, X, S)
     solution = method.solve(moments, features, r, center, 1e-12)
     span = span_of(features.gram(), moments, 1e-12)
-    kept = replace(measured.significant(span), span=span) if measured else None
+    kept = replace(measured.significant(span), span=span)
     evidence = Evidence(measured, kept, uniform=uniform)
     return solution, certify.of_landmarks(method, features, solution, span, evidence, center=center, tolerance=1e-12)
 
@@ -67,8 +67,8 @@ def holds(found, values, total):
 @centred_or_not
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_every_bound_holds_and_the_trace_error_is_the_direct_one(kernel, center):
-    for seed in range(10):
-        X = rows(seed)
+    for seed in range(2):
+        X = rows(seed, 60)
         for S in (X[:20], KMeans().choose(X, kernel, 15, np.random.default_rng(seed))):
             values, total, error = truth(kernel, X, S, center)
             for method in (Nystroem(), ColumnSampling(), Nystroem(form="thesis")):
@@ -78,9 +78,8 @@ def test_every_bound_holds_and_the_trace_error_is_the_direct_one(kernel, center)
                 assert len(found.eigenvalue_upper) == len(solution.eigenvalues)
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(1.0), Matern(1.0), Polynomial(0.3)], ids=str)
-def test_with_every_row_a_landmark_all_bounds_collapse(kernel):
-    X = rows(0, 40)
+def test_with_every_row_a_landmark_all_bounds_collapse():
+    X, kernel = rows(0, 40), Gaussian(1.0)
     values, total, _ = truth(kernel, X, X, True)
     _, found = certified(kernel, X, X)
     for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
@@ -88,18 +87,6 @@ def test_with_every_row_a_landmark_all_bounds_collapse(kernel):
     for bound in (found.explained_variance_ratio_lower, found.explained_variance_ratio_upper):
         assert_allclose(bound, values[:5] / total, rtol=1e-7, atol=1e-9)
     assert_allclose(found.trace_error, 0, atol=1e-9 * total)
-
-
-@pytest.mark.parametrize("accumulator", ["count", "mean", "scatter", "trace"])
-def test_an_accumulator_that_is_wrong_by_a_thousandth_breaks_the_trace_error(accumulator):
-    X, kernel = rows(0), Gaussian(1.0)
-    S = X[:30]
-    good = moments_of(kernel, X, S)
-    shrunk = {name: getattr(good, name) for name in ("count", "mean", "scatter", "trace")}
-    shrunk[accumulator] = shrunk[accumulator] * (1 - 1e-3)
-    _, _, error = truth(kernel, X, S, True)
-    _, found = certified(kernel, X, S, moments=Moments(**shrunk))
-    assert abs(found.trace_error / error - 1) > 1e-4  # the others hold it to 1e-6
 
 
 @centred_or_not
@@ -124,8 +111,10 @@ def test_the_learning_curve_is_of_models_of_a_part_of_the_landmarks(center):
     assert (np.diff(found.learning_curve[:, 1]) <= 0).all()
 
 
-@centred_or_not
-@pytest.mark.parametrize("method", [Nystroem(), Nystroem(form="thesis"), ColumnSampling()], ids=str)
+@pytest.mark.parametrize(
+    ("method", "center"),
+    [(Nystroem(), True), (Nystroem(), False), (Nystroem("thesis"), True), (ColumnSampling(), True)],
+)
 def test_stability_is_the_cosine_between_scores_of_the_model_and_of_half_a_nystroem_model(method, center):
     X, kernel = rows(3), Gaussian(1.5)
     S = X[:24]
@@ -177,33 +166,15 @@ def test_stability_of_random_features_keeps_sines_with_their_cosines():
     assert found.learning_curve is None
 
 
-def test_stability_of_random_features_is_the_cosine_between_both_halves():
-    X, pairs = rows(4), []
-    for seed in range(12):
-        features = FourierRows(Gaussian(4.0), np.zeros(3), np.random.default_rng(seed).normal(size=(200, 3)) / 4)
-        _, found = certified_waves(features, X, 1)
-        first, second = (
-            scores_of_waves(FourierRows(features.kernel, features.offset, features.frequencies[part::2]), X, 1)[0]
-            for part in (0, 1)
-        )
-        pairs.append((1 - found.stability[0], 1 - np.abs(first.T @ second).item()))
-    foretold, true = np.mean(pairs, axis=0)
-    assert_allclose(foretold, true, rtol=0.1)  # where the cosine with half would have a quarter of it
-
-
-def test_the_residual_of_uniform_landmarks_left_out_foretells_that_of_new_rows():
-    kernel = Gaussian(1.0)
-    pairs = []
-    for seed in range(50):
-        X = rows(0, 600)[np.random.default_rng(seed).permutation(600)]
-        S, new = X[:40], X[40:]
-        _, found = certified(kernel, X, S, uniform=True)
-        one_less = S[:-1]  # what each landmark left out was judged by
-        C = kernel(new, one_less)
-        residuals = 1 - np.sum(C @ np.linalg.inv(kernel.gram(one_less)) * C, axis=1)
-        pairs.append((found.leave_one_out_residual, residuals.mean()))
-    estimated, true = np.mean(pairs, axis=0)
-    assert_allclose(estimated, true, rtol=0.1)
+def test_the_residual_left_out_is_that_of_each_uniform_landmark_by_all_others():
+    X, kernel = rows(0), Gaussian(1.0)
+    S = X[:20]
+    K, left = kernel.gram(S), []
+    for i in range(20):
+        others = np.delete(np.arange(20), i)
+        left.append(K[i, i] - K[i, others] @ np.linalg.solve(K[np.ix_(others, others)], K[others, i]))
+    _, found = certified(kernel, X, S, uniform=True)
+    assert_allclose(found.leave_one_out_residual, np.mean(left), rtol=1e-6)
     assert certified(kernel, X, S)[1].leave_one_out_residual is None
 
 
@@ -215,21 +186,13 @@ def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
     assert Certificate(stability=stability, missed=np.full(5, 0.01)).trust == ("solid",) * 5
     assert Certificate(missed=np.array([0.01, 0.1, 0.2])).trust == ("solid", "fair", "doubtful")
     rounding = np.array([0.01, 0.02, 0.01, 0.2, 0.01])
-    assert Certificate(stability=stability, missed=little, rounding=rounding).trust == (
-        *("solid", "fair", "fair", "doubtful", "doubtful"),
-    )
+    rounded = Certificate(stability=stability, missed=little, rounding=rounding)
+    assert rounded.trust == ("solid", "fair", "fair", "doubtful", "doubtful")
     residuals = np.array([1e-3, 0.01, 0.011, 0.1, 0.2])
     assert Certificate(residuals=residuals).trust == ("solid", "solid", "fair", "fair", "doubtful")
-    assert Certificate(residuals=residuals, missed=np.full(5, 0.4)).trust == (
-        "fair",
-        "fair",
-        "fair",
-        "fair",
-        "doubtful",
-    )
-    assert Certificate(stability=stability, residuals=residuals[::-1]).trust == (
-        *("doubtful", "fair", "fair", "solid", "solid"),
-    )
+    assert Certificate(residuals=residuals, missed=np.full(5, 0.4)).trust == (*["fair"] * 4, "doubtful")
+    both = Certificate(stability=stability, residuals=residuals[::-1])
+    assert both.trust == ("doubtful", "fair", "fair", "solid", "solid")
     assert Certificate().trust is None
 
 
@@ -243,14 +206,9 @@ def test_the_whole_gram_matrix_leaves_nothing_to_bound():
     assert found.trust == ("solid",) * 4
 
 
-@pytest.mark.parametrize("sigma", [5.0, 10.0, 40.0])
-def test_bounds_hold_for_single_precision_digits(sigma):
-    import gzip
-
-    with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
-        X = np.frombuffer(file.read(16 + 784 * 900), np.uint8, offset=16).reshape(-1, 784) / 255.0
-    from bigkpca import KernelPCA
-
-    fitted = KernelPCA(20, sigma=sigma, size=180, random_state=0).fit(X.astype(np.float32))
+@pytest.mark.parametrize(("sigma", "n"), [(5.0, 300), (40.0, 700)])  # the residual of 700 rows is made of two tiles
+def test_bounds_hold_for_single_precision_digits(sigma, n, digits):
+    X = digits[:n] / 4
+    fitted = KernelPCA(20, sigma=sigma, size=60, random_state=0).fit(X.astype(np.float32))
     values = np.linalg.eigvalsh(oracles.centred(Gaussian(sigma).gram(X)))[::-1]
     assert holds(fitted.certificate_, values, values.sum())

@@ -11,7 +11,7 @@ from scipy.stats import ks_2samp
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics.drift import Counts, Reference, reference_of
-from tests.numerics.fits import few, seeds
+from tests.numerics.fits import seeds
 
 KINDS = ("normal", "cauchy", "few values", "a constant", "half of them equal", "one row", "integers")
 
@@ -45,7 +45,6 @@ def reference(Y, e, count=10**6, errors=0.0):
 kinds = st.sampled_from(KINDS)
 
 
-@few
 @given(kind=kinds, seed=seeds, q=st.integers(1, 300), count=st.sampled_from([300, 1000, 10**6]))
 def test_rows_of_the_reference_have_not_drifted_at_all(kind, seed, q, count):
     Y, e = drawn(kind, seed, q)
@@ -57,7 +56,6 @@ def test_rows_of_the_reference_have_not_drifted_at_all(kind, seed, q, count):
     assert made.rows == counts.rows == len(e)
 
 
-@few
 @given(kind=kinds, other=kinds, seed=seeds)
 def test_no_distance_is_above_that_of_all_values(kind, other, seed):
     (Y, e), (new, left) = drawn(kind, seed), drawn(other, seed + 1, q=70)
@@ -66,40 +64,29 @@ def test_no_distance_is_above_that_of_all_values(kind, other, seed):
     assert (made.distances(made.count(new, left)) <= np.array(largest) + 1e-12).all()
 
 
-@pytest.mark.parametrize("share", [0.22, 0.35, 0.5, 0.65, 0.78])
-def test_edges_are_close_enough_to_miss_little_of_a_distance(share):
+def test_edges_are_close_enough_to_miss_little_of_a_distance():
     Y, e = drawn("normal", 0, q=2000)
     made, ranks = reference(Y, e), np.argsort(np.argsort(Y, axis=0), axis=0) / 2000
-    moved = np.where(np.abs(ranks - share + 0.05) <= 0.05, ranks + 0.1, ranks)  # 0.1 apart at that share alone
-    new = np.column_stack([np.quantile(y, rank) for y, rank in zip(Y.T, moved.T, strict=True)])
-    assert (made.distances(made.count(new, e))[:-1] > 0.1 - 1 / 60).all()
+    for share in (0.22, 0.5, 0.78):
+        moved = np.where(np.abs(ranks - share + 0.05) <= 0.05, ranks + 0.1, ranks)  # 0.1 apart at that share alone
+        new = np.column_stack([np.quantile(y, rank) for y, rank in zip(Y.T, moved.T, strict=True)])
+        assert (made.distances(made.count(new, e))[:-1] > 0.1 - 1 / 60).all()
 
 
-@few
-@given(kind=kinds, other=kinds, seed=seeds)
-def test_bins_are_counted_like_one_row_at_a_time(kind, other, seed):
+@given(kind=kinds, other=kinds, seed=seeds, cuts=st.lists(st.integers(0, 40), max_size=6))
+def test_bins_of_any_groups_of_rows_in_any_order_are_counted_like_one_row_at_a_time(kind, other, seed, cuts):
     (Y, e), (new, left) = drawn(kind, seed), drawn(other, seed + 1, q=40)
-    made = reference(Y, e)
+    made, order = reference(Y, e), np.random.default_rng(seed).permutation(len(left))
     bins = np.zeros((4, made.edges.shape[1] + 1), int)
     for row in np.column_stack([new, left]):
         for j, value in enumerate(row):
             bins[j, sum(value > edge for edge in made.edges[j])] += 1
-    assert_array_equal(made.count(new, left).bins, bins)
-
-
-@few
-@given(kind=kinds, seed=seeds, cuts=st.lists(st.integers(0, 90), max_size=6))
-def test_counts_of_any_groups_of_rows_in_any_order_add_up_to_those_of_all(kind, seed, cuts):
-    Y, e = drawn(kind, seed)
-    new, left = drawn("normal", seed + 1, q=90)
-    made, order = reference(Y, e), np.random.default_rng(seed).permutation(90)
-    parts = [made.count(new[some], left[some]) for some in np.split(order, sorted(cuts))]
-    total = parts[-1]
-    for part in parts[:-1]:
+    total, *parts = (made.count(new[some], left[some]) for some in np.split(order, sorted(cuts)))
+    for part in parts:
         total = part + total
-    assert_array_equal(total.bins, made.count(new, left).bins)
+    assert_array_equal(total.bins, bins)
     assert total.bins.dtype == np.int64
-    assert total.rows == 90
+    assert total.rows == len(left)
 
 
 def test_shares_are_those_of_the_intervals_of_rows():
@@ -137,9 +124,8 @@ def principal_components(X, r):
     return mean, V[:, ::-1][:, :r], values[::-1][:r]
 
 
-@pytest.mark.parametrize("n", [60, 300])
-def test_the_residual_of_a_row_left_out_is_that_of_a_fit_without_it(n):
-    rng, r = np.random.default_rng(0), 4
+def test_the_residual_of_a_row_left_out_is_that_of_a_fit_without_it():
+    rng, n, r = np.random.default_rng(0), 60, 4
     X = rng.normal(size=(n, 40)) * np.r_[[8.0, 6.0, 5.0, 4.0], np.full(36, 0.5)]
     mean, V, eigenvalues = principal_components(X, r)
     Y = (X - mean) @ V
@@ -152,8 +138,7 @@ def test_the_residual_of_a_row_left_out_is_that_of_a_fit_without_it(n):
     assert_allclose(e / (1 - h) ** 2, without, rtol=1.5 / n)
     assert np.mean(e) < np.mean(without) * (1 - r / n)
     made = reference_of(Y, e, eigenvalues, n)
-    D = made.distances(made.count(Y, np.array(without)))
-    assert D[-1] < 0.05
+    assert made.distances(made.count(Y, np.array(without)))[-1] < 0.05
 
 
 def test_chance_is_the_bound_of_massart_for_both_samples_and_all_quantities():
@@ -163,22 +148,11 @@ def test_chance_is_the_bound_of_massart_for_both_samples_and_all_quantities():
     assert made.chance(2) > 1
 
 
-@pytest.mark.parametrize("kind", ["normal", "cauchy", "few values", "half of them equal", "integers"])
-def test_chance_alone_makes_no_drift(kind):
-    """0.1 % of nights would be allowed to; the bound is far from that where quantities are few."""
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        made = reference(*drawn(kind, rng, q=100))
-        for rows in (30, 300):
-            for _ in range(20):
-                assert made.drift(made.count(*drawn(kind, rng, q=rows))).figure == 0
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])  # where it is 0, chance alone makes no drift
 def test_the_figure_is_at_most_the_share_of_rows_from_elsewhere(share):
     rng = np.random.default_rng(7)
     figures = []
-    for _ in range(30):
+    for _ in range(10):
         made = reference(*drawn("normal", rng, q=1000))
         Y, e = drawn("normal", rng, q=2000)
         others = np.arange(2000) < share * 2000
@@ -192,12 +166,12 @@ def test_the_figure_is_at_most_the_share_of_rows_from_elsewhere(share):
     assert np.median(figures) > share - 0.12 - 0.01 or not share
 
 
-@pytest.mark.parametrize("rows", [0, 1, 5])
-def test_few_rows_never_raise_an_alarm(rows):
+def test_few_rows_never_raise_an_alarm():
     made = reference(*drawn("normal", 0))
-    found = made.drift(made.count(np.full((rows, 3), 100.0), np.full(rows, 100.0)))
-    assert (found.figure, found.residual, found.score) == (0, 0, 0)
-    assert (found.outside, found.rows, found.reference_rows) == (rows, rows, 200)
+    for rows in (0, 1, 5):
+        found = made.drift(made.count(np.full((rows, 3), 100.0), np.full(rows, 100.0)))
+        assert (found.figure, found.residual, found.score) == (0, 0, 0)
+        assert (found.outside, found.rows, found.reference_rows) == (rows, rows, 200)
 
 
 def test_the_drift_says_what_has_drifted():
@@ -208,11 +182,8 @@ def test_the_drift_says_what_has_drifted():
     assert found.score == 0
     assert found.outside == 2000
     assert made.drift(made.count(Y, e)).outside < 2000 / 201 * 5
-
-
-def test_values_that_are_not_numbers_lie_outside():
-    made = reference(*drawn("normal", 0))
-    assert made.drift(made.count(np.full((2, 3), np.nan), np.array([np.nan, np.inf]))).outside == 2
+    no_numbers = made.count(np.full((2, 3), np.nan), np.array([np.nan, np.inf]))
+    assert made.drift(no_numbers).outside == 2
 
 
 def test_values_that_overflow_make_no_reference():
@@ -226,15 +197,12 @@ def test_values_that_overflow_make_no_reference():
     [
         ({"edges": [[0.0, 1.0], [1.0, 0.0]]}, "do not ascend"),
         ({"edges": [[0.0, np.nan], [0.0, 1.0]]}, "do not ascend"),
-        ({"edges": [[0.0, np.inf], [0.0, 1.0]]}, "do not ascend"),
         ({"lower": [[0.5, 0.2], [0.0, 1.0]]}, "do not ascend"),
-        ({"upper": [[1.0, 0.9], [0.2, 1.0]]}, "do not ascend"),
         ({"upper": [[0.5, 1.5], [0.2, 1.0]]}, "not within 0 and 1"),
         ({"lower": [[-0.5, 0.5], [0.2, 1.0]]}, "not within 0 and 1"),
         ({"lower": [[0.5, 0.9], [0.2, 1.0]]}, "not within 0 and 1"),
         ({"lower": [[np.nan, 0.5], [0.2, 1.0]]}, "do not ascend"),
         ({"upper": [[0.5, 1.0]]}, r"edges \(2, 2\)"),
-        ({"edges": [[0.0, 1.0]], "lower": [[0.0, 1.0]], "upper": [[0.0, 1.0]]}, r"edges \(1, 2\)"),
         ({"rows": 0}, "of 0 rows"),
     ],
 )
@@ -247,9 +215,6 @@ def test_what_is_no_distribution_is_refused(changed, message):
 
 def test_scores_of_another_model_are_not_counted():
     made = reference(*drawn("normal", 0))
+    assert repr(Counts(np.zeros((3, 65), np.int64))) == "Counts(bins=<int64 (3, 65)>)"
     with pytest.raises(SpecError, match="2 scores of each row, and the reference has 3"):
         made.count(np.zeros((5, 2)), np.zeros(5))
-
-
-def test_counts_show_their_shape():
-    assert repr(Counts(np.zeros((3, 65), np.int64))) == "Counts(bins=<int64 (3, 65)>)"

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse.linalg
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DataError, IndefiniteKernelWarning
@@ -34,6 +34,7 @@ def one_thread_of_blas():
 
 @pytest.fixture
 def patient(monkeypatch):
+    """Lanczos goes on where LAPACK would be faster, as it is for all matrices that are small enough for a test."""
     monkeypatch.setattr(lanczos, "_MOST", 4)
 
 
@@ -84,7 +85,7 @@ def test_a_direction_that_no_block_has_a_share_in_is_found_all_the_same(patient,
     A = (A + A.T) / 2
     values, _ = lanczos.leading(A, 3, 1.0) or pytest.fail("nothing found")
     assert_allclose(values, [1, 0.6, 0.5], rtol=1e-12)
-    monkeypatch.setattr(lanczos, "_are_all", lambda *_: True)  # without the proof they are missed
+    monkeypatch.setattr(lanczos, "_are_all", lambda *_: True)  # without the proof they are missed: no vacuous test
     values, _ = lanczos.leading(A, 3, 1.0) or pytest.fail("nothing found")
     assert_allclose(values, [1, 0.5, 0.25], rtol=1e-12)
 
@@ -94,9 +95,9 @@ def test_nothing_is_found_where_it_would_take_longer_than_lapack():
     assert lanczos.leading(A, R, 1.0) is None
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e150, 1e250])
+@pytest.mark.parametrize("scale", [1e-150, 1e250])
 def test_huge_and_tiny_kernels_are_left_to_lapack(scale):
-    K = scale * kernels.Gaussian(4.0).gram(some_rows())
+    K = scale * kernels.Gaussian(4.0).gram(some_rows(300))
     assert lanczos.leading(K, R, scale) is None
     expected = np.linalg.eigvalsh(oracles.centred(K / scale))[::-1][:2]
     found = gram_solver.gram(K, 2, center=True, tolerance=1e-12, positive=True)
@@ -104,39 +105,33 @@ def test_huge_and_tiny_kernels_are_left_to_lapack(scale):
 
 
 def test_kernels_that_overflow_are_said_to_do_so():
-    message = "kernel values overflow"
-    for scale in (1e60, 1e120):
-        with pytest.raises(DataError, match=message):
-            exact(scale * some_rows(), kernel="polynomial", sigma="median")
-        with pytest.raises(DataError, match=message):
-            exact(scale * some_rows(100), kernel="polynomial", sigma="median")
+    for rows in (100, MANY):
+        with pytest.raises(DataError, match="kernel values overflow"):
+            exact(1e120 * some_rows(rows), kernel="polynomial", sigma="median")
 
 
 def test_bits_are_the_same_for_any_number_of_threads(patient, monkeypatch):
-    monkeypatch.setattr(lanczos, "_TILE_ROWS", 64)
+    monkeypatch.setattr(lanczos, "_TILE_ROWS", 64)  # else a small matrix is one tile, for one thread
     A = matrix_with(SPECTRA["slow"])
-    first, again, parallel = (lanczos.leading(A, R, 1.0, *more) for more in ((), (), (threads,)))
-    assert first is not None
-    assert again is not None
-    assert parallel is not None
-    for one, other, third in zip(first, again, parallel, strict=True):
-        assert_array_equal(one, other)
-        assert_array_equal(one, third)
+    found = [lanczos.leading(A, R, 1.0, *more) for more in ((), (), (threads,))]
+    for values in zip(*found, strict=True):
+        assert_array_equal(values[0], values[1])
+        assert_array_equal(values[0], values[2])
 
 
-@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1100])
-@pytest.mark.parametrize("in_order", [map, threads])
-def test_cholesky_by_tiles_tells_which_matrices_are_positive(n, in_order):
+@pytest.mark.parametrize("n", [1, 2, 511, 512, 513])
+def test_cholesky_by_tiles_tells_which_matrices_are_positive(n):
     spectrum = np.linspace(1e-3, 1, n)
     A = matrix_with(spectrum)
     before = A.copy()
-    assert is_positive(A, 0.0, in_order)
-    assert is_positive(A, -0.9e-3, in_order)
-    assert not is_positive(A, -1.1e-3, in_order)
-    spectrum[n // 2] = -0.5
-    assert not is_positive(matrix_with(spectrum), 0.49, in_order)
-    assert is_positive(matrix_with(spectrum), 0.51, in_order)
+    for in_order in (map, threads):
+        assert is_positive(A, 0.0, in_order)
+        assert is_positive(A, -0.9e-3, in_order)
+        assert not is_positive(A, -1.1e-3, in_order)
     assert_array_equal(A, before)
+    spectrum[n // 2] = -0.5
+    assert not is_positive(matrix_with(spectrum), 0.49)
+    assert is_positive(matrix_with(spectrum), 0.51)
 
 
 # Fits
@@ -162,15 +157,14 @@ def no_lapack(monkeypatch):
     monkeypatch.setattr(scipy.linalg, "eigh", of_small_ones)
 
 
-@pytest.mark.parametrize("given", ["rows", "matrix"])
-@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(("given", "center"), [("rows", True), pytest.param("matrix", False, marks=pytest.mark.full)])
 def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, no_lapack):
     X = some_rows()
     K = kernels.Gaussian(4.0).gram(X)
     options = {"center": center} | ({"kernel": "precomputed", "sigma": "median"} if given == "matrix" else {})
     ours, data = exact(K if given == "matrix" else X, **options), K if given == "matrix" else X
     Kc = oracles.centred(K) if center else K
-    true = np.linalg.eigvalsh(Kc)[::-1][:10]
+    true = np.sort(scipy.sparse.linalg.eigsh(Kc, 10, v0=X[:, 0], return_eigenvectors=False))[::-1]
     assert_allclose(ours.eigenvalues_, true, rtol=1e-12)
     certificate = ours.certificate_
     assert (certificate.eigenvalue_lower <= true).all()
@@ -181,11 +175,9 @@ def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, n
     assert_allclose(Kc @ scores, scores * ours.eigenvalues_, atol=1e-11 * true[0] ** 1.5)
     assert_allclose(scores.T @ scores, np.diag(true), atol=1e-10 * true[0])
     assert_allclose(ours.model_.solution.total_variance, np.trace(Kc), rtol=1e-12)
-    if center:
-        theirs = Peer(10, kernel="rbf", gamma=1 / 32, eigen_solver="arpack", random_state=0).fit_transform(X)
-        assert_allclose(oracles.with_signs_of(scores, theirs), theirs, atol=1e-9)
 
 
+@pytest.mark.full
 def test_rows_that_recur_have_multiple_eigenvalues(no_lapack):
     X = np.repeat(1000.0 * np.eye(42), 50, axis=0)  # 42 places far apart, 50 rows at each: K is made of 42 blocks
     ours = exact(X, n_components=45)
@@ -193,6 +185,7 @@ def test_rows_that_recur_have_multiple_eigenvalues(no_lapack):
     assert exact(X, n_components=45, center=False).eigenvalues_ == pytest.approx([50.0] * 42, rel=1e-12)
 
 
+@pytest.mark.full
 def test_a_kernel_of_unknown_sign_is_found_to_be_positive(no_lapack):
     function = kernels.Function(lambda X, Y: kernels.Gaussian(4.0)(X, Y), vectors=True)
     known, unknown = exact(some_rows()), exact(some_rows(), kernel=function, sigma="median")
@@ -200,6 +193,7 @@ def test_a_kernel_of_unknown_sign_is_found_to_be_positive(no_lapack):
     assert unknown.model_.solution.negative == 0
 
 
+@pytest.mark.full
 def test_an_indefinite_matrix_has_its_whole_spectrum_computed():
     K = kernels.Sigmoid(0.02, -0.5).gram(some_rows())
     true = np.linalg.eigvalsh(oracles.centred(K))
@@ -210,19 +204,13 @@ def test_an_indefinite_matrix_has_its_whole_spectrum_computed():
     assert_allclose(ours.model_.solution.total_variance, true[true > 0].sum(), rtol=1e-10)
 
 
-def test_bits_of_a_fit_are_the_same_again():
-    first, again = exact(some_rows()), exact(some_rows())
-    assert_array_equal(first.model_.solution.components, again.model_.solution.components)
-    assert_array_equal(first.eigenvalues_, again.eigenvalues_)
-
-
 def test_all_components_come_from_lapack(no_lapack):
-    with pytest.raises(AssertionError):
-        exact(some_rows(), n_components=None)
-    with pytest.raises(AssertionError):
-        exact(some_rows(), n_components=200)
+    for components in (None, 200):
+        with pytest.raises(AssertionError):
+            exact(some_rows(), n_components=components)
 
 
+@pytest.mark.full
 def test_rounding_in_an_entry_and_its_mirror_image_does_not_matter(no_lapack):
     K = kernels.Gaussian(4.0).gram(some_rows())
     noisy = K + 1e-10 * np.random.default_rng(0).normal(size=K.shape)

@@ -36,22 +36,14 @@ def test_projections_of_tiles_follow_the_formula(dtype, atol):
     tiles = list(model.project([X[:20], X[20:23], X[23:]], 27))
     assert [len(tile) for tile in tiles] == [20, 3, 27]
     assert all(tile.dtype == dtype for tile in tiles)
+    assert not np.shares_memory(tiles[0], tiles[1])  # they are the caller's to keep
     V = Gaussian(1.2)(X - OFFSET, model.features.landmarks.astype(float))
     expected = (V - model.solution.mean) @ model.solution.components
     assert_allclose(np.concatenate(tiles), expected, atol=atol)
 
 
-def test_projected_tiles_are_the_callers_to_keep():
-    X, model = rows(), fitted()
-    first, second = model.project([X[:10], X[10:20]], 10)
-    (again,) = model.project([X[:10]], 10)
-    assert_array_equal(first, again)
-    assert not np.shares_memory(first, second)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_scores_and_residuals_of_one_reading_are_those_of_two(dtype):
-    model, tiles = fitted(dtype, {"spec": {"method": "nystroem"}}), [rows()[:20], rows()[20:23], rows()[23:]]
+def test_scores_and_residuals_of_one_reading_are_those_of_two():
+    model, tiles = fitted(np.float32, {"spec": {"method": "nystroem"}}), [rows()[:20], rows()[20:23], rows()[23:]]
     given = model.expansion()
     pairs = list(model.scores_and_residuals(tiles, 27, given))
     for (Y, left), scores, residual in zip(
@@ -62,13 +54,10 @@ def test_scores_and_residuals_of_one_reading_are_those_of_two(dtype):
     assert not np.shares_memory(pairs[0][0], pairs[1][0])
 
 
-def test_a_model_knows_its_widths():
+def test_a_model_knows_its_widths_and_the_block_rows_of_its_fit():
     model = fitted()
     assert (model.columns, model.components, model.features.size) == (3, 4, 9)
-
-
-def test_block_rows_come_from_the_spec_of_the_fit():
-    assert fitted().block_rows is None
+    assert model.block_rows is None
     assert fitted(provenance={"spec": {"block_rows": None}}).block_rows is None
     assert fitted(provenance={"spec": {"block_rows": 512}}).block_rows == 512
 

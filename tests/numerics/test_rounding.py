@@ -23,6 +23,7 @@ def in_both(features, X):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_errors_of_the_scatter_follow_from_those_about_zero(dtype, monkeypatch):
     features, X = features_of(dtype, Gaussian(2.0))
+    # Rows that are added near landmarks would hide the sums over the rows of the test.
     monkeypatch.setattr(rounding, "_near_landmarks", lambda features: np.empty((0, 3)))
     rounded, exact = in_both(features, X)
     shift = exact.mean(axis=0)

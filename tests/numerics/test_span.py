@@ -22,16 +22,16 @@ def well_conditioned(l=30, n=120):  # noqa: E741
     return moments, W
 
 
-@pytest.mark.parametrize("l", [1, 2, 7, 8, 9, 64, 75])
-def test_every_part_of_the_landmarks_leads_in_the_nested_order(l):  # noqa: E741
-    order = nested(l)
-    assert_array_equal(np.sort(order), np.arange(l))
-    for step in PARTS:
-        part = np.arange(l)[::step]
-        assert_array_equal(np.sort(order[: len(part)]), part)
+def test_every_part_of_the_landmarks_leads_in_the_nested_order():
+    for l in (1, 2, 7, 8, 9, 64, 75):  # noqa: E741
+        order = nested(l)
+        assert_array_equal(np.sort(order), np.arange(l))
+        for step in PARTS:
+            part = np.arange(l)[::step]
+            assert_array_equal(np.sort(order[: len(part)]), part)
 
 
-@pytest.mark.parametrize("l", [1, 5, 30, 75])
+@pytest.mark.parametrize("l", [1, 75])
 def test_both_bases_are_orthonormal_and_span_the_same(l):  # noqa: E741
     moments, W = well_conditioned(l)
     one, other = basis_of(W, 1e-12), eigenvector_basis(W, 1e-12)
@@ -40,23 +40,12 @@ def test_both_bases_are_orthonormal_and_span_the_same(l):  # noqa: E741
     for basis in (one, other):
         assert_allclose(basis.P.T @ W @ basis.P, np.eye(l), atol=1e-9)
         assert_allclose(basis.inverse, np.diag(np.linalg.inv(W)), rtol=1e-8)
-        assert_allclose(basis.congruence(moments.scatter), basis.P.T @ moments.scatter @ basis.P, atol=1e-9)
-        assert_allclose(
-            basis.quadratic_forms(moments.scatter), np.diag(basis.P.T @ moments.scatter @ basis.P), atol=1e-9
-        )
+        congruence = basis.P.T @ moments.scatter @ basis.P
+        assert_allclose(basis.congruence(moments.scatter), congruence, atol=1e-9)
+        assert_allclose(basis.quadratic_forms(moments.scatter), np.diag(congruence), atol=1e-9)
     b = np.random.default_rng(0).normal(size=(l, 2))
     assert_allclose(one.solve(b), np.linalg.solve(W, b), rtol=1e-7)
     assert_allclose(one.solve(b), other.solve(b), rtol=1e-7)
-
-
-def test_the_solution_does_not_depend_on_the_basis():
-    moments, W = well_conditioned()
-    spans = span_of(W, moments, 1e-12), of_basis(eigenvector_basis(W, 1e-12), moments)
-    one, other = (solvers.nystroem(span, 5, center=True, tolerance=1e-12) for span in spans)
-    assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-10)
-    assert_allclose(one.components, other.components, atol=1e-8)
-    assert_allclose(one.total_variance, other.total_variance, rtol=1e-10)
-    assert_allclose(spans[0].trace_error, spans[1].trace_error, rtol=1e-8)
 
 
 @pytest.mark.parametrize("step", PARTS)
@@ -102,9 +91,7 @@ def test_cholesky_is_the_basis_down_to_the_tolerance(least, triangular):
     share = least * np.linalg.eigvalsh(W)[0] / 1e-5
     assert basis_of(W, share).triangular is triangular
     assert basis_of(W, 0.5, least=share).triangular is triangular
-
-
-def test_no_tolerance_allows_a_factor_that_rounding_spoils():
+    # No tolerance allows a factor that rounding spoils.
     assert not basis_of(matrix_with(np.geomspace(1e-11, 1, 40)), 0.0).triangular
 
 
@@ -117,10 +104,10 @@ def test_a_matrix_that_is_not_positive_has_eigenvectors():
     assert_allclose((span.basis.P * span.basis.signs) @ span.basis.P.T, np.linalg.pinv(W, rcond=1e-12), rtol=1e-5)
 
 
-@pytest.mark.parametrize("W", [np.zeros((3, 3)), -np.eye(2)])
-def test_without_a_positive_eigenvalue_nothing_is_spanned(W):
-    with pytest.raises(DataError, match="no positive eigenvalue"):
-        basis_of(W, 1e-12)
+def test_without_a_positive_eigenvalue_nothing_is_spanned():
+    for W in (np.zeros((3, 3)), -np.eye(2)):
+        with pytest.raises(DataError, match="no positive eigenvalue"):
+            basis_of(W, 1e-12)
 
 
 def test_equal_landmarks_add_nothing():

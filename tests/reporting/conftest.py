@@ -1,5 +1,6 @@
 """A model with its scores and its page, and pages without drawn figures."""
 
+import html
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from bigkpca.reporting import figures
 from bigkpca.reporting.drawing import Drawing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(tmp_path_factory):
     """A folder with digits (1797, 8, 8) and their labels ingested, a model, and scores with residuals."""
     folder = tmp_path_factory.mktemp("report")
@@ -25,10 +26,15 @@ def place(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page(place):
     """The whole report."""
     return Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
+
+
+def drawn(model, out, **options):
+    """The page of a report, with entities turned into what a reader sees."""
+    return html.unescape(Path(bigkpca.report(model, out, **options)).read_text("utf-8"))
 
 
 @pytest.fixture

@@ -24,20 +24,12 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("table")
     carrier = RNG.choice(["UA", "AA", "DL"], N)
     distance = np.where(carrier == "UA", 2000.0, 300.0) + RNG.normal(0, 50, N).round()
-    frame = pd.DataFrame(
-        {
-            "day": (pd.Timestamp("2013-01-01") + pd.to_timedelta(RNG.integers(0, 365, N), "D")).astype(str),
-            "carrier": carrier,
-            "distance": distance,
-            "minutes": distance / 8 + RNG.normal(0, 5, N),
-            "late": RNG.random(N) < 0.5,
-        }
-    )
-    frame.to_csv(folder / "a.csv", index=False)
+    days = pd.Timestamp("2013-01-01") + pd.to_timedelta(RNG.integers(0, 365, N), "D")
+    table = {"day": days.astype(str), "carrier": carrier, "distance": distance, "late": RNG.random(N) < 0.5}
+    pd.DataFrame(table).to_csv(folder / "a.csv", index=False)
     bigkpca.ingest(folder / "a.csv", folder / "x.zarr", categories="one-hot")
-    bigkpca.fit(
-        folder / "x.zarr", folder / "m.zarr", standardize=True, components=4, size=80, transform=folder / "s.zarr"
-    )
+    options = {"standardize": True, "components": 4, "size": 80, "transform": folder / "s.zarr"}
+    bigkpca.fit(folder / "x.zarr", folder / "m.zarr", **options)
     return folder
 
 
@@ -45,22 +37,17 @@ def test_shares_are_those_of_plain_statistics():
     codes, x = RNG.integers(0, 3, N), RNG.normal(size=N)
     rows = np.column_stack([x, np.eye(3)[codes], np.ones(N)])
     y = 2 * x - 3 * (codes == 1) + RNG.normal(size=N)
-    columns = [
-        ShownColumn("x", slice(0, 1)),
-        ShownColumn("kind", slice(1, 4), "text", ("a", "b", "c")),
-        ShownColumn("same", slice(4, 5)),
-    ]
+    columns = [ShownColumn("x", slice(0, 1)), ShownColumn("kind", slice(1, 4), "text", ("a", "b", "c")),
+               ShownColumn("same", slice(4, 5))]  # fmt: skip
     found = {each.column.name: each for each in relations(rows, y, columns)}
     assert found["x"].correlation == pytest.approx(np.corrcoef(x, y)[0, 1])
     assert found["x"].share == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
     means = pd.Series(y).groupby(codes).transform("mean")
     assert found["kind"].share == pytest.approx(means.var() / y.var(ddof=1))
-    assert found["kind"].ends is not None
     assert found["kind"].ends[0] == "b"
     assert found["same"].share == 0
-    assert [each.share for each in relations(rows, y, columns)] == sorted(
-        (r.share for r in found.values()), reverse=True
-    )
+    shares = [each.share for each in relations(rows, y, columns)]
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_values_are_told_in_the_words_of_the_table():
@@ -74,49 +61,43 @@ def test_values_are_told_in_the_words_of_the_table():
     assert number.words(np.array([[-0.0], [-1234.5], [0.1]])) == ["0", "−1234", "0.1"]
 
 
+@pytest.mark.usefixtures("sketched")
 def test_the_page_names_the_columns_of_components_and_shows_rows_with_their_values(place):
     page = Path(bigkpca.report(place / "m.zarr", place / "r.html", scores=place / "s.zarr")).read_text("utf-8")
     (told,) = re.findall(r"By columns, component 1 goes with (\w+) \((\d+)% of it explained\)", page)
-    assert told[0] in ("distance", "minutes", "carrier")
+    assert told[0] in ("distance", "carrier")
     assert int(told[1]) > 80
     assert "<td>day (days since 1970-01-01)</td>" in page
     assert re.search(r"<td>2013-\d\d-\d\d</td>", page)
-    assert "<td>UA</td>" in page
-    assert "from " in page
-    assert "no labels: --labels gives some" in page
-    assert "no residuals: --scores of bigkpca transform --residual" in page
+    for text in (
+        "<td>UA</td>",
+        "from ",
+        "no labels: --labels gives some",
+        "no residuals: --scores of bigkpca transform",
+    ):
+        assert text in page
     assert "no pictures" not in page
 
 
 def test_datasets_that_describe_other_columns_are_damaged(place):
     about = bigkpca.info(str(place / "x.zarr"))
     names = about["column_names"]
-    assert [column.name for column in shown_columns(names, about, "x")] == [
-        "day",
-        "carrier",
-        "distance",
-        "minutes",
-        "late",
-    ]
-    with pytest.raises(CorruptionError, match=r"x describes 7 columns, and has 6"):
+    assert [column.name for column in shown_columns(names, about, "x")] == ["day", "carrier", "distance", "late"]
+    with pytest.raises(CorruptionError, match=r"x describes 6 columns, and has 5"):
         shown_columns(names[:-1], about, "x")
     assert shown_columns(None, about, "x") == ()
 
 
-@pytest.mark.parametrize("count", [2, 10])
-def test_names_on_a_map_do_not_cover_each_other(count):
-    words = [f"a rather long name {i}" for i in range(count)]
-    with axes_of(4.3) as (figure, axes):
-        axes.set(xlim=(0, 1), ylim=(0, 1))
-        figures._write_apart(axes, {word: (0.5, 0.5 + 0.001 * i) for i, word in enumerate(words)})
-        figure.draw_without_rendering()
-        boxes = [text.get_window_extent() for text in axes.texts]
-    assert 2 <= len(boxes) <= count
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[:i])
-
-
-def test_a_map_of_two_labels_names_both():
+def test_names_on_a_map_do_not_cover_each_other():
+    for count in (2, 10):
+        with axes_of(4.3) as (figure, axes):
+            axes.set(xlim=(0, 1), ylim=(0, 1))
+            figures._write_apart(axes, {f"a rather long name {i}": (0.5, 0.5 + 0.001 * i) for i in range(count)})
+            figure.draw_without_rendering()
+            boxes = [text.get_window_extent() for text in axes.texts]
+        assert 2 <= len(boxes) <= count
+        for i, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[:i])
     labels = Labels(np.array(["one", "two"] * 50), ("one", "two"))
     drawn = figures.scores(RNG.normal(size=(100, 2)), (0, 1), labels)
     assert drawn.svg.count(">one<") >= 2  # on the map and in the legend

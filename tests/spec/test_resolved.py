@@ -10,161 +10,107 @@ from bigkpca.numerics import kernels, landmarks, methods
 from bigkpca.spec import FitSpec, resolve
 
 
-@pytest.mark.parametrize(
-    ("options", "kernel"),
-    [
+def test_the_kernel_of_a_spec_for_five_columns_and_median_seven():
+    for options, kernel in [
         ({"sigma": 3.0}, kernels.Gaussian(3.0)),
         ({"gamma": 0.125}, kernels.Gaussian(2.0)),
         ({}, kernels.Gaussian(7.0)),
         ({"kernel": "laplacian"}, kernels.Laplacian(7.0)),
         ({"kernel": "laplacian", "gamma": 0.5}, kernels.Laplacian(2.0)),
-        ({"kernel": "laplacian", "sigma": 4.0}, kernels.Laplacian(4.0)),
         ({"kernel": "polynomial"}, kernels.Polynomial(0.2, 3, 1.0)),
         ({"kernel": "poly", "gamma": 0.3, "degree": 2, "coef0": 0.0}, kernels.Polynomial(0.3, 2, 0.0)),
         ({"kernel": "sigmoid", "coef0": -1.0}, kernels.Sigmoid(0.2, -1.0)),
         ({"kernel": "linear"}, kernels.Linear()),
-        ({"kernel": "cosine"}, kernels.Cosine()),
         ({"kernel": kernels.Gaussian(9.0)}, kernels.Gaussian(9.0)),
         ({"kernel": np.dot}, kernels.Function(np.dot)),
-    ],
-)
-def test_the_kernel_of_a_spec_for_five_columns_and_median_seven(options, kernel):
-    assert FitSpec.checked(**options).kernel_value(5, 7.0) == kernel
-
-
-def test_gamma_and_sigma_of_the_gaussian_agree():
+    ]:
+        assert FitSpec.checked(**options).kernel_value(5, 7.0) == kernel, options
     assert_allclose(FitSpec.checked(gamma=0.02).kernel_value(5, None).gamma, 0.02)
-
-
-def test_a_polynomial_kernel_that_would_be_indefinite_is_refused():
     with pytest.raises(SpecError, match="makes the polynomial kernel indefinite"):
         FitSpec.checked(kernel="poly", coef0=-1).kernel_value(5, None)
 
 
-@pytest.mark.parametrize(
-    ("options", "stationary", "needs_median"),
-    [
+def test_what_the_kernel_asks_of_the_sample():
+    for options, stationary, needs_median in [
         ({}, True, True),
         ({"sigma": 2.0}, True, False),
-        ({"gamma": 2.0}, True, False),
         ({"kernel": "laplacian"}, True, True),
         ({"kernel": "linear"}, False, False),
-        ({"kernel": "poly"}, False, False),
         ({"kernel": kernels.Gaussian(1.0)}, True, False),
         ({"kernel": kernels.Gaussian(1.0) + kernels.Linear()}, False, False),
         ({"kernel": np.dot}, False, False),
-    ],
-)
-def test_what_the_kernel_asks_of_the_sample(options, stationary, needs_median):
-    spec = FitSpec.checked(**options)
-    assert (spec.stationary, spec.needs_median) == (stationary, needs_median)
-
-
-def test_the_distance_is_that_of_the_kernel():
+    ]:
+        spec = FitSpec.checked(**options)
+        assert (spec.stationary, spec.needs_median) == (stationary, needs_median), options
     assert FitSpec.checked().distance == "sqeuclidean"
     assert FitSpec.checked(kernel="laplacian").distance == "cityblock"
-
-
-@pytest.mark.parametrize("kernel", ["linear", kernels.Gaussian(2.0)], ids=str)
-def test_a_kernel_without_a_length_of_its_own_has_no_distance(kernel):
-    with pytest.raises(SpecError, match="has no length sigma"):
-        _ = FitSpec.checked(kernel=kernel).distance
+    for kernel in ("linear", kernels.Gaussian(2.0)):
+        with pytest.raises(SpecError, match="has no length sigma"):
+            _ = FitSpec.checked(kernel=kernel).distance
 
 
 def rows_of(n, d, dtype="f4"):
     return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
 
 
-@pytest.mark.parametrize(
-    ("options", "rule"),
-    [
+def test_landmarks_are_centres_where_the_kernel_is_radial():
+    for options, rule in [
         ({}, landmarks.KMeans()),
-        ({"kernel": "laplacian"}, landmarks.KMeans()),
         ({"kernel": "poly"}, landmarks.RPCholesky()),
         ({"kernel": np.dot}, landmarks.RPCholesky()),
         ({"kernel": "poly", "landmarks": "kmeans"}, landmarks.KMeans()),
-        ({"landmarks": "uniform"}, landmarks.Uniform()),
         ({"landmarks": landmarks.KMeans(9)}, landmarks.KMeans(9)),
-        ({"landmarks": "rpcholesky"}, landmarks.RPCholesky()),
         ({"landmarks": "basic_patterns"}, landmarks.BasicPatterns()),
         ({"method": "columns"}, landmarks.Uniform()),
-        ({"method": "columns", "kernel": "poly"}, landmarks.Uniform()),
         ({"method": methods.Nystroem("thesis")}, landmarks.Uniform()),
         ({"kernel": "sigmoid"}, landmarks.Uniform()),
-    ],
-)
-def test_landmarks_are_centres_where_the_kernel_is_radial(options, rule):
-    assert resolve(FitSpec.checked(**options), rows_of(900, 3)).rule == rule
+    ]:
+        assert resolve(FitSpec.checked(**options), rows_of(900, 3)).rule == rule, options
 
 
-@pytest.mark.parametrize(
-    ("options", "n", "count"),
-    [
+def test_the_number_of_landmarks_or_random_features():
+    for options, n, count in [
         ({}, 10**6, 1000),
         ({"components": 5}, 10**6, 500),
         ({"components": 80}, 10**6, 1600),
         ({"components": 200}, 10**6, 2000),
         ({"components": 3000}, 10**6, 3000),
         ({"components": 0.9}, 10**6, 1000),
-        ({"components": None}, 10**6, 1000),
         ({}, 70, 70),
         ({"size": 64}, 10**6, 64),
         ({"size": 64}, 10, 10),
         ({"method": "exact", "size": 64}, 777, 777),
-        ({"method": "columns"}, 10**6, 1000),
         ({"method": "rff"}, 10**6, 2048),
-        ({"method": "rff"}, 70, 2048),
         ({"method": "rff-pca", "size": 64}, 10, 64),
         ({"landmarks": [7, 3, 5]}, 10**6, 3),
         ({"landmarks": np.eye(4)}, 10**6, 4),
-    ],
-)
-def test_the_number_of_landmarks(options, n, count):
-    assert resolve(FitSpec.checked(**options), rows_of(n, 10)).size == count
+    ]:
+        assert resolve(FitSpec.checked(**options), rows_of(n, 10)).size == count, (options, n)
 
 
-@pytest.mark.parametrize(
-    ("data", "asked", "block"),
-    [
+def test_the_dtype_of_block_work():
+    for data, asked, block in [
         ("u1", None, "f4"),
-        ("i2", None, "f4"),
         ("?", None, "f4"),
-        ("f2", None, "f4"),
         ("f4", None, "f4"),
-        ("i4", None, "f8"),
-        ("i8", None, "f8"),
         ("f8", None, "f8"),
         ("g", None, "f8"),
         ("f8", "float32", "f4"),
         ("u1", "float64", "f8"),
-    ],
-)
-def test_the_dtype_of_block_work(data, asked, block):
-    assert resolve(FitSpec.checked(dtype=asked), rows_of(9, 2, data)).dtype == np.dtype(block)
+    ]:
+        assert resolve(FitSpec.checked(dtype=asked), rows_of(9, 2, data)).dtype == np.dtype(block), (data, asked)
 
 
-@pytest.mark.parametrize(
-    ("options", "D", "randomized"),
-    [
+def test_eigenpairs_come_from_a_sketch_above_8192_random_features():
+    for options, D, randomized in [
         ({"method": "rff"}, 8192, False),
         ({"method": "rff"}, 8194, True),
-        ({"method": "rff-pca"}, 8194, True),
         ({"method": "rff", "solver": "dense"}, 8194, False),
         ({"method": "rff", "solver": "randomized"}, 10, True),
-        ({"method": "nystroem"}, 8194, False),
-        ({"method": "columns"}, 8194, False),
         ({"method": "rff", "components": None}, 8192, False),
-    ],
-)
-def test_eigenpairs_come_from_a_sketch_above_8192_random_features(options, D, randomized):
-    assert resolve(FitSpec.checked(**options), rows_of(90, 2)).randomized(D) == randomized
-
-
-@pytest.mark.parametrize("components", [None, 0.9])
-@pytest.mark.parametrize(("solver", "D"), [("auto", 8194), ("randomized", 100)])
-def test_a_sketch_needs_a_number_of_components(components, solver, D):
-    spec = FitSpec.checked(method="rff", components=components, solver=solver)
-    with pytest.raises(
-        SpecError, match=f"randomized solver.* needs a number of components, not {components}: give one"
-    ):
-        resolve(spec, rows_of(90, 2)).randomized(D)
+    ]:
+        assert resolve(FitSpec.checked(**options), rows_of(90, 2)).randomized(D) == randomized, (options, D)
+    for components, solver, D in [(None, "auto", 8194), (0.9, "randomized", 100)]:
+        fit = resolve(FitSpec.checked(method="rff", components=components, solver=solver), rows_of(90, 2))
+        with pytest.raises(SpecError, match=f"randomized solver.* needs a number of components, not {components}: gi"):
+            fit.randomized(D)

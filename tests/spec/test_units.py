@@ -1,45 +1,35 @@
-"""Amounts of memory and times, as people type them."""
+"""Amounts of memory, times and addresses of schedulers, as people type them."""
 
 import pytest
 
 from bigkpca.errors import SpecError
+from bigkpca.spec.addresses import is_scheduler
 from bigkpca.spec.units import lacks_unit, parse_bytes, parse_seconds
 
 
-@pytest.mark.parametrize(("text", "amount"), [("2 GB", 2 * 10**9), ("1MiB", 2**20), (5, 5)])
-def test_amounts_of_memory(text, amount):
-    assert parse_bytes(text) == amount
-
-
-def test_an_amount_is_positive():
+def test_amounts_of_memory():
+    assert [parse_bytes(given) for given in ("2 GB", "1MiB", 5)] == [2 * 10**9, 2**20, 5]
     with pytest.raises(SpecError, match="'-1 GB': an amount of memory must be positive"):
         parse_bytes("-1 GB")
+    for text in ("lots", "", "GB", "1e400 GB", "inf"):
+        with pytest.raises(SpecError, match=f"'{text}' is not an amount of memory"):
+            parse_bytes(text)
 
 
-def test_an_amount_that_is_none():
-    with pytest.raises(SpecError, match="'lots' is not an amount of memory"):
-        parse_bytes("lots")
+def test_times():
+    typed = ("90 s", "10 min", "2 mins", "1.5 h", "1 minute", 3.5)
+    assert [parse_seconds(given) for given in typed] == [90, 600, 120, 5400, 60, 3.5]
+    for text in ("", "s", "1e400 s", "inf", 10**400):
+        with pytest.raises(SpecError, match="is not a time"):
+            parse_seconds(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 mins", 120), ("1.5 h", 5400), ("1 minute", 60), (3.5, 3.5)]
-)
-def test_times_are_read_as_people_type_them(text, seconds):
-    assert parse_seconds(text) == seconds
+def test_a_number_alone_lacks_a_unit():
+    assert [lacks_unit(text) for text in ("2", " 1.5 ", "2 GB", "2e9")] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("text", ["", "GB", "1e400 GB", "inf"])
-def test_amounts_without_a_number_or_beyond_all_numbers(text):
-    with pytest.raises(SpecError, match="is not an amount of memory"):
-        parse_bytes(text)
-
-
-@pytest.mark.parametrize("text", ["", "s", "1e400 s", "inf", 10**400])
-def test_times_without_a_number_or_beyond_all_numbers(text):
-    with pytest.raises(SpecError, match="is not a time"):
-        parse_seconds(text)
-
-
-@pytest.mark.parametrize(("text", "lacks"), [("2", True), (" 1.5 ", True), ("2 GB", False), ("2e9", False)])
-def test_a_number_alone_lacks_a_unit(text, lacks):
-    assert lacks_unit(text) is lacks
+def test_addresses_of_schedulers():
+    for address in ("tcp://10.0.0.1:8786", "tls://scheduler:8786", "wss://host:443", "localhost:8786", "inproc://1/3"):
+        assert is_scheduler(address), address
+    for other in ("", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"):
+        assert not is_scheduler(other), other

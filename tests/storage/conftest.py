@@ -13,7 +13,7 @@ from tests.helpers.disks import mount
 from tests.storage.outputs import FIT, X
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """A folder with a file of rows, their dataset, a model and scores, which tests copy."""
     folder = tmp_path_factory.mktemp("made")

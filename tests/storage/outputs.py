@@ -1,10 +1,6 @@
 """Everything that writes an output, and other inputs for the same outputs."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import pytest
 
 import bigkpca
 from bigkpca.ingesting.streaming import ingest
@@ -12,7 +8,6 @@ from bigkpca.ingesting.streaming import ingest
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4))
 FIT = {"components": 3, "size": 10, "seed": 0}
-Write = Callable[..., Any]
 WRITES = {
     "ingest": lambda out, **how: ingest(["a.npy"], out, block_rows=16, **how),
     "fit": lambda out, **how: bigkpca.fit("d.zarr", out, **FIT, **how),
@@ -27,7 +22,6 @@ OTHERS = {  # of the same kind, and not the same
     "reconstruct": lambda out, **how: bigkpca.reconstruct("m.zarr", "s.zarr", out, block_rows=64, **how),
     "denoise": lambda out, **how: bigkpca.denoise("m.zarr", "d.zarr", out, block_rows=64, **how),
 }
-every_write = pytest.mark.parametrize("write", WRITES)
 
 
 def bigkpca_array():

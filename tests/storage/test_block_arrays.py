@@ -1,6 +1,8 @@
 """Shards that are encoded in memory: the bytes that Zarr writes, whole, whoever writes at the same time."""
 
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +10,7 @@ import pytest
 import zarr
 
 from bigkpca.data.blocks import Block, split
-from bigkpca.data.json_files import write_json
-from bigkpca.data.stores import LocalDisk
+from bigkpca.data.json_files import replace_json
 from bigkpca.errors import CorruptionError
 from bigkpca.storage import block_arrays
 from tests.helpers.disks import tree_bytes
@@ -51,29 +52,23 @@ def test_shards_are_the_bytes_that_zarr_writes(tmp_path):
 
 
 def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path, monkeypatch):
-    path, block, meeting, put = str(tmp_path / "s"), Block(1, 32, 64), threading.Barrier(2), LocalDisk.put
-    block_arrays.create(path, RECORD, N, ARRAYS)
-    real = Path.write_bytes
-
-    def halting(self, content):
-        """Half of it, then wait until the other attempt has written half of its own, too."""
-        with self.open("wb") as file:
-            file.write(content[: len(content) // 2])
-            file.flush()
-            meeting.wait(20)
-            return file.write(content[len(content) // 2 :])
-
-    monkeypatch.setattr(Path, "write_bytes", halting)
-    runs = [threading.Thread(target=block_arrays.write_block, args=(path, block, values(block))) for _ in range(2)]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    monkeypatch.setattr(Path, "write_bytes", real)
-    assert LocalDisk.put is put
-    clean = str(tmp_path / "clean")
-    block_arrays.create(clean, RECORD, N, ARRAYS)
+    path, clean, block = str(tmp_path / "s"), str(tmp_path / "clean"), Block(1, 32, 64)
+    for each in (path, clean):
+        block_arrays.create(each, RECORD, N, ARRAYS)
     block_arrays.write_block(clean, block, values(block))
+    meeting, replace, sizes = threading.Barrier(2), os.replace, []
+
+    def halting(source, target):
+        """Wait until the other attempt has written its own file, too."""
+        meeting.wait(200)
+        sizes.append(os.path.getsize(source))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", halting)
+    with ThreadPoolExecutor(2) as pool:
+        for run in [pool.submit(block_arrays.write_block, path, block, values(block)) for _ in range(2)]:
+            run.result()
+    assert len(sizes) == 2 * len(ARRAYS)
     assert tree_bytes(path) == tree_bytes(clean)
 
 
@@ -88,26 +83,25 @@ def test_a_shard_is_replaced_even_where_it_does_not_decode(tmp_path):
     assert tree_bytes(path) == wanted
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        (lambda manifest: [], r"does not say what it must: it is \[\]"),
-        (lambda manifest: {key: manifest[key] for key in manifest if key != "blocks"}, "blocks is missing"),
-        (lambda manifest: manifest | {"model": "another"}, "its manifest does not fit its arrays"),
-        (lambda manifest: manifest | {"rows": 99}, "its manifest does not fit its arrays"),
-        (lambda manifest: manifest | {"blocks": manifest["blocks"][:-1]}, "its manifest does not fit its arrays"),
-        (lambda manifest: manifest | {"blocks": [{}]}, r"blocks is \[\{\}\]"),
-        (lambda manifest: manifest | {"rows": "many"}, "rows is 'many'"),
-    ],
-)
-def test_a_manifest_that_is_not_about_the_arrays_is_refused(change, match, tmp_path):
+def test_a_manifest_that_is_not_about_the_arrays_is_refused(tmp_path):
     path, blocks = str(tmp_path / "s"), split(N, ROWS)
     block_arrays.create(path, RECORD, N, ARRAYS)
     digests = [block_arrays.write_block(path, block, values(block)) for block in blocks]
     block_arrays.publish(path, RECORD, blocks, digests)
     manifest = block_arrays.read_manifest(path)
-    assert manifest is not None
     assert block_arrays.promised(path, manifest) == list(zip(blocks, digests, strict=True))
-    write_json(f"{path}/x/manifest.json", change(manifest))
-    with pytest.raises(CorruptionError, match=f"{match}.*run the command that made .* again, with --overwrite"):
-        block_arrays.promised(path, block_arrays.read_manifest(path) or {})
+    for changed, match in (
+        ([], r"does not say what it must: it is \[\]"),
+        ({key: manifest[key] for key in manifest if key != "blocks"}, "blocks is missing"),
+        (manifest | {"model": "another"}, "its manifest does not fit its arrays"),
+        (manifest | {"rows": 99}, "its manifest does not fit its arrays"),
+        (manifest | {"blocks": manifest["blocks"][:-1]}, "its manifest does not fit its arrays"),
+        (manifest | {"blocks": [{}]}, r"blocks is \[\{\}\]"),
+        (manifest | {"rows": "many"}, "rows is 'many'"),
+    ):
+        replace_json(f"{path}/x/manifest.json", changed)
+        with pytest.raises(CorruptionError, match=f"{match}.*run the command that made .* again, with --overwrite"):
+            block_arrays.promised(path, block_arrays.read_manifest(path))
+    Path(f"{path}/x/manifest.json").write_text("{")
+    with pytest.raises(CorruptionError, match=r"manifest\.json does not parse .*; run the command that made .* again"):
+        block_arrays.read_manifest(path)

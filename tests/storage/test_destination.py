@@ -1,158 +1,91 @@
-"""Where outputs go: inputs and things of others are never replaced, and at no moment is an output at no path."""
+"""Where outputs go: things of others are never replaced, and at no moment is an output at no path."""
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import bigkpca
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import IncompleteError, SpecError
-from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import destination
+from bigkpca.workflows import checkpoints
+from tests.data.cases import case
 from tests.helpers.disks import tree_bytes
 from tests.helpers.progress import Recorder
-from tests.storage.outputs import FIT, OTHERS, WRITES, bigkpca_array, every_write
+from tests.storage.outputs import FIT, OTHERS, WRITES
 
 
-@every_write
-@pytest.mark.parametrize("path", [".", "..", "/", "./."])
-def test_the_current_folder_and_those_around_it_are_refused(write, path, home):
+def stopped(write, out, at="block_arrays.write_block", **how):
+    """A run that is stopped before its first block, or elsewhere."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"bigkpca.storage.{at}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write(out, **how)
+
+
+def test_another_kind_of_thing_is_never_replaced(home):
+    for name in ("d.zarr", "m.zarr"):
+        shutil.copytree(name, f"other-{name}")
     before = tree_bytes(home)
-    (home / "empty").mkdir()
-    os.chdir(home / "empty")
-    absolute = {name: str(home / name) for name in ("a.npy", "d.zarr", "m.zarr", "s.zarr")}
-    runs = {
-        "ingest": lambda: ingest([absolute["a.npy"]], path, overwrite=True),
-        "fit": lambda: bigkpca.fit(absolute["d.zarr"], path, overwrite=True, **FIT),
-        "transform": lambda: bigkpca.transform(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
-        "reconstruct": lambda: bigkpca.reconstruct(absolute["m.zarr"], absolute["s.zarr"], path, overwrite=True),
-        "denoise": lambda: bigkpca.denoise(absolute["m.zarr"], absolute["d.zarr"], path, overwrite=True),
-    }
-    with pytest.raises(SpecError, match="is the current folder, or holds it: name a new folder"):
-        runs[write]()
-    assert tree_bytes(home) == before
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize(
-    ("run", "match"),
-    [
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr", **how), "is an input"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "./d.zarr/", **how), "is an input"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "link", **how), "is an input"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr", **how), "is an input"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr/s", **how), "lie inside each other"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr/s", **how), "lie inside each other"),
-        (lambda **how: bigkpca.transform("m.zarr", "d.zarr/x", "d.zarr", **how), "lie inside each other"),
-        (lambda **how: bigkpca.transform("m.zarr", bigkpca_array(), "d.zarr", **how), "lie inside each other"),
-        (lambda **how: bigkpca.fit("d.zarr", "d.zarr", **how), "is an input"),
-        (lambda **how: bigkpca.fit("d.zarr", "d.zarr/model", **how), "lie inside each other"),
-        (lambda **how: bigkpca.reconstruct("m.zarr", "s.zarr", "s.zarr", **how), "is an input"),
-        (lambda **how: bigkpca.denoise("m.zarr", "d.zarr", "d.zarr", **how), "is an input"),
-        (lambda **how: bigkpca.denoise("m.zarr", "a.npy", "a.npy/x", **how), "lie inside each other"),
-        (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), "is an input"),
-    ],
-)
-def test_what_is_read_is_never_replaced(run, match, overwrite, home):
-    (home / "link").symlink_to("d.zarr")
-    before = tree_bytes(home)
-    with pytest.raises(SpecError, match=match):
-        run(overwrite=overwrite)
-    assert tree_bytes(home) == before
-
-
-@pytest.mark.parametrize(
-    ("write", "there", "kinds"),
-    [
-        ("transform", "other.zarr", "is a bigkpca dataset, which a feature store never replaces"),
-        ("transform", "m2.zarr", "is a bigkpca model"),
+    for write, there, kind in (
+        ("transform", "other-d.zarr", "is a bigkpca dataset, which a feature store never replaces"),
+        ("transform", "other-m.zarr", "is a bigkpca model"),
         ("fit", "s.zarr", "is a bigkpca feature store"),
         ("ingest", "s.zarr", "is a bigkpca feature store"),
-        ("reconstruct", "m2.zarr", "is a bigkpca model"),
-    ],
-)
-def test_another_kind_of_thing_is_never_replaced(write, there, kinds, home):
-    ingest(["a.npy"], "other.zarr")
-    bigkpca.fit("d.zarr", "m2.zarr", **FIT)
-    before = tree_bytes(home)
-    with pytest.raises(SpecError, match=kinds):
-        WRITES[write](there, overwrite=True)
-    assert tree_bytes(home) == before
-
-
-@every_write
-@pytest.mark.parametrize("name", ["o.npy", "o.csv", "O.CSV.GZ", "o.parquet/", "o.h5", "o.html"])
-def test_names_that_promise_another_format_are_refused(write, name, home):
-    with pytest.raises(
-        SpecError, match=r"a folder of Zarr arrays, not a \.\S+ file: take another name, e\.g\. [oO]\.zarr"
+        ("reconstruct", "other-m.zarr", "is a bigkpca model"),
     ):
-        WRITES[write](name)
-    assert not (home / name).exists()
+        with case((write, there)), pytest.raises(SpecError, match=kind):
+            WRITES[write](there, overwrite=True)
+    assert tree_bytes(home) == before
+    (home / "o.zarr").mkdir()
+    for text in ("[]", '{"attributes": null}', '{"attributes": []}', "3"):
+        (home / "o.zarr" / "zarr.json").write_text(text)
+        with case(text), pytest.raises(SpecError, match="was not made by bigkpca, so it is never replaced"):
+            WRITES["fit"]("o.zarr", overwrite=True)
+
+
+def test_what_appeared_at_the_path_during_a_run_is_not_replaced(home):
+    target = destination.open_destination("o.zarr", {"format": "dataset"}, overwrite=True, whole=True)
+    with target.made():
+        shutil.copytree("d.zarr", "o.zarr")
+    with pytest.raises(IncompleteError, match=r"o\.zarr was not there when this run began, and is there now: run the"):
+        target.put_in_place()
+    assert tree_bytes("o.zarr") == tree_bytes("d.zarr")
 
 
 def test_folders_of_the_user_beside_an_output_stay(home):
-    """Also those with names that come to mind, as of an output of another model."""
-    bigkpca.fit("d.zarr", "m2.zarr", components=2, size=12)
+    """Also those with names that come to mind."""
     for name in ("s.zarr.new", "s.zarr.old"):
-        bigkpca.transform("m2.zarr", "d.zarr", name)
+        shutil.copytree("s.zarr", name)
     (home / "s.zarr.lock").write_text("of another program")
     before = {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")}
-    WRITES["transform"]("s.zarr", overwrite=True)
     OTHERS["transform"]("s.zarr", overwrite=True)
     assert {name: value for name, value in tree_bytes(home).items() if name.startswith("s.zarr.")} == before
 
 
 def test_finished_work_that_waits_for_its_place_is_not_lost_by_another_command(home, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
     WRITES["transform"]("s.zarr", overwrite=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(destination.Destination, "put_in_place", stop)
-        with pytest.raises(KeyboardInterrupt):
-            OTHERS["transform"]("s.zarr", overwrite=True)
+    stopped(OTHERS["transform"], "s.zarr", "destination.Destination.put_in_place", overwrite=True)
     WRITES["transform"]("s.zarr")  # which is there, and has nothing to do
     monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", lambda *_: pytest.fail("a block was written again"))
     OTHERS["transform"]("s.zarr", overwrite=True)
 
 
-def test_what_was_replaced_goes_also_where_it_was_not_finished(home, monkeypatch):
-    (home / "s.zarr" / "scores" / "manifest.json").unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(destination, "_discard", lambda *_: None)  # killed right after the exchange
-        OTHERS["transform"]("s.zarr", overwrite=True)
-    assert list(home.glob("s.zarr.bigkpca-run-*"))
-    OTHERS["transform"]("s.zarr", overwrite=True)
-    OTHERS["transform"]("wanted.zarr")
-    assert tree_bytes(home / "s.zarr") == tree_bytes(home / "wanted.zarr")
-    assert not list(home.glob("s.zarr.*"))
-
-
-def stopped(write, out, monkeypatch, **how):
-    """A run that is stopped before its first block."""
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bigkpca.storage.block_arrays.write_block", stop)
-        with pytest.raises(KeyboardInterrupt):
-            write(out, **how)
-
-
 def test_an_output_is_made_beside_its_path_in_a_folder_named_after_it(home, monkeypatch):
-    stopped(WRITES["transform"], "o.zarr", monkeypatch)
-    stopped(WRITES["transform"], "o.zarr", monkeypatch)
+    stopped(WRITES["transform"], "o.zarr")
+    stopped(WRITES["transform"], "o.zarr")
     (first,) = home.glob("o.zarr.*")
     assert re.fullmatch(r"o\.zarr\.bigkpca-run-[0-9a-f]{12}", first.name)
     notes = Recorder()
     with monkeypatch.context() as patch:
-        patch.setattr("bigkpca.storage.block_arrays.write_block", lambda *_: pytest.fail("it begins with its note"))
         patch.setattr(destination.Destination, "made", lambda *_: pytest.fail("it begins with its note"))
         with pytest.raises(BaseException, match="it begins with its note"):
             OTHERS["transform"]("o.zarr", progress=notes)
@@ -160,10 +93,10 @@ def test_an_output_is_made_beside_its_path_in_a_folder_named_after_it(home, monk
     assert not list(home.glob("o.zarr*"))
 
 
-def test_what_late_workers_and_others_left_beside_an_output(home, monkeypatch):
+def test_what_late_workers_and_others_left_beside_an_output(home):
     """Any run removes blocks that belong to nothing. Unfinished output stays while no other run writes there."""
     WRITES["transform"]("o.zarr")
-    stopped(OTHERS["transform"], "o.zarr", monkeypatch, overwrite=True)
+    stopped(OTHERS["transform"], "o.zarr", overwrite=True)
     (other,) = home.glob("o.zarr.*")
     stray = home / "o.zarr.bigkpca-run-0123456789ab" / "scores" / "c" / "1"
     users = home / "o.zarr.bigkpca-run-of-mine"
@@ -179,9 +112,9 @@ def test_what_late_workers_and_others_left_beside_an_output(home, monkeypatch):
     assert list(home.glob("o.zarr.*")) == [users]
 
 
-def test_a_fit_and_an_ingest_say_what_they_remove(home, monkeypatch):
+def test_a_fit_and_an_ingest_say_what_they_remove(home):
     for name in ("fit", "ingest"):
-        stopped(WRITES["transform"], "o.zarr", monkeypatch)
+        stopped(WRITES["transform"], "o.zarr")
         notes = Recorder()
         WRITES[name]("o.zarr", progress=notes)
         assert notes.notes[0].startswith("removed unfinished output of other runs: o.zarr.bigkpca-run-")
@@ -189,73 +122,41 @@ def test_a_fit_and_an_ingest_say_what_they_remove(home, monkeypatch):
         shutil.rmtree("o.zarr")
 
 
-def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(home, monkeypatch):
+def test_unfinished_output_at_a_path_is_moved_beside_it_and_gone_on_with(home):
     """As versions before this one left it."""
     WRITES["transform"]("o.zarr")
     wanted = tree_bytes("o.zarr")
     (home / "o.zarr" / "scores" / "manifest.json").unlink()
     (home / "o.zarr" / "scores" / "c" / "1" / "0").unlink()
-    stopped(WRITES["transform"], "o.zarr", monkeypatch)
+    stopped(WRITES["transform"], "o.zarr")
     assert not (home / "o.zarr").exists()
     WRITES["transform"]("o.zarr")
     assert tree_bytes("o.zarr") == wanted
     assert not list(home.glob("o.zarr.*"))
 
 
-@pytest.mark.parametrize("spelled", ["s2.zarr/scores/", "~/s2.zarr", "link"])
-def test_scores_of_another_model_are_known_however_their_path_is_spelled(spelled, home):
-    bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
-    bigkpca.transform("m2.zarr", "d.zarr", "s2.zarr")
-    (home / "link").symlink_to("s2.zarr/scores")
-    with pytest.raises(SpecError, match="scores belong to the model that made them"):
-        bigkpca.reconstruct("m.zarr", spelled, "o.zarr")
-
-
-@every_write
-def test_a_file_where_a_folder_is_needed_is_named(write, home):
-    (home / "notes").write_text("of the user")
-    with pytest.raises(SpecError, match=r"cannot be written: .*notes is a file, not a folder"):
-        WRITES[write]("notes/sub/o.zarr")
-
-
-def test_what_is_no_rows_is_not_read_as_rows(home):
-    with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, not rows"):
-        bigkpca.fit("m.zarr", "o.zarr")
-    (home / "s.zarr" / "scores" / "manifest.json").unlink()
-    with pytest.raises(IncompleteError, match=r"s\.zarr is not finished: run the command that makes it again"):
-        bigkpca.fit("s.zarr", "o.zarr")
-
-
 def test_an_estimator_makes_the_model_of_the_command(home):
     bigkpca.KernelPCA(3, size=10, random_state=0).fit("d.zarr").save("k.zarr")
     bigkpca.fit("d.zarr", "c.zarr", **FIT)
     assert tree_bytes(home / "k.zarr") == tree_bytes(home / "c.zarr")
+    assert len(bigkpca.evaluate("c.zarr", "d.zarr").eigenvalues) == 3  # of all rows, where there are few
 
 
-def test_evaluations_of_few_rows_take_all_of_them(home):
-    assert len(bigkpca.evaluate("m.zarr", "d.zarr").eigenvalues) == 3
-
-
-@pytest.mark.parametrize("text", ["[]", '{"attributes": null}', '{"attributes": []}', "3"])
-def test_metadata_that_say_nothing_are_those_of_somebody_else(text, home):
-    (home / "o.zarr").mkdir()
-    (home / "o.zarr" / "zarr.json").write_text(text)
-    with pytest.raises(SpecError, match="was not made by bigkpca, so it is never replaced"):
-        WRITES["fit"]("o.zarr", overwrite=True)
-
-
-@pytest.mark.parametrize("can", [True, False])
-@pytest.mark.parametrize("step", [1, 2, 3])
-@pytest.mark.parametrize("write", ["transform", "fit", "ingest"])
-def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(write, step, can, home, monkeypatch):
+@pytest.mark.parametrize(
+    ("write", "can", "step"),
+    [
+        *(("transform", can, step) for can in (True, False) for step in (1, 2, 3)),
+        ("ingest", True, 2),
+        ("ingest", False, 3),
+    ],
+)
+def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(write, step, can, home):
     """Also where the system cannot exchange two folders at once, and renames them one after the other."""
 
     class Stop(BaseException):
         pass
 
-    OTHERS[write]("wanted.zarr")
     WRITES[write]("o.zarr")
-    wanted = tree_bytes(home / "wanted.zarr")
     with pytest.MonkeyPatch.context() as patch:
         if not can:
             patch.setattr(LocalDisk, "exchange", lambda *_: False)
@@ -269,37 +170,107 @@ def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(wr
             rename(*paths)
 
         patch.setattr(os, "rename", stopping)
-        try:
+        with contextlib.suppress(Stop):
             OTHERS[write]("o.zarr", overwrite=True)
-        except Stop:
-            assert not can or (home / "o.zarr" / "zarr.json").exists()
+        assert not can or (home / "o.zarr" / "zarr.json").exists()
     OTHERS[write]("o.zarr", overwrite=True)
-    assert tree_bytes(home / "o.zarr") == wanted
+    OTHERS[write]("wanted.zarr")
+    assert tree_bytes("o.zarr") == tree_bytes("wanted.zarr")
     assert not list(home.glob("o.zarr.*"))
 
 
-def test_two_folders_are_exchanged_at_once(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).touch()
-    assert LocalDisk().exchange(str(tmp_path / "a"), str(tmp_path / "b"))
-    assert [entry.name for entry in (tmp_path / "a").iterdir()] == ["b"]
-    with pytest.raises(FileNotFoundError, match="No such file"):
-        LocalDisk().exchange(str(tmp_path / "a"), str(tmp_path / "c"))
+# Full disks
 
 
-def test_a_system_without_locks_is_told_so():
-    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.data.stores.local_locks"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert run.returncode == 1
-    assert (
-        "ImportError: bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
-        in run.stderr
-    )
+def test_a_full_disk_stops_a_command_that_then_goes_on(home, mounted):
+    disk = mounted("size=16k")
+    with pytest.raises(IncompleteError, match=r"the disk is full while writing .*make room and run the same command"):
+        WRITES["transform"](disk / "o.zarr")
+    subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
+    WRITES["transform"](disk / "o.zarr")
+    WRITES["transform"]("wanted.zarr")
+    assert tree_bytes(disk / "o.zarr") == tree_bytes(home / "wanted.zarr")
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_the_folder_where_a_disk_is_mounted_is_refused(write, home, mounted):
-    with pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
-        WRITES[write](mounted("size=8m"))
-    assert not list(home.glob("disk.*"))
+@pytest.mark.parametrize("every", [pytest.param(5, marks=pytest.mark.full), pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("write", "limit"), [*((write, "size") for write in WRITES), ("transform", "nr_inodes")])
+def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(write, limit, every, home, mounted):
+    """One of `every` sizes of it, or numbers of files, is tried."""
+    WRITES[write]("wanted.zarr")
+    wanted, messages = tree_bytes(home / "wanted.zarr"), []
+    for many in range(2, 100, every):
+        amount = f"{4 * many}k" if limit == "size" else str(many)
+        disk = mounted(f"{limit}={amount}")
+        try:
+            WRITES[write](disk / "o.zarr")
+        except IncompleteError as error:
+            messages.append(str(error))
+        else:
+            break
+        subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", disk], check=True)
+        WRITES[write](disk / "o.zarr")
+        assert tree_bytes(disk / "o.zarr") == wanted
+        assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
+    assert messages
+    assert all("the disk is full while writing" in message for message in messages)
+
+
+# Links that somebody put where runs write: nothing is written to what they lead to
+
+
+@pytest.fixture
+def elsewhere(home):
+    """A folder of somebody else."""
+    (home / "elsewhere").mkdir()
+    (home / "elsewhere" / "mine.txt").write_text("mine")
+    return home / "elsewhere"
+
+
+@pytest.mark.parametrize("write", ["ingest", "fit", "transform"])
+def test_links_beside_an_output_are_removed_and_not_followed(write, home, elsewhere):
+    """Nor is one to output of the same kind taken for what was replaced."""
+    WRITES[write](str(elsewhere / "theirs.zarr"))
+    before = tree_bytes(elsewhere)
+    for ending, target in (("new", elsewhere), ("old", elsewhere / "theirs.zarr"), ("trash", elsewhere)):
+        (home / f"out.zarr.bigkpca-{ending}").symlink_to(target)
+    WRITES[write]("out.zarr")
+    assert not (home / "out.zarr").is_symlink()
+    assert tree_bytes(home / "out.zarr") == tree_bytes(elsewhere / "theirs.zarr")
+    assert tree_bytes(elsewhere) == before
+    assert not list(home.glob("out.zarr.*"))
+
+
+@pytest.mark.parametrize(("write", "inside"), [("transform", False), ("reconstruct", True)])
+def test_a_link_at_or_in_a_run_folder_is_not_followed(write, inside, home, elsewhere):
+    stopped(WRITES[write], "out.zarr", "destination.Destination.put_in_place")
+    (unfinished,) = home.glob("out.zarr.bigkpca-run-*")
+    main = unfinished / ("scores" if write == "transform" else "x") / "c"
+    (unfinished / main.parent / "manifest.json").unlink()
+    planted = main if inside else unfinished
+    shutil.move(planted, elsewhere / "theirs")
+    for block in (elsewhere / "theirs").rglob("[1-9]"):
+        shutil.rmtree(block, ignore_errors=True)
+    planted.symlink_to(elsewhere / "theirs")
+    before = tree_bytes(elsewhere)
+    WRITES[write]("wanted.zarr")
+    WRITES[write]("out.zarr")
+    assert tree_bytes(home / "out.zarr") == tree_bytes(home / "wanted.zarr")
+    assert tree_bytes(elsewhere) == before
+
+
+def test_a_file_at_a_scratch_is_named(home):
+    (home / "out.zarr.bigkpca-new").write_text("mine")
+    with pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-new exists, and this run writes its unfinished"):
+        WRITES["ingest"]("out.zarr")
+    assert (home / "out.zarr.bigkpca-new").read_text() == "mine"
+
+
+def test_a_link_at_the_saved_sums_is_removed(home, elsewhere, monkeypatch):
+    # Sums are saved every few minutes of a long fit: here after each block.
+    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "_MOST_SHARE", 0.0)
+    (home / "out.zarr.bigkpca-sums").symlink_to(elsewhere)
+    bigkpca.fit("d.zarr", "out.zarr", **FIT, block_rows=32)
+    assert tree_bytes(elsewhere) == {"mine.txt": b"mine"}
+    assert not list(home.glob("out.zarr.*"))

@@ -1,39 +1,138 @@
-"""Paths are meant as they are: links, the home folder, and folders above."""
+"""Paths of outputs are meant as they are, and inputs, mount points and things of others are no places for one."""
+
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bigkpca
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import SpecError
+from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting.streaming import ingest
+from tests.data.cases import case
 from tests.helpers import commands
 from tests.helpers.disks import tree_bytes
-from tests.storage.outputs import FIT, OTHERS, WRITES, X, every_write
+from tests.storage.outputs import FIT, OTHERS, WRITES, X, bigkpca_array
+
+# Where no output may be
 
 
-@every_write
-@pytest.mark.parametrize("path", ["o.zarr/", "./o.zarr", "~/o.zarr", "x/../o.zarr//", "link", "dangling"])
+def test_the_current_folder_and_those_around_it_are_refused(home, monkeypatch):
+    (home / "empty").mkdir()
+    before = tree_bytes(home)
+    monkeypatch.chdir(home / "empty")
+    d, m = home / "d.zarr", home / "m.zarr"
+    for name, run in (
+        ("ingest", lambda path: ingest([home / "a.npy"], path, overwrite=True)),
+        ("fit", lambda path: bigkpca.fit(d, path, overwrite=True)),
+        ("transform", lambda path: bigkpca.transform(m, d, path, overwrite=True)),
+        ("reconstruct", lambda path: bigkpca.reconstruct(m, home / "s.zarr", path, overwrite=True)),
+        ("denoise", lambda path: bigkpca.denoise(m, d, path, overwrite=True)),
+    ):
+        for path in (".", "..", "/", "./.") if name == "fit" else (".",):
+            message = "is the current folder, or holds it: name a new folder"
+            with case((path, name)), pytest.raises(SpecError, match=message):
+                run(path)
+    assert tree_bytes(home) == before
+
+
+def test_what_is_read_is_never_replaced(home):
+    (home / "link").symlink_to("d.zarr")
+    before = tree_bytes(home)
+    at, within = "is an input", "lie inside each other"
+    for number, (run, match) in enumerate(
+        (
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr", **how), at),
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "./d.zarr/", **how), at),
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "link", **how), at),
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr", **how), at),
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "d.zarr/s", **how), within),
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr", "m.zarr/s", **how), within),
+            (lambda **how: bigkpca.transform("m.zarr", "d.zarr/x", "d.zarr", **how), within),
+            (lambda **how: bigkpca.transform("m.zarr", bigkpca_array(), "d.zarr", **how), within),
+            (lambda **how: bigkpca.fit("d.zarr", "d.zarr", **how), at),
+            (lambda **how: bigkpca.fit("d.zarr", "d.zarr/model", **how), within),
+            (lambda **how: bigkpca.reconstruct("m.zarr", "s.zarr", "s.zarr", **how), at),
+            (lambda **how: bigkpca.denoise("m.zarr", "d.zarr", "d.zarr", **how), at),
+            (lambda **how: bigkpca.compare("d.zarr", "d.zarr/cmp"), within),
+            (lambda **how: bigkpca.denoise("m.zarr", "a.npy", "a.npy/x", **how), within),
+            (lambda **how: ingest([Path("a.npy").absolute()], "a.npy/", **how), at),
+        )
+    ):
+        with case(number), pytest.raises(SpecError, match=match):
+            run(overwrite=True)
+    assert tree_bytes(home) == before
+
+
+def test_names_that_promise_another_format_are_refused(home):
+    message = r"a folder of Zarr arrays, not a \.\S+ file: take another name, e\.g\. [oO]\.zarr"
+    for name in ("o.npy", "o.csv", "O.CSV.GZ", "o.parquet/", "o.h5", "o.html"):
+        for write in WRITES if name == "o.npy" else ("transform",):
+            with case((name, write)), pytest.raises(SpecError, match=message):
+                WRITES[write](name)
+        assert not (home / name).exists()
+
+
+def test_what_is_no_path_or_lies_below_a_file_is_refused(home):
+    (home / "notes").write_text("of the user")
+    there = {entry.name for entry in home.iterdir()}
+    for name, write in WRITES.items():
+        for path in (None, 5, b"o.zarr") if name == "fit" else (None,):
+            with case((name, path)), pytest.raises(TypeError):
+                write(path)
+        with case(name), pytest.raises(SpecError, match=r"cannot be written: .*notes is a file, not a folder"):
+            write("notes/sub/o.zarr")
+    assert {entry.name for entry in home.iterdir()} == there
+
+
+def test_the_folder_where_a_disk_is_mounted_is_refused(home, mounted):
+    disk = mounted("size=8m")
+    for name, write in WRITES.items():
+        with case(name), pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
+            write(disk)
+    assert not list(home.glob("disk.*"))
+
+
+def test_what_is_no_rows_is_not_read_as_rows(home):
+    with pytest.raises(SpecError, match=r"m\.zarr is a bigkpca model, not rows"):
+        bigkpca.fit("m.zarr", "o.zarr")
+    (home / "s.zarr" / "scores" / "manifest.json").unlink()
+    with pytest.raises(IncompleteError, match=r"s\.zarr is not finished: run the command that makes it again"):
+        bigkpca.fit("s.zarr", "o.zarr")
+
+
+# What paths mean
+
+
+@pytest.mark.parametrize(
+    ("write", "path"),
+    [
+        ("ingest", "o.zarr/"),
+        ("transform", "~/o.zarr"),
+        ("transform", "x/../o.zarr//"),
+        ("transform", "link"),
+        ("fit", "dangling"),
+    ],
+)
 def test_paths_are_meant_as_they_are(write, path, home):
     WRITES[write]("plain.zarr")
     wanted, there = tree_bytes(home / "plain.zarr"), {entry.name for entry in home.iterdir()}
     (home / "elsewhere").mkdir()
+    linked = path in ("link", "dangling")
     if path == "link":
         (home / "elsewhere" / "o.zarr").mkdir()
-    if path in ("link", "dangling"):
+    if linked:
         (home / path).symlink_to(home / "elsewhere" / "o.zarr")
     WRITES[write](path)
     WRITES[write](path)  # which finds that there is nothing to do
-    target = home / "elsewhere" if path in ("link", "dangling") else home
+    target = home / "elsewhere" if linked else home
     assert tree_bytes(target / "o.zarr") == wanted
     OTHERS[write](path, overwrite=True)
     assert tree_bytes(target / "o.zarr") != wanted
-    WRITES[write](path, overwrite=True)
-    assert tree_bytes(target / "o.zarr") == wanted
-    links = {path} if path in ("link", "dangling") else {"o.zarr"}
-    assert {entry.name for entry in home.iterdir()} == there | links | {"elsewhere"}
-    assert [entry.name for entry in (home / "elsewhere").iterdir()] == (["o.zarr"] if target != home else [])
-    assert all((home / link).is_symlink() for link in links - {"o.zarr"})
+    assert {entry.name for entry in home.iterdir()} == there | {path if linked else "o.zarr", "elsewhere"}
+    assert [entry.name for entry in (home / "elsewhere").iterdir()] == (["o.zarr"] if linked else [])
+    assert (home / path).is_symlink() == linked
 
 
 def test_the_folder_above_a_link_is_that_of_its_target(home):
@@ -42,58 +141,34 @@ def test_the_folder_above_a_link_is_that_of_its_target(home):
     WRITES["transform"]("near/../o.zarr")
     assert (home / "far" / "o.zarr" / "zarr.json").exists()
     assert not (home / "o.zarr").exists()
-
-
-def test_a_comparison_takes_paths_as_they_are_meant(home):
-    how = {"methods": ["rff"], "sizes": [10], "seeds": 1, "components": 2}
-    for out in ("cmp/", "~/cmp", "./cmp"):
-        assert bigkpca.compare("d.zarr", out, **how).missing == 0
-    assert not list(home.glob("*-lock"))
-    assert not list((home / "cmp").glob("*-lock"))
-    with pytest.raises(SpecError, match=r"d\.zarr/cmp and the input .*d\.zarr lie inside each other"):
-        bigkpca.compare("d.zarr", "d.zarr/cmp", **how)
-
-
-def test_rows_behind_a_link_and_two_points_are_those_that_the_system_means(home):
-    (home / "far" / "deep").mkdir(parents=True)
-    (home / "near").symlink_to(home / "far" / "deep")
     np.save(home / "far" / "x.npy", X + 1)
     np.save(home / "x.npy", X)
     np.testing.assert_array_equal(open_rows("near/../x.npy").block(0, 90), X + 1)
 
 
-@every_write
-@pytest.mark.parametrize("path", [None, 5, b"o.zarr"])
-def test_what_is_no_path_is_refused(write, path, home):
-    there = {entry.name for entry in home.iterdir()}
-    with pytest.raises(TypeError):
-        WRITES[write](path)
-    assert {entry.name for entry in home.iterdir()} == there
-
-
-def test_the_home_folder_is_meant_by_its_sign_everywhere(home):
-    np.save("y.npy", np.arange(90))
-    ingest(["~/a.npy"], "~/d2.zarr", labels="~/y.npy")
-    bigkpca.fit("~/d2.zarr", "~/m2.zarr", **FIT)
-    bigkpca.transform("~/m2.zarr", "~/d2.zarr", "~/s2.zarr")
-    bigkpca.reconstruct("~/m2.zarr", "~/s2.zarr", "~/x2.zarr")
-    assert bigkpca.load("~/m2.zarr").components == 3
-    assert all((home / name).is_dir() for name in ("d2.zarr", "m2.zarr", "s2.zarr", "x2.zarr"))
+def test_scores_of_another_model_are_known_however_their_path_is_spelled(home):
+    bigkpca.fit("d.zarr", "m2.zarr", **FIT | {"sigma": 9.0})
+    (home / "link").symlink_to("s.zarr/scores")
+    for spelled in ("s.zarr/scores/", "~/s.zarr", "link"):
+        with case(spelled), pytest.raises(SpecError, match="scores belong to the model that made them"):
+            bigkpca.reconstruct("m2.zarr", spelled, "o.zarr")
 
 
 @pytest.mark.usefixtures("quiet_signals")
-def test_commands_write_out_the_home_folder_wherever_a_path_stands(home):
+def test_the_home_folder_is_meant_by_its_sign_everywhere(home):
     def run(*command):
         done = commands.run(*command)
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    (home / "sub").mkdir()
-    assert "dataset" in run("ingest", "~/a.npy", "~/sub/d.zarr", "-q") + run("info", "~/sub/d.zarr")
-    np.save(home / "own.npy", X[:9])
+    np.save("y.npy", np.arange(90))
+    np.save("own.npy", X[:9])
+    os.mkdir("sub")
+    ingest(["~/a.npy"], "~/sub/d.zarr", labels="~/y.npy")
     run("fit", "~/sub/d.zarr", "~/sub/m.zarr", "--components", "2", "--landmarks", "~/own.npy", "-q")
-    run("transform", "~/sub/m.zarr", "~/sub/d.zarr", "~/sub/s.zarr", "-q")
+    bigkpca.transform("~/sub/m.zarr", "~/sub/d.zarr", "~/sub/s.zarr")
     run("reconstruct", "~/sub/m.zarr", "~/sub/s.zarr", "~/sub/x.zarr", "-q")
-    assert "model" in run("info", "~/sub/m.zarr")
-    assert sorted(path.name for path in (home / "sub").iterdir()) == ["d.zarr", "m.zarr", "s.zarr", "x.zarr"]
+    assert bigkpca.load("~/sub/m.zarr").components == 2
+    assert "dataset" in run("info", "~/sub/d.zarr")
+    assert sorted(os.listdir("sub")) == ["d.zarr", "m.zarr", "s.zarr", "x.zarr"]
     assert not (home / "~").exists()

@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.csv as pa_csv
 import pytest
+import zarr
 from dask import delayed
 
 import bigkpca
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.workflows import export
 from tests.helpers.commands import run
+from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
 
 WORDS = np.array(["pear", "fig", 'a "plum", ripe'])
@@ -25,32 +27,42 @@ def read(path):
     return pa_csv.read_csv(path).to_pandas() if path.suffix == ".csv" else pd.read_parquet(path)
 
 
-@pytest.fixture
-def scores(tmp_path):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """The scores of 60 rows with labels of text."""
-    source = WRITERS["csv"](tmp_path / "a.csv", FRAME.assign(kind=WORDS[np.arange(60) % 3]))
-    bigkpca.ingest(source, tmp_path / "x.zarr", labels="kind")
-    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "model.zarr", components=2)
-    bigkpca.transform(tmp_path / "model.zarr", tmp_path / "x.zarr", tmp_path / "scores.zarr", block_rows=16)
-    return tmp_path / "scores.zarr"
+    folder = tmp_path_factory.mktemp("made") / "here"
+    folder.mkdir()
+    source = WRITERS["csv"](folder / "a.csv", FRAME.assign(kind=WORDS[np.arange(60) % 3]))
+    bigkpca.ingest(source, folder / "x.zarr", labels="kind")
+    bigkpca.fit(folder / "x.zarr", folder / "model.zarr", components=2)
+    bigkpca.transform(folder / "model.zarr", folder / "x.zarr", folder / "scores.zarr", block_rows=16)
+    return Restored.made(folder)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".CSV"])
-@pytest.mark.parametrize("piece_bytes", [2**23, 100])
+@pytest.fixture
+def scores(made):
+    return made.again() / "scores.zarr"
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path):
+    """The folder of the scores in tests that take them."""
+    return request.getfixturevalue("made").folder if "scores" in request.fixturenames else tmp_path
+
+
+@pytest.mark.parametrize(
+    ("suffix", "piece_bytes"), [(".csv", 100), (".parquet", 100), (".npy", 2**23), (".npy", 100), (".CSV", 2**23)]
+)
 def test_scores_are_the_same_bits_in_every_format(suffix, piece_bytes, scores, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "READ_BYTES", piece_bytes)
     out = tmp_path / f"out{suffix}"
     done = bigkpca.export(scores, out)
     assert done == export.Exported(str(out), 60, 2)
     found = read(out.rename(out.with_suffix(suffix.lower())))
-    np.testing.assert_array_equal(found, stored_scores(scores))
+    np.testing.assert_array_equal(found, zarr.open_array(scores / "scores", mode="r")[:])
     if suffix != ".npy":
         assert list(found.columns) == ["kernelpca0", "kernelpca1"]
     assert not list(tmp_path.glob("*.partial"))
-
-
-def stored_scores(path):
-    return bigkpca.transform(path.parent / "model.zarr", path.parent / "x.zarr", path, block_rows=16)[:]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -137,10 +149,10 @@ def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("out.csv*"))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_types_that_a_format_does_not_have(suffix, tmp_path):
-    with pytest.raises(SpecError, match=r"the rows are (float128|longdouble), which neither CSV nor Parquet has"):
-        bigkpca.export(np.zeros((3, 2), np.longdouble), tmp_path / f"a{suffix}")
+def test_types_that_a_format_does_not_have(tmp_path):
+    for suffix in (".csv", ".parquet"):
+        with pytest.raises(SpecError, match=r"the rows are (float128|longdouble), which neither CSV nor Parquet has"):
+            bigkpca.export(np.zeros((3, 2), np.longdouble), tmp_path / f"a{suffix}")
     assert not list(tmp_path.glob("a*"))
 
 
@@ -152,11 +164,11 @@ def test_labels_of_a_dataset_that_grew_are_those_of_the_first_rows(scores, tmp_p
         np.testing.assert_array_equal(read(tmp_path / f"{number}.csv")["label"], WORDS[np.arange(60) % 3])
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
-def test_rows_of_another_byte_order(suffix, tmp_path):
+def test_rows_of_another_byte_order(tmp_path):
     rows = np.arange(12.0).reshape(6, 2).astype(">f8")
-    bigkpca.export(rows, tmp_path / f"a{suffix}")
-    np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), rows)
+    for suffix in (".csv", ".parquet", ".npy"):
+        bigkpca.export(rows, tmp_path / f"a{suffix}")
+        np.testing.assert_array_equal(read(tmp_path / f"a{suffix}"), rows)
 
 
 def test_names_that_would_stand_twice_are_refused(tmp_path):

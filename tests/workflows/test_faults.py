@@ -2,8 +2,6 @@
 
 import subprocess
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,11 +11,12 @@ from tests.helpers import worker_faults
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.fits import OPTIONS
+from tests.helpers.memory_groups import memory_group
 from tests.helpers.progress import Recorder
 from tests.helpers.worker_faults import NAME, Fault, happened
 
+pytestmark = pytest.mark.full
 BLOCK = 100  # rows, of the 1797 of the data: 18 blocks
-Run = Callable[..., Any]  # of an output and a scheduler
 _PRELOAD = ["--preload", worker_faults.__file__]
 # The scheduler blames a task for the second worker that dies of it.
 _ONCE_MORE = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
@@ -68,13 +67,9 @@ def check(out, run):
 @pytest.mark.parametrize(
     ("command", "moment", "what"),
     [
-        pytest.param("transform", "reading", "killed", marks=pytest.mark.long),
-        ("transform", "computing", "segfault"),
+        ("transform", "reading", "exited"),
+        ("fit", "computing", "segfault"),
         ("transform", "writing", "killed"),
-        pytest.param("fit", "computing", "exited", marks=pytest.mark.long),
-        pytest.param("fit", "reading", "segfault", marks=pytest.mark.long),
-        pytest.param("fit", "computing", "killed", marks=pytest.mark.long),
-        pytest.param("transform", "writing", "exited", marks=pytest.mark.long),
     ],
 )
 def test_a_worker_that_dies_inside_a_block_changes_nothing(command, moment, what, runs, cluster, here):
@@ -85,7 +80,6 @@ def test_a_worker_that_dies_inside_a_block_changes_nothing(command, moment, what
     check(here / "out.zarr", runs[command])
 
 
-@pytest.mark.long
 def test_a_worker_that_is_much_slower_changes_nothing(runs, cluster, here):
     Fault("reading", "slow").arm(cluster.folder)
     runs["transform"](here / "out.zarr", scheduler=cluster.address)
@@ -93,7 +87,6 @@ def test_a_worker_that_is_much_slower_changes_nothing(runs, cluster, here):
     check(here / "out.zarr", runs["transform"])
 
 
-@pytest.mark.long
 def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(runs, cluster, here):
     out, shown = here / "out.zarr", Recorder()
     Fault("reading", "exited", row=950, times=100).arm(cluster.folder)
@@ -110,9 +103,8 @@ def test_a_block_that_kills_its_workers_is_named_and_all_others_are_kept(runs, c
     check(out, runs["transform"])
 
 
-@pytest.mark.long
 def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are_back(runs, cluster, here):
-    out, told = here / "out.zarr", list[BaseException]()
+    out, told = here / "out.zarr", []
 
     def run():
         try:
@@ -135,7 +127,6 @@ def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are
     check(out, runs["transform"])
 
 
-@pytest.mark.long
 def test_of_two_equal_commands_one_works_and_the_other_says_so(runs, cluster, here):
     out = here / "out.zarr"
     Fault("reading", "stalled", row=950).arm(cluster.folder)
@@ -151,7 +142,6 @@ def test_of_two_equal_commands_one_works_and_the_other_says_so(runs, cluster, he
     check(out, runs["transform"])
 
 
-@pytest.mark.long
 def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(runs, cluster, tmp_path):
     with small_disk("60k", tmp_path / "small") as disk:
         out, shown = disk / "out.zarr", Recorder()
@@ -164,3 +154,47 @@ def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(runs
         runs["transform"](out, scheduler=cluster.address, progress=shown)
         assert any("blocks are written already" in note for note in shown.notes)
         check(out, runs["transform"])
+
+
+# Workers that the kernel kills because they take too much memory
+
+
+@pytest.fixture
+def group():
+    with memory_group(600_000_000) as group:
+        yield group
+
+
+@pytest.fixture
+def little_memory(group, tmp_path):
+    """One worker that may use little memory, in which one block takes a gigabyte."""
+    env = {NAME: str(tmp_path / "fault"), **_ONCE_MORE}
+    Fault("reading", "full_memory", row=950, times=100).arm(tmp_path)
+    with DaskProcesses(tmp_path, 1, _PRELOAD, env, group.command) as started:
+        yield started
+
+
+def test_a_block_that_needs_too_much_memory_is_named(group, little_memory, dataset, model, tmp_path):
+    out = tmp_path / "out.zarr"
+    with (
+        little_memory.revived(),
+        pytest.raises(IncompleteError, match=r"rows 900 to 999\. .*ran out of memory .*--block-rows"),
+    ):
+        bigkpca.transform(model, dataset, out, block_rows=100, scheduler=little_memory.address)
+    assert group.kills() == 4
+    assert not out.exists()
+    (tmp_path / "fault").unlink()
+    bigkpca.transform(model, dataset, out, block_rows=100)
+    bigkpca.verify(out)
+
+
+def test_a_block_that_needs_too_much_memory_is_made_by_a_worker_that_has_more(
+    group, little_memory, dataset, model, tmp_path
+):
+    little_memory.start_worker(within=[])
+    little_memory.wait_for_workers()
+    out, clean = tmp_path / "out.zarr", tmp_path / "clean.zarr"
+    bigkpca.transform(model, dataset, out, block_rows=100, scheduler=little_memory.address)
+    bigkpca.transform(model, dataset, clean, block_rows=100)
+    assert group.kills() <= 1  # it depends on who gets the block
+    assert tree_bytes(out) == tree_bytes(clean)

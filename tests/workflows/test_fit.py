@@ -21,11 +21,30 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.helpers.disks import tree_bytes
-from tests.helpers.fits import OPTIONS
+from tests.helpers.fits import OPTIONS, fit
 from tests.helpers.progress import Recorder
-from tests.helpers.stores import counted_reads
+from tests.helpers.stores import as_zarr, counted_reads
 
 
+@pytest.fixture(scope="module")
+def digits(digits):
+    return digits[:600]
+
+
+@pytest.fixture
+def dataset(digits, tmp_path):
+    """Six chunks."""
+    return as_zarr(tmp_path, digits, (100, 64), "digits.zarr")
+
+
+@pytest.fixture
+def model(dataset, tmp_path):
+    """A model that remembers the path of `dataset`."""
+    bigkpca.fit(dataset, tmp_path / "model.zarr", **OPTIONS)
+    return str(tmp_path / "model.zarr")
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("block_rows", [None, 200])
 @pytest.mark.bits
 def test_models_and_scores_are_the_same_bytes_everywhere(engine, dataset, tmp_path, block_rows):
@@ -43,21 +62,17 @@ def test_models_and_scores_are_the_same_bytes_everywhere(engine, dataset, tmp_pa
 
 
 @pytest.mark.bits
-def test_stored_features_are_the_same_bytes_on_one_and_two_processes(
-    dataset, model, tmp_path, one_process, two_processes
-):
+def test_models_and_stored_scores_are_the_same_bytes_on_threads_and_processes(dataset, model, tmp_path, two_processes):
     bigkpca.transform(model, dataset, tmp_path / "threads.zarr", block_rows=200)
-    for engine, name in ((one_process, "one.zarr"), (two_processes, "two.zarr")):
-        assert engine.client is not None
-        with engine.client.as_current():
-            bigkpca.transform(model, dataset, tmp_path / name, block_rows=200)
-            bigkpca.fit(dataset, tmp_path / f"model-{name}", **OPTIONS)
-        assert tree_bytes(tmp_path / name) == tree_bytes(tmp_path / "threads.zarr")
-        assert tree_bytes(tmp_path / f"model-{name}") == tree_bytes(model)
+    with two_processes.client.as_current():
+        bigkpca.transform(model, dataset, tmp_path / "processes.zarr", block_rows=200)
+        bigkpca.fit(dataset, tmp_path / "model-of-processes.zarr", **OPTIONS)
+    assert tree_bytes(tmp_path / "processes.zarr") == tree_bytes(tmp_path / "threads.zarr")
+    assert tree_bytes(tmp_path / "model-of-processes.zarr") == tree_bytes(model)
 
 
+@pytest.mark.full
 def test_workers_in_another_folder_find_what_was_named_from_here(digits, tmp_path, two_processes, monkeypatch):
-    assert two_processes.client is not None
     monkeypatch.chdir(tmp_path)
     np.save("few.npy", digits[:300])
     with two_processes.client.as_current():
@@ -68,35 +83,25 @@ def test_workers_in_another_folder_find_what_was_named_from_here(digits, tmp_pat
     np.testing.assert_array_equal(block_arrays.open_main("scores.zarr", "features")[:], scores)
 
 
-def test_in_memory_rows_and_stored_rows_give_the_same_scores(dataset, model, digits, tmp_path):
+def test_a_model_needs_no_training_data_and_scores_the_same_rows_in_memory(dataset, model, digits, tmp_path):
     stored = bigkpca.transform(model, dataset, tmp_path / "scores.zarr", block_rows=4096)
-    held = score_rows(ArrayRows(digits), load_model(model), Engine(), Silent())
-    np.testing.assert_array_equal(stored[:], held)
-
-
-def test_a_model_needs_no_training_data(dataset, model, digits):
     shutil.rmtree(dataset)
     fitted = bigkpca.load(model)
     scores = score_rows(ArrayRows(digits), fitted, Engine(), Silent())
+    np.testing.assert_array_equal(stored[:], scores)
     np.testing.assert_allclose((scores.astype(float) ** 2).sum(axis=0), fitted.solution.eigenvalues, rtol=1e-4)
 
 
-def test_seeds_matter_and_repeat(dataset, tmp_path):
-    rows = open_rows(dataset)
-    first, again, other = (
-        fit_rows(rows, FitSpec.checked(components=3, size=50, seed=seed), Engine(), Silent()) for seed in (1, 1, 2)
-    )
+def test_seeds_matter_and_repeat(digits):
+    first, again, other = (fit(digits[:300], components=3, size=50, seed=seed) for seed in (1, 1, 2))
     assert model_digest(first) == model_digest(again)
     assert not np.array_equal(first.features.landmarks, other.features.landmarks)
 
 
 def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(dataset, monkeypatch):
-    chunks = counted_reads(monkeypatch, 18, 100)
+    chunks = counted_reads(monkeypatch, 6, 100)
     fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(threads=1), Silent())
     np.testing.assert_array_equal(chunks, 2)
-
-
-# -- doing it again ------------------------------------------------------------------------------------------
 
 
 def test_the_same_fit_again_does_nothing(dataset, model):
@@ -151,16 +156,13 @@ def test_two_runs_at_once_are_refused(dataset, model, tmp_path):
     assert not Path(out + ".bigkpca-lock").exists()
 
 
-def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(dataset, tmp_path):
-    enough_for_a_few = process_bytes() + 100_000_000
-    with pytest.raises(
-        MemoryLimitError, match=r"needs \d+ MB in a process, \d+ MB are allowed: nystroem with a size of"
+def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(tmp_path):
+    for size, memory, remedy in (
+        (1700, process_bytes() + 100_000_000, r"\d+ MB are allowed: nystroem with a size of"),
+        (1000, "1 MB", r".*: even a size of 10 needs \d+ MB: allow more"),
     ):
-        bigkpca.fit(dataset, tmp_path / "model.zarr", size=1700, memory=enough_for_a_few)
-    with pytest.raises(
-        MemoryLimitError, match=r"needs \d+ MB in a process, .*: even a size of 10 needs \d+ MB: allow more"
-    ):
-        bigkpca.fit(dataset, tmp_path / "model.zarr", size=1000, memory="1 MB")
+        with pytest.raises(MemoryLimitError, match=rf"needs \d+ MB in a process, {remedy}"):
+            bigkpca.fit(np.ones((2000, 64)), tmp_path / "model.zarr", size=size, memory=memory)
 
 
 def test_a_damaged_model_is_fitted_again_when_asked_for(dataset, model, tmp_path):

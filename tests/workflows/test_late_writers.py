@@ -14,6 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import bigkpca
+from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import tree_bytes
 
 
@@ -41,14 +42,6 @@ def stop_inside_block_one(folder, moment):
         (Path(folder) / "woke").write_text("wrote")
 
     setattr(holder, name, stopping)
-
-
-def wait_until(true):
-    for _ in range(3000):
-        if true():
-            return
-        time.sleep(0.02)
-    raise AssertionError("waited for a minute")
 
 
 @contextmanager
@@ -86,13 +79,8 @@ def cut_off(moment, tmp_path, model, dataset):
             worker.resume()
 
 
-both_moments = pytest.mark.parametrize(
-    "moment", ["before it writes", pytest.param("before it renames", marks=pytest.mark.long)]
-)
-
-
-@both_moments
-@pytest.mark.parametrize("mends", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.full
+@pytest.mark.parametrize(("moment", "mends"), [("before it writes", False), ("before it renames", True)])
 def test_a_late_block_does_not_touch_the_output_of_another_model(moment, mends, model, dataset, tmp_path):
     """Neither a block of a run that makes the output, nor of one that makes damaged blocks again."""
     out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
@@ -111,8 +99,8 @@ def test_a_late_block_does_not_touch_the_output_of_another_model(moment, mends, 
     assert not list(tmp_path.glob("scores.zarr.*"))
 
 
-@both_moments
-@pytest.mark.long
+@pytest.mark.full
+@pytest.mark.parametrize("moment", ["before it writes", pytest.param("before it renames", marks=pytest.mark.long)])
 def test_a_late_block_does_not_touch_what_the_same_command_finished(moment, model, dataset, tmp_path):
     out, clean = tmp_path / "scores.zarr", tmp_path / "clean.zarr"
     with cut_off(moment, tmp_path, model, dataset) as woken:

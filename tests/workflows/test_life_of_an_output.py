@@ -20,13 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import bigkpca
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.execution.projection import block_preimages, reconstruct_rows
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage.models import load_model, model_digest
 from tests.helpers.fits import fit, scores
@@ -35,7 +31,7 @@ BLOCK = 32  # rows
 LENGTHS = (90, 40, 32, 7)  # of the files, in the order in which they are added
 ROWS = np.random.default_rng(0).normal(size=(sum(LENGTHS), 3))
 OPTIONS = {"components": 3, "size": 12, "block_rows": BLOCK}
-MAIN = {"m": "components", "s": "scores", "x": "x"}  # arrays
+MAIN = {"m": "components", "s": "scores"}  # arrays
 CHANGES = ("write", "put", "make_folder", "sync", "move", "exchange", "remove_file", "remove_folder")
 HARMS = {
     "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 4]) + path.read_bytes()[1:]),
@@ -83,13 +79,6 @@ def serial_scores(rows, seed, of):
     return scores(serial_model(rows, seed), ROWS[:of])
 
 
-@cache
-def serial_preimages(rows, seed, of):
-    """Pre-images of these scores."""
-    given = ArrayRows(serial_scores(rows, seed, of))
-    return reconstruct_rows(given, serial_model(rows, seed), block_preimages, Engine(threads=1), Silent()).rows
-
-
 @dataclass(frozen=True)
 class Published:
     """What is to be found at a path: what it was computed from, and its values."""
@@ -105,7 +94,7 @@ def values_of_model(model):
 
 
 class Life(RuleBasedStateMachine):
-    """A dataset, a model, scores and reconstructed rows in one folder."""
+    """A dataset, a model and scores in one folder."""
 
     def __init__(self):
         super().__init__()
@@ -115,8 +104,6 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self):
         shutil.rmtree(self.at)
-
-    # -- rows --------------------------------------------------------------------------------------------
 
     @initialize()
     def first_rows(self):
@@ -139,8 +126,6 @@ class Life(RuleBasedStateMachine):
         self.rows += LENGTHS[self.files]
         self.files += 1
 
-    # -- outputs -----------------------------------------------------------------------------------------
-
     @rule(seed=seeds, overwrite=st.booleans(), stop=stops)
     def fit(self, seed, overwrite, stop):
         key = json.dumps([self.fingerprint("d"), seed])
@@ -157,38 +142,14 @@ class Life(RuleBasedStateMachine):
         def run():
             return bigkpca.transform(self.at / "m", self.at / "d", self.at / "s", block_rows=BLOCK, overwrite=overwrite)
 
-        if self.refused("m", run):
+        if self.there["m"].damaged:
+            with pytest.raises(CorruptionError, match=r"/m\b"):
+                run()
             return
         serial = (*self.there["m"].serial, self.rows)
         key = json.dumps([self.digest(), self.fingerprint("d")])
         wanted = Published(key, serial, (serial_scores(*serial).tobytes(),))
         self.carry_out("s", wanted, run, overwrite=overwrite, mends=True, stop=stop)
-
-    @precondition(lambda self: {"m", "s"} <= self.there.keys() and not self.there["s"].damaged)
-    @rule(overwrite=st.booleans(), stop=stops)
-    def reconstruct(self, overwrite, stop):
-        def run():
-            scores_at = self.at / "s"
-            return bigkpca.reconstruct(self.at / "m", scores_at, self.at / "x", block_rows=BLOCK, overwrite=overwrite)
-
-        if self.refused("m", run):
-            return
-        serial = self.there["s"].serial
-        if json.loads(self.there["s"].key)[0] != self.digest():
-            with pytest.raises(SpecError, match="model"):
-                run()
-            return
-        key = json.dumps([self.digest(), self.fingerprint("s")])
-        wanted = Published(key, serial, (serial_preimages(*serial).tobytes(),))
-        self.carry_out("x", wanted, run, overwrite=overwrite, mends=True, stop=stop)
-
-    def refused(self, name, run):
-        """Whether a damaged input is in the way, which the command names."""
-        if not self.there[name].damaged:
-            return False
-        with pytest.raises(CorruptionError, match=rf"/{name}\b"):
-            run()
-        return True
 
     def carry_out(self, name, wanted, run, *, overwrite, mends, stop):
         """Run a command; what is published then is what was there, or what is wanted."""
@@ -211,8 +172,6 @@ class Life(RuleBasedStateMachine):
             assert not [path for path in self.at.iterdir() if path.name.startswith(f"{name}.")]
         self.there[name] = wanted
 
-    # -- damage ------------------------------------------------------------------------------------------
-
     @precondition(lambda self: self.whole())
     @rule(data=st.data(), harm=st.sampled_from(sorted(HARMS)))
     def damage(self, data, harm):
@@ -225,14 +184,12 @@ class Life(RuleBasedStateMachine):
         """Outputs that are not damaged."""
         return [name for name in sorted(self.there) if not self.there[name].damaged]
 
-    # -- what holds at any time --------------------------------------------------------------------------
-
     @invariant()
     def published_is_whole(self):
         if not self.rows:
             return
         assert open_rows(self.at / "d").block(0, self.rows).tobytes() == ROWS[: self.rows].tobytes()
-        for name in ("m", "s", "x"):
+        for name in ("m", "s"):
             found = self.there.get(name)
             if found is None:
                 assert not (self.at / name).exists()
@@ -266,11 +223,17 @@ class Life(RuleBasedStateMachine):
 # Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
 HOW = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=4, stateful_step_count=12, **HOW)
+TestLife.settings = settings(max_examples=2, stateful_step_count=10, **HOW)
 
 
-class TestLongLife(Life.TestCase):  # type: ignore[name-defined,misc]
+@pytest.mark.full
+class TestFullLife(Life.TestCase):
     """More of them, and longer ones."""
 
-    settings = settings(max_examples=25, stateful_step_count=20, **HOW)
-    pytestmark = pytest.mark.long
+    settings = settings(max_examples=10, stateful_step_count=15, **HOW)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+class TestLongLife(Life.TestCase):
+    settings = settings(max_examples=100, stateful_step_count=30, **HOW)

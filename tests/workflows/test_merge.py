@@ -9,23 +9,41 @@ import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import CorruptionError, SpecError
 from tests.helpers.commands import run
-from tests.helpers.disks import tree_bytes
+from tests.helpers.disks import Restored, tree_bytes
 
+OPTIONS = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
 ROWS = np.random.default_rng(0).normal(size=(300, 4)) * [3, 2, 1, 0.5]
+
+
+@pytest.fixture(autouse=True)
+def _quiet(quiet_signals):
+    """Commands run in this process."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with models of three parts of ROWS."""
+    folder = tmp_path_factory.mktemp("parts") / "here"
+    folder.mkdir()
+    for number in range(3):
+        np.save(folder / f"{number}.npy", ROWS[number * 100 : (number + 1) * 100])
+        given = {"like": folder / "0.zarr"} if number else OPTIONS
+        bigkpca.fit(folder / f"{number}.npy", folder / f"{number}.zarr", **given)
+    return Restored.made(folder)
+
+
+@pytest.fixture
+def tmp_path(made):
+    return made.again()
 
 
 @pytest.fixture
 def parts(tmp_path):
-    """Paths of models of three parts of ROWS."""
-    found = [str(tmp_path / f"{number}.zarr") for number in range(3)]
-    for number, path in enumerate(found):
-        np.save(tmp_path / f"{number}.npy", ROWS[number * 100 : (number + 1) * 100])
-        given = {"like": found[0]} if number else {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
-        bigkpca.fit(tmp_path / f"{number}.npy", path, **given)
-    return found
+    """The paths of the models."""
+    return [str(tmp_path / f"{number}.zarr") for number in range(3)]
 
 
-def test_the_command_writes_what_the_function_writes(parts, tmp_path, quiet_signals):
+def test_the_command_writes_what_the_function_writes(parts, tmp_path):
     merged = bigkpca.merge(parts, tmp_path / "merged.zarr")
     done = run("merge", *parts, str(tmp_path / "again.zarr"))
     assert done.exit_code == 0, done.output
@@ -35,11 +53,10 @@ def test_the_command_writes_what_the_function_writes(parts, tmp_path, quiet_sign
     assert [each["rows"] for each in facts["added"]] == [100, 100]
     scores = bigkpca.transform(tmp_path / "merged.zarr", ROWS, tmp_path / "scores.zarr")
     np.testing.assert_allclose(scores[:].mean(axis=0), 0, atol=1e-9)
-    assert merged.sums is not None
     assert merged.sums.count == 300
 
 
-def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path, quiet_signals):
+def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path):
     out = str(tmp_path / "merged.zarr")
     run("merge", *parts, out)
     before = tree_bytes(out)
@@ -49,10 +66,10 @@ def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path
     assert other.exit_code == 2
     assert "is in the way" in other.stderr
     assert run("merge", *parts[:2], out, "--overwrite").exit_code == 0
-    assert bigkpca.load(out).sums.count == 200  # type: ignore[union-attr]
+    assert bigkpca.load(out).sums.count == 200
 
 
-def test_what_cannot_be_merged_is_told(parts, tmp_path, quiet_signals):
+def test_what_cannot_be_merged_is_told(parts, tmp_path):
     out = str(tmp_path / "merged.zarr")
     for given, message in (
         (parts[:1], "1 models were given: merging takes two or more"),
@@ -63,12 +80,14 @@ def test_what_cannot_be_merged_is_told(parts, tmp_path, quiet_signals):
         assert done.exit_code == 2
         assert message in done.stderr
     (Path(parts[1]) / "components" / "c" / "0" / "0").write_bytes(b"damaged")
+    with pytest.raises(SpecError, match="merge takes the models in a list"):
+        bigkpca.merge(parts[0])
     with pytest.raises(CorruptionError, match="components"):
         bigkpca.merge(parts)
     assert not Path(out).exists()
 
 
-def test_a_fit_like_a_model_knows_which(parts, tmp_path, quiet_signals):
+def test_a_fit_like_a_model_knows_which(parts, tmp_path):
     rows, out = str(tmp_path / "1.npy"), parts[1]
     assert "nothing to do" in run("fit", rows, out, "--like", parts[0]).stderr
     other = run("fit", rows, out, "--like", parts[2])
@@ -78,26 +97,24 @@ def test_a_fit_like_a_model_knows_which(parts, tmp_path, quiet_signals):
     assert "size=20, but the model was fitted with 30" in refused.stderr
     bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], transform=tmp_path / "new-scores.zarr")
     assert bigkpca.info(tmp_path / "new-scores.zarr")["shape"] == [100, 3]
+    # An estimator fits what the function fits, and finds its model there.
+    kpca = KernelPCA().fit(rows, like=parts[0])
+    kpca.save(parts[1])  # which is there already
     with pytest.raises(SpecError, match="a time budget ends the growth"):
         bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], time_budget="1 min")
 
 
+@pytest.mark.full
 def test_a_fit_is_not_taken_for_one_with_the_features_of_another_model(parts, tmp_path):
-    options = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
     with pytest.raises(SpecError, match="is in the way"):  # it has the features of the first part
-        bigkpca.fit(tmp_path / "1.npy", parts[1], **options)
+        bigkpca.fit(tmp_path / "1.npy", parts[1], **OPTIONS)
     merged = tmp_path / "merged.zarr"
     bigkpca.merge(parts[:2], merged)
     with pytest.raises(SpecError, match="is in the way"):  # it has the rows of another part, too
-        bigkpca.fit(tmp_path / "0.npy", merged, **options)
+        bigkpca.fit(tmp_path / "0.npy", merged, **OPTIONS)
     bigkpca.merge([parts[1], parts[0]], tmp_path / "other.zarr")
     with pytest.raises(SpecError, match="is in the way"):
         bigkpca.fit(tmp_path / "1.npy", tmp_path / "other.zarr", like=parts[0])
-
-
-def test_models_come_in_a_list(parts):
-    with pytest.raises(SpecError, match="merge takes the models in a list"):
-        bigkpca.merge(parts[0])
 
 
 def test_estimators_add_up():
@@ -109,7 +126,7 @@ def test_estimators_add_up():
     np.testing.assert_allclose(both.transform(ROWS).mean(axis=0), 0, atol=1e-9)
     assert one.model_.sums.count == 150
     with pytest.raises(TypeError, match="unsupported operand"):
-        one + 3  # type: ignore[operator]
+        one + 3
     with pytest.raises(SpecError, match="size=9"):
         KernelPCA(3, size=9).fit(ROWS, like=one)
     np.testing.assert_array_equal(
@@ -123,8 +140,3 @@ def test_estimators_with_the_features_of_others_take_more_rows():
     for each in (other, one + other):
         count = each.model_.sums.count
         assert each.partial_fit(ROWS[200:]).model_.sums.count == count + 100
-
-
-def test_an_estimator_fits_what_the_function_fits(parts, tmp_path):
-    kpca = KernelPCA().fit(str(tmp_path / "1.npy"), like=parts[0])
-    kpca.save(parts[1])  # which is there already

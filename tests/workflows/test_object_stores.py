@@ -40,6 +40,7 @@ def test_the_same_input_gives_the_same_bytes_in_a_bucket_and_in_a_folder(source,
     assert objects(bucket) == tree_bytes(local)
 
 
+@pytest.mark.full
 def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, bucket, quiet_signals):
     local = str(tmp_path / "local")
     made(source, local, local)
@@ -54,14 +55,17 @@ def test_all_in_a_bucket_gives_the_values_of_all_in_a_folder(source, tmp_path, b
     before = store_of(bucket).files(bucket)
     made(source, bucket, bucket)  # again: nothing to do
     assert store_of(bucket).files(bucket) == before
+    made(source, bucket, f"{local}/2")  # input in a bucket, output in a folder
+    assert tree_bytes(f"{local}/2") == there
 
 
+@pytest.mark.full
 def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source, bucket):
     store, out = store_of(bucket), f"{bucket}/scores.zarr"
     bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
     before = objects(bucket)
     store.remove_file(f"{out}/zarr.json")  # which is copied last
-    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)  # type: ignore[arg-type]
+    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)
     bigkpca.fit(source, f"{bucket}/model.zarr", transform=out, **FIT)
     assert objects(bucket) == before
 
@@ -71,15 +75,7 @@ def labels_of(text):
     return [line for line in text.split("\n") if not re.search("[0-9a-f]{12}", line)]
 
 
-@pytest.mark.long
-def test_input_in_a_bucket_and_output_in_a_folder(source, tmp_path, bucket):
-    local = str(tmp_path / "local")
-    made(source, bucket, bucket)
-    made(source, bucket, local)
-    assert objects(bucket) == tree_bytes(local)
-
-
-@pytest.mark.long
+@pytest.mark.full
 def test_processes_write_the_bytes_of_threads(source, tmp_path, bucket):
     made(source, f"{bucket}/a", f"{bucket}/a")
     bigkpca.fit(f"{bucket}/a/data.zarr", f"{bucket}/b/model.zarr", **FIT, workers=2)
@@ -90,6 +86,7 @@ def test_processes_write_the_bytes_of_threads(source, tmp_path, bucket):
     assert other == {name: one[name] for name in one if name.startswith(("model", "scores"))}
 
 
+@pytest.mark.full
 def test_rows_are_appended_and_outputs_replaced(source, tmp_path, bucket):
     local, other = str(tmp_path / "local"), str(tmp_path / "other.npy")
     np.save(other, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"))
@@ -106,7 +103,7 @@ def test_rows_are_appended_and_outputs_replaced(source, tmp_path, bucket):
     assert objects(bucket) == tree_bytes(local)
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
     steps = [
         (0, ["ingest", source, f"{bucket}/data.zarr", "--block-rows", "32"]),
@@ -131,13 +128,7 @@ def check_secrets(*texts):
         assert not any(secret.encode() in text for secret in (KEY, SECRET, "hidden", "127.0.0.1"))
 
 
-def test_an_ingest_shows_and_stores_no_secret(source, bucket, quiet_signals):
-    done = run("ingest", source, f"{bucket}/data.zarr")
-    refused = run("info", "-v", "s3://me:hidden@bucket/x")
-    assert (done.exit_code, refused.exit_code) == (0, 2)
-    check_secrets(done.output.encode(), refused.output.encode(), *objects(bucket).values())
-
-
+@pytest.mark.full
 def test_exit_codes_of_what_goes_wrong_there(source, bucket, s3_server, use_s3, quiet_signals):
     clients.put(f"{bucket}/model.zarr.bigkpca-lock", b"", "create")
     locked = run("fit", source, f"{bucket}/model.zarr")
@@ -151,16 +142,14 @@ def test_exit_codes_of_what_goes_wrong_there(source, bucket, s3_server, use_s3, 
 
 
 @pytest.mark.long
-def test_a_server_that_is_down_ends_a_command_within_two_minutes(source, use_s3):
+def test_a_server_that_is_down_ends_a_command(source, use_s3):
     use_s3(1)
-    start = time.monotonic()
     done = run_apart("fit", source, "s3://rows/model.zarr")
     assert done.returncode == 6
     assert "does not answer" in done.stderr
-    assert time.monotonic() - start < 120
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_single_files_are_written_to_local_disks_only(source, tmp_path, bucket):
     made(source, bucket, bucket)
     for refused in (
@@ -183,7 +172,7 @@ class AtBlock(Silent):
         self.__dict__.pop("what", lambda: None)()
 
 
-@pytest.mark.long
+@pytest.mark.full
 def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, monkeypatch):
     monkeypatch.setattr(leases, "SECONDS", 1.0)
     local, bucket = str(tmp_path / "local"), "s3://rows/killed"
@@ -206,7 +195,7 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
             with pytest.raises(IncompleteError, match="does not answer"):
                 transform(progress=AtBlock(server.kill))
         server.start()
-        time.sleep(4)
+        time.sleep(4)  # until its lease, of a second, has expired by the server's clock
         use_s3(server.port)
         transform()
         assert objects(bucket) == tree_bytes(local)

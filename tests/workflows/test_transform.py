@@ -4,7 +4,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -15,36 +14,22 @@ from bigkpca.data.blocks import split
 from bigkpca.errors import IncompleteError, MemoryLimitError, SpecError
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest
+from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import small_disk, tree_bytes
 from tests.helpers.progress import Recorder
 
 
-def test_the_same_transform_again_does_nothing(dataset, model, tmp_path):
-    out, notes = tmp_path / "scores.zarr", Recorder()
+def test_the_same_transform_again_does_nothing_and_one_of_another_model_is_refused(dataset, model, tmp_path):
+    out, other, notes = tmp_path / "scores.zarr", tmp_path / "other.zarr", Recorder()
     bigkpca.transform(model, dataset, out)
     before = tree_bytes(out)
     bigkpca.transform(model, dataset, out, progress=notes)
     assert "nothing to do" in notes.notes[0]
-    assert tree_bytes(out) == before
-
-
-def test_features_of_another_model_are_refused_then_replaced(dataset, model, tmp_path):
-    out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
-    bigkpca.transform(model, dataset, out)
     bigkpca.fit(dataset, other, components=4, size=60)
-    before = tree_bytes(out)
     with pytest.raises(SpecError, match=r"model is '.*' there and '.*' here"):
         bigkpca.transform(other, dataset, out)
     assert tree_bytes(out) == before
     assert bigkpca.transform(other, dataset, out, overwrite=True).shape == (1797, 4)
-
-
-# -- stopping half-way ---------------------------------------------------------------------------------------
-
-
-def start_command(*arguments):
-    command = [sys.executable, "-m", "bigkpca.cli", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def made_in(out):
@@ -52,29 +37,35 @@ def made_in(out):
     return next(out.parent.glob(out.name + ".bigkpca-run-*"), out)
 
 
-def wait_for_shards(out, count):
-    for _ in range(3000):
-        if len(list(made_in(out).glob("scores/c/*/0"))) >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError("no shards appeared")
+_HALTED = """
+import itertools, sys, time
+from bigkpca.cli import main
+from bigkpca.storage import block_arrays
+write, calls = block_arrays.write_block, itertools.count()
+def halting(*block):
+    while next(calls) >= 2:
+        time.sleep(0.05)
+    return write(*block)
+block_arrays.write_block = halting
+main(sys.argv[1:])
+"""
 
 
 @pytest.mark.parametrize(
-    "how", [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.long) for how in (signal.SIGTERM, signal.SIGINT))]
+    "how", [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.full) for how in (signal.SIGTERM, signal.SIGINT))]
 )
 def test_a_stopped_transform_goes_on_and_gives_the_same_bytes(how, dataset, model, tmp_path):
     clean, out = tmp_path / "clean.zarr", tmp_path / "scores.zarr"
     bigkpca.transform(model, dataset, clean, block_rows=100)
-    process = start_command("transform", model, dataset, str(out), "--block-rows", "100")
-    try:
-        wait_for_shards(out, 2)
-        process.send_signal(how)
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    if out.exists():
-        pytest.skip("the run was too quick to be stopped")
+    command = [sys.executable, "-c", _HALTED, "transform", model, dataset, str(out), "--block-rows", "100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: len(list(made_in(out).glob("scores/c/*/0"))) == 2)
+            process.send_signal(how)
+            _, errors = process.communicate(timeout=200)
+        finally:
+            process.kill()
+    assert not out.exists()
     if how != signal.SIGKILL:
         assert process.returncode == 6
         assert b"run the same command again" in errors
@@ -121,31 +112,23 @@ def test_input_that_changes_under_a_run_is_not_published(dataset, model, tmp_pat
     assert not (tmp_path / "scores.zarr").exists()
 
 
-@pytest.fixture
-def disk(tmp_path):
-    with small_disk("400k", tmp_path / "small") as disk:
-        yield disk
-
-
-def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset, tmp_path, disk):
-    model, out = tmp_path / "model.zarr", disk / "scores.zarr"
+@pytest.mark.full
+def test_a_full_disk_leaves_earlier_output_and_can_be_resumed(dataset, tmp_path):
+    model = tmp_path / "model.zarr"
     bigkpca.fit(dataset, model, components=80, size=200)
     bigkpca.fit(dataset, tmp_path / "small.zarr", components=2, size=20)
-    bigkpca.transform(tmp_path / "small.zarr", dataset, out)
-    before = tree_bytes(out)
-    with pytest.raises(IncompleteError, match=r"the disk is full .* make room and run the same command again"):
-        bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100)
-    assert tree_bytes(out) == before
-    with pytest.raises(IncompleteError, match="the disk is full"):
-        bigkpca.fit(dataset, disk / "model.zarr", components=80, size=200)
-    assert not (disk / "model.zarr").exists()
-    subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
-    assert bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100).shape == (1797, 80)
-
-
-def test_a_transform_that_does_not_fit_is_refused(dataset, model, tmp_path):
-    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
-        bigkpca.transform(model, dataset, tmp_path / "scores.zarr", memory=10**6)
+    with small_disk("400k", tmp_path / "disk") as disk:
+        out = disk / "scores.zarr"
+        bigkpca.transform(tmp_path / "small.zarr", dataset, out)
+        before = tree_bytes(out)
+        with pytest.raises(IncompleteError, match=r"the disk is full .* make room and run the same command again"):
+            bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100)
+        assert tree_bytes(out) == before
+        with pytest.raises(IncompleteError, match="the disk is full"):
+            bigkpca.fit(dataset, disk / "model.zarr", components=80, size=200)
+        assert not (disk / "model.zarr").exists()
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        assert bigkpca.transform(model, dataset, out, overwrite=True, block_rows=100).shape == (1797, 80)
 
 
 def test_features_open_in_xarray_and_the_manifest_names_them(dataset, model, tmp_path):
@@ -157,16 +140,17 @@ def test_features_open_in_xarray_and_the_manifest_names_them(dataset, model, tmp
     assert opened.dims == ("row", "component")
     np.testing.assert_array_equal(opened.values, scores[:])
     manifest = block_arrays.read_manifest(str(out))
-    assert manifest is not None
     assert manifest["model"] == model_digest(load_model(model))
     assert manifest["rows"] == 1797
     digests = [(block_arrays.block_digests(str(out), block) or {})["scores"] for block in split(1797, 200)]
     assert [block["sha256"] for block in manifest["blocks"]] == digests
 
 
-def test_rows_of_another_width_are_refused(model, tmp_path):
+def test_what_does_not_fit_is_refused(dataset, model, tmp_path):
     with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 64"):
         bigkpca.transform(model, np.ones((10, 5)), tmp_path / "scores.zarr")
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
+        bigkpca.transform(model, dataset, tmp_path / "scores.zarr", memory=10**6)
     assert not (tmp_path / "scores.zarr").exists()
 
 

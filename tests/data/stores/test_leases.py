@@ -1,30 +1,47 @@
-"""Leases: of writers of one output in an object store one wins, and one that lost its lease publishes nothing."""
+"""Leases: of writers of one output in an object store one wins, and one that lost its lease publishes nothing, and
+touches nothing of the run that took it over."""
 
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from threading import Barrier
 
 import numpy as np
 import pytest
+import zarr
 
 import bigkpca
+from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import clients, leases, store_of
+from bigkpca.data.stores.urls import address
 from bigkpca.errors import IncompleteError, LockedError, SpecError
+from bigkpca.execution.progress import Silent
+from bigkpca.ingesting.streaming import ingest
+from bigkpca.storage.destination import open_destination
+from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import READER, objects, rclone
 from tests.helpers.suspended import suspended
 
-
-@pytest.fixture
-def short(monkeypatch):
-    """Leases of one second."""
-    monkeypatch.setattr(leases, "SECONDS", 1.0)
+pytestmark = pytest.mark.full
+THEIRS = json.dumps({"token": "theirs", "seconds": 60}).encode()
+IMPATIENT = clients.Patience(connect=0.5, read=0.5, request=0.5, retry=0.5, retries=0)
 
 
-def left_behind(url, seconds=1.0):
-    """The lock of a run that was killed."""
-    clients.put(f"{url}.bigkpca-lock", json.dumps({"token": "other", "seconds": seconds}).encode(), "create")
+def write_lock(out, content):
+    """Write the lock of an output, whatever is there, as another run would that has just taken it over."""
+    at = address(f"{out}.bigkpca-lock")
+    clients.client(at.scheme, at.bucket).put(at.key, content)
+
+
+def until(condition):
+    """Wait for something that takes a moment."""
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_one_writer_at_a_time(bucket):
@@ -36,19 +53,18 @@ def test_one_writer_at_a_time(bucket):
         with store.writer(f"{bucket}/other.zarr"):
             pass
         with (
-            pytest.raises(LockedError, match=r"another run is writing .*out\.zarr: .* expires in 6\d seconds unless"),
+            pytest.raises(
+                LockedError, match=r"another run is writing .*out\.zarr: .* expires in [3-6]\d seconds unless"
+            ),
             store.writer(out),
         ):
             pass
     assert objects(bucket) == {}
+    with pytest.raises(OSError, match="broken"), store.writer(out):
+        raise OSError("broken")
     with store.writer(out):
         pass
     store.check_writer(out)  # of what nobody holds, nothing is said
-
-
-def test_the_lock_of_a_failed_run_is_free(bucket):
-    with pytest.raises(OSError, match="broken"), store_of(bucket).writer(f"{bucket}/out"):
-        raise OSError("broken")
     assert objects(bucket) == {}
 
 
@@ -66,40 +82,36 @@ def test_a_key_that_may_not_write_is_told(s3_server, bucket, use_s3):
         store_of(bucket).remove_file(f"{bucket}/x")
 
 
-@pytest.mark.long
-def test_a_lease_is_taken_over_only_after_it_expired(bucket, short):
+def test_a_lease_is_taken_over_only_after_it_expired(bucket):
     out = f"{bucket}/out"
-    left_behind(out)
+    write_lock(out, THEIRS)
     with pytest.raises(LockedError, match="another run is writing"), store_of(out).writer(out):
         pass
-    time.sleep(4.2)
+    write_lock(out, THEIRS.replace(b"60", b"-2"))  # which counts for 2 seconds more than it says
     with store_of(out).writer(out):
         pass
     assert objects(bucket) == {}
 
 
-@pytest.mark.long
-def test_a_lease_that_is_renewed_does_not_expire(bucket, short):
+def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
+    monkeypatch.setattr(leases, "SECONDS", 1.0)
     out = f"{bucket}/out"
+
+    def renewals():
+        return json.loads(objects(bucket)["out.bigkpca-lock"])["renewals"]
+
     with store_of(out).writer(out):
-        time.sleep(4.2)
-        with pytest.raises(LockedError, match="another run is writing"), store_of(out).writer(out):
-            pass
+        first = renewals()
+        until(lambda: renewals() > first + 2)
         store_of(out).check_writer(out)
 
 
-def test_age_is_not_told_by_this_machine(bucket, short, monkeypatch):
-    left_behind(f"{bucket}/out")
+def test_age_is_told_by_the_server_and_a_lock_that_tells_nothing_is_of_usual_length(bucket, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 9e9)
-    with pytest.raises(LockedError, match=r"expires in [1-4] seconds"), store_of(bucket).writer(f"{bucket}/out"):
-        pass
-
-
-@pytest.mark.parametrize("content", [b"", b"[1]", b"no json"])
-def test_a_lock_that_tells_nothing_counts_as_one_of_usual_length(bucket, content):
-    clients.put(f"{bucket}/out.bigkpca-lock", content, "create")
-    with pytest.raises(LockedError, match=r"expires in [56]\d seconds"), store_of(bucket).writer(f"{bucket}/out"):
-        pass
+    for content in (THEIRS, b"", b"[1]", b"no json"):
+        write_lock(f"{bucket}/out", content)
+        with pytest.raises(LockedError, match=r"expires in [2-6]\d seconds"), store_of(bucket).writer(f"{bucket}/out"):
+            pass
 
 
 def test_a_renewal_whose_answer_was_lost_is_our_own(bucket, monkeypatch):
@@ -119,59 +131,59 @@ def test_a_renewal_whose_answer_was_lost_is_our_own(bucket, monkeypatch):
     assert objects(bucket) == {}
 
 
-def test_a_renewal_after_one_that_was_carried_out_unheard(bucket):
-    with store_of(bucket).writer(f"{bucket}/out"):
-        lease = leases._HELD[f"{bucket}/out"]
-        stale = lease.version
-        lease.renew()
-        lease.version = stale
-        lease.renew()
-        assert lease.version != stale
+def test_a_renewal_after_one_that_was_carried_out_unheard(s3_server, bucket, use_s3, monkeypatch):
+    monkeypatch.setattr(clients, "PATIENCE", IMPATIENT)
+    with proxy(s3_server.port) as between:
+        use_s3(between.port)
+        with store_of(bucket).writer(f"{bucket}/out"):
+            between.mode = "cut"  # the server is asked, and its answers are lost
+            with pytest.raises(IncompleteError, match="does not answer"):
+                store_of(bucket).check_writer(f"{bucket}/out")
+            between.mode = "pass"
+            store_of(bucket).check_writer(f"{bucket}/out")
+        assert objects(bucket) == {}
 
 
 def test_a_lease_that_was_taken_over_is_lost(bucket):
     out = f"{bucket}/out"
     with store_of(out).writer(out):
-        lease = leases._HELD[out]
-        theirs = json.dumps({"token": "theirs", "seconds": 60}).encode()
-        clients.put(f"{out}.bigkpca-lock", theirs, lease.version)
-        for _ in range(2):
-            with pytest.raises(LockedError, match=r"could not renew its lock of .*out within 60 seconds"):
-                store_of(out).check_writer(f"{out}.bigkpca-new")
+        write_lock(out, THEIRS)
+        with pytest.raises(LockedError, match=r"could not renew its lock of .*out within 60 seconds"):
+            store_of(out).check_writer(f"{out}.bigkpca-new")
         with pytest.raises(LockedError, match="could not renew"):
             store_of(out).move(f"{out}.bigkpca-new", out)
-    assert objects(bucket)["out.bigkpca-lock"] == theirs  # which is not ours to remove
+    assert objects(bucket)["out.bigkpca-lock"] == THEIRS  # which is not ours to remove
 
 
-@pytest.mark.long
-def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(s3_server, bucket, use_s3, short, monkeypatch):
-    patience = clients.Patience(connect=0.2, read=0.2, request=0.2, retry=0.2, retries=0)
-    monkeypatch.setattr(clients, "PATIENCE", patience)
+def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(s3_server, bucket, use_s3, monkeypatch):
+    monkeypatch.setattr(leases, "SECONDS", 1.0)
+    monkeypatch.setattr(clients, "PATIENCE", IMPATIENT)
     with proxy(s3_server.port) as between:
         use_s3(between.port)
         with store_of(bucket).writer(f"{bucket}/out"):
+            (renewing,) = (each for each in threading.enumerate() if each.name == f"lease of {bucket}/out")
             between.mode = "stall"
-            time.sleep(2.5)
+            renewing.join(120)
+            assert not renewing.is_alive()
             between.mode = "pass"
             with pytest.raises(LockedError, match="could not renew"):
                 store_of(bucket).check_writer(f"{bucket}/out")
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.long)])
-def test_of_sixteen_threads_exactly_one_wins(bucket, rounds):
+def test_of_sixteen_threads_exactly_one_wins(bucket):
     with store_of(bucket).writer(f"{bucket}/tested"):
         pass
-    for number in range(rounds):
+    for number in range(3):
         out, start, held = f"{bucket}/out{number}", Barrier(16), Barrier(16)
 
         def attempt(out=out, start=start, held=held):
-            start.wait(30)
+            start.wait(100)
             try:
                 lease = leases.Lease.acquired(out)
             except LockedError:
-                held.wait(60)
+                held.wait(100)
                 return False
-            held.wait(60)
+            held.wait(100)
             lease.release()
             return True
 
@@ -181,30 +193,56 @@ def test_of_sixteen_threads_exactly_one_wins(bucket, rounds):
     assert objects(bucket) == {}
 
 
-_HOLDER = """
+_INGEST = """
 import sys
-from bigkpca.data.stores import leases, store_of
+from bigkpca.data.stores import leases
 from bigkpca.errors import LockedError
+from bigkpca.execution.progress import Silent
+from bigkpca.ingesting.formats import base
+from bigkpca.ingesting.streaming import ingest
 leases.SECONDS = 1.0
-out = sys.argv[1]
-with store_of(out).writer(out):
-    store_of(out).write(out + ".bigkpca-new/zarr.json", b"of the one that was stopped")
-    print("held", flush=True)
-    sys.stdin.readline()
-    try:
-        store_of(out).move(out + ".bigkpca-new", out)
-    except LockedError as error:
-        sys.exit(error.exit_code)
+base.READ_BYTES = 1024
+class Waiting(Silent):
+    def advance(self, rows):
+        if not waited:
+            waited.append(rows)
+            print("writing", flush=True)
+            sys.stdin.readline()
+waited = []
+try:
+    ingest([sys.argv[1]], sys.argv[2], block_rows=32, progress=Waiting())
+except LockedError as error:
+    sys.exit(error.exit_code)
 """
 
 
-@pytest.mark.long
-def test_a_writer_that_was_stopped_publishes_nothing(bucket):
-    out = f"{bucket}/out"
-    with suspended(_HOLDER, out, seconds=4.2) as wake, store_of(out).writer(out):
-        assert wake() == 5
-        store_of(out).check_writer(out)
-        assert not store_of(out).exists(out)
+class At(Silent):
+    """Does something whenever rows were read."""
+
+    def __init__(self, what):
+        self.__dict__["advance"] = what  # it is frozen
+
+
+def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path, bucket):
+    out = f"{bucket}/data.zarr"
+    for name, rows in (("a", 640), ("b", 64)):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(rows).normal(size=(rows, 4)))
+    ingest([tmp_path / "b.npy"], tmp_path / "wanted.zarr", block_rows=32)
+    codes = []
+    with suspended(_INGEST, str(tmp_path / "a.npy"), out) as wake:
+
+        def done():
+            try:
+                ingest(
+                    [tmp_path / "b.npy"], out, block_rows=32, progress=At(lambda rows: codes or codes.append(wake()))
+                )
+            except LockedError:  # its lease has not expired
+                return False
+            return True
+
+        until(done)
+    assert codes == [5]
+    assert objects(bucket) == {f"data.zarr/{name}": held for name, held in tree_bytes(tmp_path / "wanted.zarr").items()}
 
 
 def test_a_server_that_ignores_conditions_is_refused(tmp_path, use_s3):
@@ -213,3 +251,132 @@ def test_a_server_that_ignores_conditions_is_refused(tmp_path, use_s3):
         with pytest.raises(SpecError, match=r"ignores conditions of writes .* two runs could write one output"):
             bigkpca.fit(np.zeros((3, 2)), "s3://rows/model.zarr")
         assert [path for path in (tmp_path / "rclone").rglob("*") if path.is_file()] == []
+
+
+def test_a_clock_that_cannot_be_read_leaves_nothing(s3_server, bucket, use_s3, monkeypatch):
+    monkeypatch.setattr(clients, "PATIENCE", IMPATIENT)
+    write_lock(f"{bucket}/out", THEIRS)
+    before = objects(bucket)
+
+    def broken(method, path):
+        if method == "HEAD" and "-clock-" in path:
+            return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        return None
+
+    with proxy(s3_server.port) as between:
+        use_s3(between.port)
+        between.answer = broken
+        with pytest.raises(IncompleteError, match="HTTP status 503"), store_of(bucket).writer(f"{bucket}/out"):
+            pass
+        assert objects(bucket) == before
+    assert [path for _, path in between.requests if "-clock-" in path]
+
+
+# What a run changes
+
+
+def place(out):
+    return open_destination(out, {"format": "dataset"}, overwrite=True, whole=True)
+
+
+def test_every_holder_has_a_scratch_of_its_own(bucket):
+    out, store, names = f"{bucket}/out.zarr", store_of(bucket), set()
+    for _ in range(2):
+        with store.writer(out):
+            names.add(place(out).work)
+            store.write(f"{place(out).work}/zarr.json", b"{}")
+            with pytest.raises(IncompleteError, match=r"out\.zarr is not finished: run the command that makes it"):
+                open_rows(out)
+    assert len(names) == 2
+    assert all(name.startswith(f"{out}.bigkpca-new-") for name in names)
+    store.write(f"{out}.bigkpca-new/zarr.json", b"of earlier versions")
+    store.write(f"{out}.bigkpca-new-of-mine/zarr.json", b"of the user")
+    with store.writer(out):
+        place(out)
+    assert list(objects(bucket)) == ["out.zarr.bigkpca-new-of-mine/zarr.json"]
+
+
+def failing(target, meanwhile):
+    """A run that fails before its output is made."""
+    with target.made() as scratch:
+        store_of(scratch).write(f"{scratch}/zarr.json", b"{}")
+        meanwhile()
+        raise OSError("broken")
+
+
+def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket):
+    out, store = f"{bucket}/out.zarr", store_of(bucket)
+    with store.writer(out):
+        target = place(out)
+        with pytest.raises(OSError, match="broken"):
+            failing(target, lambda: None)
+        assert not store.exists(target.work)
+        with pytest.raises(LockedError, match="could not renew"):
+            failing(target, lambda: write_lock(out, THEIRS))
+        assert store.exists(target.work)
+
+
+@contextmanager
+def later(seconds):
+    """This machine's clock is ahead, as that of a process that was suspended, and wakes up."""
+    now = leases._now
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leases, "_now", lambda: now() + seconds)
+        yield
+
+
+def test_a_lost_lease_ends_every_change_of_its_output(bucket):
+    out, store = f"{bucket}/out", store_of(bucket)
+    zarr.create_array(store.zarr(f"{out}/x"), shape=(3,), dtype="f4")[:] = 0
+    before = objects(out)
+    for number, change in enumerate(
+        (
+            lambda: store.write(f"{out}.bigkpca-sums/a", b""),
+            lambda: store.put(f"{out}/x/c/0", b""),
+            lambda: store.remove_file(f"{out}/x/c/0"),
+            lambda: store.remove_folder(f"{out}/x"),
+            lambda: store.copy_file(f"{out}/x/c/0", f"{out}.bigkpca-new/c"),
+            lambda: zarr.open_array(store.zarr(f"{out}/x"), mode="r+").__setitem__(slice(0, 1), 1),
+            lambda: store.check_writer(f"{out}.bigkpca-run-7", ask=False),
+        )
+    ):
+        with store.writer(out):
+            write_lock(out, THEIRS)
+            with later(61), pytest.raises(LockedError, match="could not renew"):
+                change()
+            with pytest.raises(LockedError, match="could not renew"):  # now it is known
+                change()
+            store.write(f"{bucket}/out2", b"of another output")
+        store.remove_file(f"{out}.bigkpca-lock")
+        assert objects(out) == before, number
+
+
+def test_a_lease_that_is_fresh_is_not_asked_for_at_every_change(s3_server, bucket, use_s3):
+    out, store = f"{bucket}/out", store_of(bucket)
+    with proxy(s3_server.port) as between:
+        use_s3(between.port)
+        with store.writer(out):
+            del between.requests[:]
+            store.write(f"{out}/a", b"")
+            store.remove_file(f"{out}/a")
+            assert between.requests
+            assert not [path for _, path in between.requests if "bigkpca-lock" in path]
+
+
+def test_a_transform_on_other_machines_ends_when_its_lease_is_lost(tmp_path, bucket, monkeypatch):
+    """Workers know of no lease: the process that holds it looks at every block."""
+    X = np.random.default_rng(0).normal(size=(640, 3))
+    out, blocks = f"{bucket}/s.zarr", []
+    model = bigkpca.fit(X, tmp_path / "m.zarr", components=2, size=20)
+    np.save(tmp_path / "x.npy", X)
+    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", block_rows=32)
+    monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", lambda path, block, values: {})
+
+    def lose(rows):
+        blocks.append(rows)
+        write_lock(out, THEIRS)
+        ahead.enter_context(later(61))
+
+    with ExitStack() as ahead, pytest.raises(LockedError, match="could not renew"):
+        bigkpca.transform(model, tmp_path / "x.zarr", out, block_rows=32, progress=At(lose))
+    assert len(blocks) == 1

@@ -18,20 +18,21 @@ class Cut(BaseException):
 
 @pytest.fixture
 def cut_before(monkeypatch):
-    """Lets so many requests pass, and none after; returns how many there were."""
+    """Lets so many requests pass, and none after. Each asks for the library, and there is no other sign of it before it
+    is sent."""
     library = clients._library
 
     def cut_before(most):
-        count = [0]
+        count = 0
 
         def counting():
-            count[0] += 1
-            if most is not None and count[0] > most:
+            nonlocal count
+            count += 1
+            if most is not None and count > most:
                 raise Cut
             return library()
 
         monkeypatch.setattr(clients, "_library", counting)
-        return count
 
     return cut_before
 
@@ -74,7 +75,14 @@ def check_readers(out):
             open_rows(out)
 
 
-@pytest.mark.parametrize(("replaced", "every"), [(False, 3), (True, 7), pytest.param(True, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("replaced", "every"),
+    [
+        pytest.param(False, 3, marks=pytest.mark.full),
+        pytest.param(True, 7, marks=pytest.mark.full),
+        pytest.param(True, 1, marks=pytest.mark.long),
+    ],
+)
 def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(bucket, cut_before, replaced, every):
     stop, ended, moving = 0, False, 0
     while not ended:
@@ -99,27 +107,34 @@ def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(buck
     assert moving > 20 / every / (2 - replaced)
 
 
-def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket):
-    out, store = f"{bucket}/out", store_of(bucket)
+def half_moved(out, copied):
+    """An output that was being moved to its place when the move was cut off."""
+    store = store_of(out)
     for name, value in content("new").items():
         store.write(f"{out}/{name}", value)
-    store.write(f"{out}.bigkpca-new/x/c/0/0", b"left")
-    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=True)  # type: ignore[arg-type]
-    store.recover(out)
+    told = {"source": "out.bigkpca-new", "target": "out", "files": 4, "copied": copied}
+    store.write(moves.mark(out), json.dumps(told).encode())
+    return store
+
+
+@pytest.mark.full
+def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket):
+    store = half_moved(f"{bucket}/out", copied=True)
+    store.write(f"{bucket}/out.bigkpca-new/x/c/0/0", b"left")
+    store.recover(f"{bucket}/out")
     assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
 
 
+@pytest.mark.full
 def test_a_move_whose_source_an_error_removed_is_undone(bucket):
-    out, store = f"{bucket}/out", store_of(bucket)
-    for name, value in content("new").items():
-        store.write(f"{out}/{name}", value)
-    moves._write_mark(store, f"{out}.bigkpca-new", out, 4, copied=False)  # type: ignore[arg-type]
-    store.remove_file(f"{out}/zarr.json")  # which is copied last
-    check_readers(out)
-    store.recover(out)
+    store = half_moved(f"{bucket}/out", copied=False)
+    store.remove_file(f"{bucket}/out/zarr.json")  # which is copied last
+    check_readers(f"{bucket}/out")
+    store.recover(f"{bucket}/out")
     assert objects(bucket) == {}
 
 
+@pytest.mark.full
 def test_what_is_replaced_is_copied_once_and_then_removed(bucket, monkeypatch):
     copied, copy = [], ObjectStore.copy_file
 
@@ -133,12 +148,13 @@ def test_what_is_replaced_is_copied_once_and_then_removed(bucket, monkeypatch):
     assert {target: copied.count(target) for target in copied} == {".bigkpca-old": 4, "": 4}
 
 
-@pytest.mark.parametrize("ending", ["old", "trash", "new", "new-0123456789ab", "run-0123456789ab"])
-def test_remains_of_what_was_being_removed_are_ours(bucket, ending):
-    out = f"{bucket}/out"
-    store_of(out).write(f"{out}.bigkpca-{ending}/x/c/0/0", b"left")
-    made(out, "new")
-    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
+@pytest.mark.full
+def test_remains_of_what_was_being_removed_are_ours(bucket):
+    for ending in ("old", "trash", "new", "new-0123456789ab", "run-0123456789ab"):
+        out = f"{bucket}/{ending}/out"
+        store_of(out).write(f"{out}.bigkpca-{ending}/x/c/0/0", b"left")
+        made(out, "new")
+        assert objects(f"{bucket}/{ending}") == {f"out/{name}": value for name, value in content("new").items()}
 
 
 def test_what_readers_look_at_first_is_removed_first_and_copied_last():

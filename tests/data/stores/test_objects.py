@@ -3,22 +3,27 @@
 import io
 import pickle
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Timer
 
 import numpy as np
 import pytest
 import zarr
 
 from bigkpca.data.opening import open_rows
+from bigkpca.data.retrying import retrying_for
 from bigkpca.data.stores import LocalDisk, ObjectStore, clients, expanded, parent, store_of
 from bigkpca.data.zarr import array_path
-from bigkpca.errors import CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
+from bigkpca.ingesting.streaming import ingest
+from tests.data.cases import case
+from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import BUCKET, KEY, SECRET, objects
 
 
-@pytest.fixture(params=["local", "objects"])
+@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
 def root(request, tmp_path):
     """A folder where nothing is, in both kinds of stores."""
     return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
@@ -59,27 +64,41 @@ def test_sizes_and_stamps_of_files(root):
             missing(f"{root}/n")
 
 
-def test_the_stamp_of_an_object_tells_content_alone(bucket):
-    store = filled(bucket, a=b"123")
-    before = store.file(f"{bucket}/a")
-    store.write(f"{bucket}/a", b"124")
-    assert store.file(f"{bucket}/a") != before
-    store.write(f"{bucket}/a", b"123")
-    assert store.file(f"{bucket}/a") == before
+def test_an_output_in_a_bucket_is_that_of_a_local_disk(tmp_path, bucket):
+    """Through a lease, a move to its place, and another that replaces it."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", X + 1)
+    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", block_rows=16)
+    ingest([tmp_path / "y.npy"], f"{bucket}/x.zarr", block_rows=16)
+    with pytest.raises(LockedError, match="another run is writing"), store_of(bucket).writer(f"{bucket}/x.zarr"):
+        ingest([tmp_path / "x.npy"], f"{bucket}/x.zarr", block_rows=16, overwrite=True)
+    ingest([tmp_path / "x.npy"], f"{bucket}/x.zarr", block_rows=16, overwrite=True)
+    for out in (tmp_path / "x.zarr", f"{bucket}/x.zarr"):
+        ingest([tmp_path / "y.npy"], out, append=True)
+    assert objects(bucket) == {f"x.zarr/{name}": held for name, held in tree_bytes(tmp_path / "x.zarr").items()}
+    group = zarr.open_group(store_of(bucket).zarr(f"{bucket}/x.zarr"), mode="r")
+    assert [name for name, _ in group.arrays()] == ["x"]
+    rows = open_rows(f"{bucket}/x.zarr")
+    assert rows.shape == (80, 3)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows.part(10, 40))).block(10, 40), X[10:])
+    store_of(bucket).remove_file(f"{bucket}/x.zarr/x/c/1/0")
+    with retrying_for(0.0), pytest.raises(CorruptionError, match="c/1/0 is missing"):
+        rows.block(0, 40)
 
 
-@pytest.mark.parametrize("size", [0, 5, 3_000_000])
-def test_files_are_read_at_any_place(root, size):
-    content = np.random.default_rng(0).bytes(size)
-    store = filled(root, a=content)
-    with store.open(f"{root}/a") as file:
-        assert file.read() == content
-        file.seek(size // 2)
-        assert file.read(100) == content[size // 2 :][:100]
-        assert file.seek(0, io.SEEK_END) == size
-        assert file.read() == b""
-        file.seek(0)
-        assert file.read(3) == content[:3]
+def test_files_are_read_at_any_place(root):
+    for size in (0, 5, 3_000_000):
+        content = np.random.default_rng(0).bytes(size)
+        store = filled(root, a=content)
+        with store.open(f"{root}/a") as file:
+            assert file.read() == content
+            file.seek(size // 2)
+            assert file.read(100) == content[size // 2 :][:100]
+            assert file.seek(0, io.SEEK_END) == size
+            assert file.read() == b""
+            file.seek(0)
+            assert file.read(3) == content[:3]
 
 
 def test_folders_are_moved_and_removed(root):
@@ -106,19 +125,7 @@ def test_folders_are_moved_and_removed(root):
     assert list(store.files(root)) == ["ab/c"]
 
 
-def test_zarr_writes_the_same_files_to_both(tmp_path, bucket):
-    for root in (str(tmp_path), bucket):
-        group = zarr.create_group(store_of(root).zarr(f"{root}/g"), zarr_format=3, attributes={"a": 1})
-        x = group.create_array("x", shape=(10, 3), dtype="f4", chunks=(2, 3), shards=(4, 3))
-        x[:] = np.arange(30).reshape(10, 3)
-        x.resize((8, 3))
-        group.attrs["b"] = 2
-        assert sorted(dict(zarr.open_group(store_of(root).zarr(f"{root}/g"), mode="r").arrays())) == ["x"]
-        assert array_path(x) == f"{root}/g/x"
-    found = objects(f"{bucket}/g")
-    assert found == {name: (tmp_path / "g" / name).read_bytes() for name in LocalDisk().files(str(tmp_path / "g"))}
-
-
+@pytest.mark.full
 def test_arrays_and_stores_travel_without_clients_and_credentials(bucket):
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
     array[:] = 7
@@ -129,10 +136,12 @@ def test_arrays_and_stores_travel_without_clients_and_credentials(bucket):
     back = pickle.loads(pickle.dumps(array))
     assert back.store.store is array.store.store
     assert back == array
+    assert array_path(back) == f"{bucket}/x"
     np.testing.assert_array_equal(back[:], 7)
     assert pickle.loads(pickle.dumps(store_of(bucket))) == store_of(bucket) == ObjectStore("s3", BUCKET)
 
 
+@pytest.mark.full
 def test_a_fingerprint_lists_and_reads_no_chunk(s3_server, use_s3, bucket):
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(6, 2), dtype="f4", chunks=(2, 2))
     array[:] = np.arange(12).reshape(6, 2)
@@ -149,6 +158,7 @@ def test_a_fingerprint_lists_and_reads_no_chunk(s3_server, use_s3, bucket):
     assert len([path for _, path in asked if "list-type" in path]) <= 3
 
 
+@pytest.mark.full
 def test_chunks_that_are_gone_are_missed(bucket):
     options = {"shape": (6, 2), "dtype": "f4", "chunks": (2, 2), "fill_value": np.nan}
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), **options)
@@ -166,24 +176,30 @@ def test_chunks_that_are_gone_are_missed(bucket):
         open_rows(f"{bucket}/x.npy")
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
+def test_urls_that_lead_nowhere_are_refused():
+    for url, message in (
         ("s3://me:hidden@bucket/x", "may hold secrets"),
         ("s3://bucket/x?X-Amz-Signature=hidden", "may hold secrets"),
         ("https://bucket/x", "only local paths and s3://, gs:// and az://"),
+        ("ftp://bucket/x", "ftp://bucket/x: only local paths"),
         ("file:///x", "leave file:// out"),
         ("s3://", "names no bucket"),
         ("s3:///x", "names no bucket"),
         ("s3://bucket/a//x", "an empty name"),
         ("s3://bucket/../x", "an empty name"),
-    ],
-)
-def test_urls_that_lead_nowhere_are_refused(url, message):
-    for refused in (store_of, open_rows):
-        with pytest.raises(SpecError, match=message) as raised:
-            refused(url)
-        assert "hidden" not in str(raised.value)
+    ):
+        for refused in (store_of, open_rows):
+            with case(url), pytest.raises(SpecError, match=message) as raised:
+                refused(url)
+            assert "hidden" not in str(raised.value)
+
+
+def test_names_that_look_like_those_beside_an_output_are_refused(tmp_path):
+    for root in (str(tmp_path), "s3://bucket"):
+        for name in ("a.bigkpca-b", "out.zarr.bigkpca-new", "a.bigkpca-b.zarr/"):
+            with case(name), pytest.raises(SpecError, match=r"\.bigkpca- in a name .* choose another name"):
+                store_of(root).output_path(f"{root}/{name}", ())
+        store_of(root).output_path(f"{root}/a.bigkpca/b", ())
 
 
 def test_the_parts_of_a_url():
@@ -237,6 +253,7 @@ def refused(url, kind, message, every=1):
         assert not any(secret in str(raised.value) for secret in (KEY, SECRET, "127.0.0.1", "<Error>"))
 
 
+@pytest.mark.full
 def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server, bucket, use_s3):
     refused("s3://no-such-bucket/x", SpecError, "there is no bucket s3://no-such-bucket")
     use_s3(s3_server.port, key="another")
@@ -245,6 +262,7 @@ def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server, bucket, use_s3):
     refused(bucket, SpecError, "access denied")
 
 
+@pytest.mark.full
 def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(bucket, monkeypatch):
     array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
     array[:] = 7
@@ -262,6 +280,7 @@ def denial(url, text):
     return type(raised.value).__name__
 
 
+@pytest.mark.full
 def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket):
     for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>", "AccessDenied"):
         assert denial(f"{bucket}/x", text) == "SpecError"
@@ -271,41 +290,37 @@ def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket
     assert denial(f"{bucket}/x", "status code: 403") == "SpecError"
 
 
-def test_an_address_without_tls_is_told(bucket, monkeypatch):
+def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeypatch):
+    use_s3(1)  # where nobody listens
     monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
     clients.client.cache_clear()
-    refused(bucket, SpecError, "set AWS_ALLOW_HTTP=true")
+    refused(f"s3://{BUCKET}", SpecError, "set AWS_ALLOW_HTTP=true")
+    for names in (["AWS_ENDPOINT_URL"], ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]):
+        with monkeypatch.context() as patch:
+            for name in names:
+                patch.setenv(name, "")
+            clients.client.cache_clear()
+            message = f"s3://{BUCKET}: the environment has {', '.join(names)} without a value: give one, or unset it"
+            for operation in OPERATIONS:
+                with pytest.raises(SpecError, match=message):
+                    operation(store_of(f"s3://{BUCKET}"), f"s3://{BUCKET}/x")
+    for value in ("hidden", "localhost:9000", "http://", "http://[::", "http://a b", "http://a:hidden"):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", value)
+        clients.client.cache_clear()
+        message = "AWS_ENDPOINT_URL in the environment is not the address of a server"
+        with case(value), pytest.raises(SpecError, match=message) as raised:
+            store_of(f"s3://{BUCKET}").exists(f"s3://{BUCKET}/x")
+        assert "hidden" not in str(raised.value)
 
 
-@pytest.mark.parametrize("names", [["AWS_ENDPOINT_URL"], ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]])
-def test_variables_that_are_empty_are_named(bucket, names, monkeypatch):
-    for name in names:
-        monkeypatch.setenv(name, "")
-    clients.client.cache_clear()
-    message = f"s3://{BUCKET}: the environment has {', '.join(names)} without a value: give one, or unset it"
-    for operation in OPERATIONS:
-        with pytest.raises(SpecError, match=message):
-            operation(store_of(bucket), bucket)
-
-
-@pytest.mark.parametrize(
-    "value", ["hidden", "localhost:9000", "http://", "http://[::", "http://a b", "http://a:hidden"]
-)
-def test_an_address_that_is_none_is_not_shown(bucket, value, monkeypatch):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", value)
-    clients.client.cache_clear()
-    with pytest.raises(SpecError, match="AWS_ENDPOINT_URL in the environment is not the address of a server") as raised:
-        store_of(bucket).exists(bucket)
-    assert "hidden" not in str(raised.value)
-
-
-@pytest.mark.parametrize("mode", [pytest.param("stall", marks=pytest.mark.long), "reset", "cut", "down"])
-def test_a_server_that_does_not_answer_is_told_in_time(s3_server, bucket, use_s3, monkeypatch, mode):
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["stall", "reset", "cut", "down"])
+def test_a_server_that_does_not_answer_is_told(s3_server, bucket, use_s3, monkeypatch, mode):
     patience = clients.Patience(connect=0.3, read=0.3, request=0.5, retry=0.4, retries=1)
     monkeypatch.setattr(clients, "PATIENCE", patience)
     zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")[:] = 7
     sent = pickle.dumps(open_rows(f"{bucket}/x"))
-    with proxy(s3_server.port) as between:
+    with proxy(s3_server.port) as between, retrying_for(0.3):
         use_s3(1 if mode == "down" else between.port)
         rows = pickle.loads(sent)
         between.mode = "pass" if mode == "down" else mode
@@ -314,14 +329,20 @@ def test_a_server_that_does_not_answer_is_told_in_time(s3_server, bucket, use_s3
             rows.block(0, 2)
 
 
+@pytest.mark.full
 def test_a_short_outage_is_passed_over(s3_server, bucket, use_s3):
     with proxy(s3_server.port) as between:
         use_s3(between.port)
         store = filled(bucket, a=b"1")
         for mode in ("reset", "cut"):
-            between.mode = mode  # type: ignore[assignment]
-            Timer(0.5, lambda: setattr(between, "mode", "pass")).start()
-            assert store.files(bucket)["a"].bytes == 1
+            before = len(between.requests)
+            between.mode = mode
+            with ThreadPoolExecutor(1) as pool:
+                listed = pool.submit(store.files, bucket)
+                while len(between.requests) == before and not listed.done():  # until one is lost
+                    time.sleep(0.01)
+                between.mode = "pass"
+                assert listed.result(200)["a"].bytes == 1
 
 
 def test_the_library_is_named_where_it_is_missing(monkeypatch):

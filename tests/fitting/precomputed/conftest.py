@@ -1,4 +1,4 @@
-"""Matrices that are held, and matrices that are read in pieces."""
+"""Matrices that are held in memory, and matrices that are read in pieces."""
 
 import pytest
 
@@ -7,7 +7,10 @@ from bigkpca.data import matrix_tiles, npy
 
 @pytest.fixture
 def large(monkeypatch):
-    """No matrix of more than 100 rows is held, and pieces are small enough for there to be many."""
+    """No matrix of more than 100 rows is held, and pieces are so small that there are many.
+
+    The true limits need matrices of 8,192 rows and more.
+    """
     for module in ("spec.resolved", "evaluating.error"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
     monkeypatch.setattr(matrix_tiles, "_STRIP_ROWS", 64)
@@ -19,7 +22,7 @@ def large(monkeypatch):
 
 @pytest.fixture(params=["held", "read in pieces"])
 def path(request):
-    """Both ways of going about it."""
+    """Both ways of solving."""
     if request.param == "read in pieces":
         request.getfixturevalue("large")
     return request.param

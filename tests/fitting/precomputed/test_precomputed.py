@@ -1,5 +1,7 @@
 """Kernel PCA of a Gram matrix that the caller has: as scikit-learn's, and as our own exact method's."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,34 +9,52 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data import matrix_tiles
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import EVERY
 from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import SpecError
-from bigkpca.execution.planning import plan_fit
-from bigkpca.fitting import precomputed_products
+from bigkpca.errors import DataError, IndefiniteKernelWarning, SpecError
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import load_model, save_model
-from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, SOURCES, K, N, R, X, estimator, fitted, saved
+from bigkpca.storage.models import save_model
+from tests.fitting.precomputed.matrices import (
+    DISTANCES,
+    K_NEW,
+    KERNEL,
+    OPTIONS,
+    SOURCES,
+    K,
+    N,
+    R,
+    X,
+    estimator,
+    fitted,
+    leading,
+    saved,
+    squared_distances,
+    start_with_columns,
+    with_entry,
+)
 from tests.helpers import oracles
 from tests.helpers.fits import scores
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_it_is_scikit_learns(kind, path, tmp_path):
+@pytest.mark.parametrize(
+    "kinds", [["zarr, odd chunks"], pytest.param(SOURCES, marks=pytest.mark.full)], ids=["one", "all"]
+)
+def test_every_source_gives_the_scores_of_scikit_learn(kinds, path, tmp_path):
     theirs = Peer(R, kernel="precomputed").fit(K)
-    ours = estimator().fit(SOURCES[kind](tmp_path, K))
-    assert ("products" in ours.model_.provenance) == (path != "held")
-    assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-11)
-    for values in (K, K_NEW):
-        expected = theirs.transform(values)
-        found = np.asarray(ours.transform(SOURCES[kind](tmp_path, values)))
-        assert_allclose(oracles.with_signs_of(found, expected), expected, atol=1e-6)
+    for kind in kinds:
+        source = SOURCES[kind]
+        ours = estimator().fit(source(tmp_path, K))
+        assert ("products" in ours.model_.provenance) == (path != "held"), kind
+        assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-11, err_msg=kind)
+        for values in (K, K_NEW):
+            expected = theirs.transform(values)
+            found = np.asarray(ours.transform(source(tmp_path, values)))
+            assert_allclose(oracles.with_signs_of(found, expected), expected, atol=1e-6, err_msg=kind)
 
 
-@pytest.mark.parametrize("center", [True, False])
-def test_it_is_the_exact_method_on_the_rows(center, path):
+def test_it_is_the_exact_method_on_the_rows(path):
+    center = path == "held"
     rows = fitted(X[:N], kernel=KERNEL, center=center)
     given = fitted(K, center=center)
     assert_allclose(given.solution.eigenvalues, rows.solution.eigenvalues, rtol=1e-11)
@@ -42,64 +62,37 @@ def test_it_is_the_exact_method_on_the_rows(center, path):
     assert_allclose(given.solution.mean, rows.solution.mean, rtol=1e-10, atol=1e-13)
     assert_allclose(scores(given, K), scores(rows, X[:N]), atol=1e-6)  # signs as well
     assert_allclose(scores(given, K_NEW), scores(rows, X[N:]), atol=1e-6)
+    if path == "held":
+        assert (given.certificate.trace_error, given.certificate.residuals) == (0.0, None)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("asked", [None, "float32", "float64"])
-def test_precision_is_that_of_the_matrix_or_as_asked(dtype, asked, path):
-    given = K.astype(dtype)
-    exact = np.linalg.eigvalsh(oracles.centred(given.astype(np.float64)))[::-1][:R]
-    model = fitted(given, residual_tol=1e-4, dtype=asked)
-    assert model.features.dtype == (asked or np.result_type(dtype, np.float32))
-    assert_allclose(model.solution.eigenvalues, exact, rtol=1e-7 if model.features.dtype == np.float64 else 1e-5)
-
-
-def test_integers_are_kernels_too(path):
+def test_precision_is_that_of_the_matrix_or_as_asked(path):
+    for dtype, asked, expected in (
+        (np.float16, None, "float32"),
+        (np.float32, "float64", "float64"),
+        (np.float64, "float32", "float32"),
+    ):
+        given = K.astype(dtype)
+        model = fitted(given, residual_tol=1e-4, dtype=asked)
+        assert model.features.dtype == expected, (dtype, asked)
+        rtol = 1e-7 if expected == "float64" else 1e-5
+        assert_allclose(model.solution.eigenvalues, leading(given.astype(np.float64)), rtol=rtol)
     counts = np.random.default_rng(1).integers(0, 4, (N, 4))
-    model = fitted((counts @ counts.T).astype(np.uint8), components=3)
-    exact = np.linalg.eigvalsh(oracles.centred((counts @ counts.T).astype(np.float64)))[::-1][:3]
-    assert_allclose(model.solution.eigenvalues, exact, rtol=1e-5)
+    counts = (counts @ counts.T).astype(np.uint8)
+    assert_allclose(fitted(counts, components=3).solution.eigenvalues, leading(counts.astype(float), 3), rtol=1e-5)
 
 
-def subsequences(a, b):
-    """How many pairs of substrings of three letters are the same."""
-    return sum(a[i : i + 3] == b[j : j + 3] for i in range(len(a) - 2) for j in range(len(b) - 2))
-
-
-def test_strings_by_a_similarity_of_their_own(path):
-    rng = np.random.default_rng(0)
-    strings = ["".join(rng.choice(list("acgt"), 12)) for _ in range(100)]
-    strings += ["".join(rng.choice(list("aacc"), 12)) for _ in range(50)]
-    similar = np.array([[subsequences(a, b) for b in strings] for a in strings], np.float64)
-    similar /= np.sqrt(np.outer(similar.diagonal(), similar.diagonal()))
-    model = estimator(n_components=2).fit(similar[:140, :140])
-    expected, vectors = oracles.gram_kpca(similar[:140, :140], 2)
-    assert_allclose(model.eigenvalues_, expected, rtol=1e-8)
-    found = model.transform(similar[:140, :140])
-    assert_allclose(oracles.with_signs_of(found, vectors), vectors, atol=1e-5)
-    of_strings = model.transform(similar[140:, :140])[:, 0]  # ten strings of a and c, never seen
-    assert abs(found[:100, 0].mean() - of_strings.mean()) > 2 * found[:100, 0].std()
-
-
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("tol", [0.1, 1e-2, 1e-5])
-def test_residuals_are_the_true_ones(tol, center, large):
-    model = fitted(K, residual_tol=tol, center=center)
-    Kc, certificate = oracles.centred(K) if center else K, model.certificate
+def test_residuals_are_the_true_ones(large):
+    model = fitted(K, residual_tol=1e-2, center=False)
+    certificate = model.certificate
     U, values = model.solution.components * np.sqrt(model.solution.eigenvalues), model.solution.eigenvalues
-    assert certificate.residuals is not None
-    left = np.linalg.norm(Kc @ U - U * values, axis=0) / values
+    left = np.linalg.norm(K @ U - U * values, axis=0) / values
     assert (certificate.residuals >= left).all()  # widened by rounding
     assert_allclose(certificate.residuals, left, rtol=1e-6, atol=1e-12)
-    assert certificate.residuals.max() <= tol + 1e-12
+    assert certificate.residuals.max() <= 1e-2
     assert_allclose(certificate.eigenvalue_lower, values, rtol=1e-11)
     assert (certificate.eigenvalue_lower < values).all()
-    assert_allclose(model.solution.total_variance, np.trace(Kc), rtol=1e-12)
-
-
-def test_a_matrix_that_is_held_has_no_error():
-    certificate = fitted(K).certificate
-    assert (certificate.trace_error, certificate.residuals) == (0.0, None)
+    assert_allclose(model.solution.total_variance, np.trace(K), rtol=1e-12)
 
 
 def test_components_by_the_largest_gap_are_those_of_the_exact_method():
@@ -110,39 +103,26 @@ def test_components_by_the_largest_gap_are_those_of_the_exact_method():
     assert_array_equal(again.solution.components, found.solution.components)
 
 
-@pytest.mark.parametrize("components", [None, 0.9])
-def test_components_by_share_or_all_where_the_matrix_is_held(components, request):
-    found = fitted(K, components=components).solution
-    true = np.linalg.eigvalsh(oracles.centred(K))[::-1]
-    count = N if components is None else int(np.searchsorted(np.cumsum(true) / true.sum(), 0.9)) + 1
-    assert_allclose(found.eigenvalues, true[: len(found.eigenvalues)], rtol=1e-6)
-    assert count - 1 - (components is None) <= len(found.eigenvalues) <= count
+def test_without_a_number_of_components_the_matrix_must_be_held(request):
+    true = leading(K, N)
+    share = int(np.searchsorted(np.cumsum(true) / true.sum(), 0.9)) + 1
+    found = {given: fitted(K, components=given).solution.eigenvalues for given in (None, 0.9)}
+    assert len(found[0.9]) == share
+    assert N - 2 <= len(found[None]) <= N
+    assert_allclose(found[None], true[: len(found[None])], rtol=1e-6)
     request.getfixturevalue("large")
-    with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
-        fitted(K, components=components)
-    with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
-        plan_fit(ArrayRows(K), FitSpec.checked(components=components, **OPTIONS), 1)
+    for given in found:
+        with pytest.raises(SpecError, match="above 100 rows needs a number of components"):
+            fitted(K, components=given)
 
 
-def test_parts_that_nothing_ties_to_the_rest_are_found(large):
+def test_parts_that_nothing_ties_to_the_rest_are_found(large, monkeypatch):
     apart = np.zeros((N, N))
     apart[:200, :200] = 0.5 + 0.5 * np.eye(200)
     apart[200:, 200:] = 0.7 * np.outer(*[np.sign(X[200:N, 0])] * 2) + 0.3 * np.eye(N - 200)
-    numbers = np.arange(0, 200, 2)  # which columns the start knows
-    rng = np.random.default_rng(0)
-
-    class OnlyTheFirst:
-        def choice(self, n, size, replace):
-            return numbers[:size]
-
-        def standard_normal(self, shape):
-            return rng.standard_normal(shape)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(precomputed_products, "random_stream", lambda *_: OnlyTheFirst())
-        model = fitted(apart, components=2, center=False)
-    true = np.linalg.eigvalsh(apart)[::-1][:2]
-    assert_allclose(model.solution.eigenvalues, true, rtol=1e-8)
+    start_with_columns(monkeypatch, np.arange(0, 200, 2))
+    model = fitted(apart, components=2, center=False)
+    assert_allclose(model.solution.eigenvalues, leading(apart, 2, center=False), rtol=1e-8)
 
 
 def test_low_rank_takes_no_products_to_speak_of(large):
@@ -153,64 +133,163 @@ def test_low_rank_takes_no_products_to_speak_of(large):
     assert_allclose(model.solution.eigenvalues, np.linalg.eigvalsh(np.cov(vectors.T))[::-1] * (N - 1), rtol=1e-5)
 
 
-def test_the_size_of_the_start_changes_the_products_alone(large):
-    few, many = (fitted(K, size=size) for size in (8, 200))
-    assert few.provenance["products"] > many.provenance["products"]
-    assert_allclose(few.solution.eigenvalues, many.solution.eigenvalues, rtol=1e-10)
-
-
-@pytest.mark.parametrize(("kind", "dtype"), [("zarr", np.float64), ("zarr, rows", np.float32), ("dask", np.float32)])
+@pytest.mark.full
 @pytest.mark.bits
-def test_models_and_scores_are_the_same_bytes_everywhere(kind, dtype, path, engine, tmp_path):
-    """With pieces as they come, since workers do not see the small constants; parts are cut here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matrix_tiles, "_TALL", 512)
-        patch.setattr(matrix_tiles, "TILE_BYTES", 2**23)
+@pytest.mark.parametrize("engine", ["threads", "processes"], indirect=True)
+def test_models_and_scores_are_the_same_bytes_everywhere(path, engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix_tiles, "_TALL", 512)  # workers do not see small constants of tiles; parts are cut here
+    monkeypatch.setattr(matrix_tiles, "TILE_BYTES", 2**23)
+    for kind, dtype in (("zarr", np.float64), ("dask", np.float32)):
         source = SOURCES[kind](tmp_path, K.astype(dtype))
         one, other = (fitted(source, runs, residual_tol=1e-3) for runs in (None, engine))
-        assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")
+        assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other"), kind
         assert_array_equal(scores(one, source), scores(one, source, engine))
 
 
 def test_models_are_saved_and_loaded(path, tmp_path):
     model = fitted(K)
     save_model(model, str(tmp_path / "model.zarr"))
-    loaded = load_model(str(tmp_path / "model.zarr"))
-    assert_array_equal(scores(loaded, K_NEW), scores(model, K_NEW))
-    assert loaded.features.kernel == kernels.Precomputed()
-    assert loaded.features.dtype == model.features.dtype
-    assert loaded.provenance["content"] == model.provenance["content"]
-    assert FitSpec.of(loaded) == FitSpec.of(model)
-    assert FitSpec.of(loaded).precomputed
     again = KernelPCA.load(tmp_path / "model.zarr")
     assert_array_equal(again.transform(K_NEW), scores(model, K_NEW))
     assert again.get_params()["kernel"] == "precomputed"
+    assert FitSpec.of(again.model_) == FitSpec.of(model)
+    assert again.model_.features.dtype == model.features.dtype
     size = sum(file.stat().st_size for file in (tmp_path / "model.zarr").rglob("*"))
     assert size < 20 * 8 * N + 80_000  # vectors and their certificate, but no matrix
+    content = again.model_.provenance["content"]  # which tells matrices apart
+    assert content == fitted(K.copy()).provenance["content"]
+    assert content != fitted(with_entry(7, 7, 1.01)).provenance["content"]
 
 
-def test_contents_tell_matrices_apart(path):
-    other = K.copy()
-    other[7, 7] = 1.01
-    assert fitted(K).provenance["content"] == fitted(K.copy()).provenance["content"]
-    assert fitted(K).provenance["content"] != fitted(other).provenance["content"]
-
-
-@pytest.mark.parametrize("kind", ["zarr", "zarr, rows", "zarr, odd chunks"])
-def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_product(kind, large, tmp_path, monkeypatch):
-    rows = open_rows(SOURCES[kind](tmp_path, K))
-    height, width = rows.grid
-    decoded, block = np.zeros([-(-N // size) for size in rows.grid], int), ZarrRows.block
+def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_product(large, tmp_path, monkeypatch):
+    block = ZarrRows.block
 
     def counting(self, start, stop, columns=EVERY):
         left, right, _ = columns.indices(N)
+        (height, width), part = self.grid, block(self, start, stop, columns)
         decoded[start // height : -(-stop // height), left // width : -(-right // width)] += 1
-        return block(self, start, stop, columns)
+        return part
 
     monkeypatch.setattr(ZarrRows, "block", counting)
-    products = fitted(rows).provenance["products"]
-    lower = np.tril(np.ones(decoded.shape, bool), -1) if kind == "zarr" else np.zeros(decoded.shape, bool)
-    assert_array_equal(decoded, np.where(lower, 1, 1 + products))
-    decoded[:] = 0
-    scores(fitted(K), rows)
-    assert_array_equal(decoded, 1)
+    for kind in ("zarr", "zarr, odd chunks"):
+        rows = open_rows(SOURCES[kind](tmp_path, K))
+        decoded = np.zeros([-(-N // size) for size in rows.grid], int)
+        products = fitted(rows).provenance["products"]
+        lower = np.tril(np.ones(decoded.shape, bool), -1) if kind == "zarr" else np.zeros(decoded.shape, bool)
+        assert_array_equal(decoded, np.where(lower, 1, 1 + products), kind)
+        decoded[:] = 0
+        scores(fitted(K), rows)
+        assert_array_equal(decoded, 1, kind)
+
+
+# Squared distances, and matrices with negative eigenvalues
+
+
+def test_squared_distances_give_classical_scaling(path):
+    values, coordinates = oracles.gram_kpca(DISTANCES, 5)  # as Torgerson has it: eigenvalues of -H D² H / 2
+    centre = X[:N].mean(axis=0)
+    axes = np.linalg.svd(X[:N] - centre, full_matrices=False)[2].T
+    for dtype, close in ((np.float64, 1e-9), (np.float32, 1e-5)):
+        given = DISTANCES.astype(dtype)
+        model = fitted(given, components=5, residual_tol=1e-5)
+        assert_allclose(model.solution.eigenvalues, values, rtol=close)
+        assert model.solution.negative == 0  # no warning
+        atol = max(close, 1e-5) * np.sqrt(values[0])
+        assert_allclose(oracles.with_signs_of(scores(model, given), coordinates), coordinates, atol=atol)
+        assert_allclose(model.solution.total_variance, np.square(X[:N] - centre).sum(), rtol=close)
+        assert_allclose(model.solution.explained_variance_ratio.sum(), 1, rtol=1e-4)
+        expected = (X[N:] - centre) @ axes  # new rows are where principal axes have them
+        new = scores(model, (-squared_distances(X[N:], X[:N]) / 2).astype(dtype))
+        assert_allclose(oracles.with_signs_of(new, expected), expected, atol=atol)
+
+
+def test_distances_of_no_space_give_the_positive_part_and_a_warning(path, tmp_path):
+    given = -(np.abs(X[:N, None] - X[None, :N]).sum(axis=2) ** 2) / 2  # of city blocks
+    values, coordinates = oracles.gram_kpca(given, R)
+    spectrum = leading(given, N)
+    with pytest.warns(IndefiniteKernelWarning, match=r"most negative eigenvalue is -\S+ of the largest") as told:
+        model = fitted(SOURCES["zarr, odd chunks"](tmp_path, given))
+    (message,) = {str(warning.message) for warning in told}
+    share, rtol = spectrum[-1] / spectrum[0], 0.05 if path == "held" else 0.2
+    assert_allclose([model.solution.negative, float(re.search(r"is (-\S+) of", message)[1])], share, rtol=rtol)
+    assert_allclose(model.solution.eigenvalues, values, rtol=1e-9)
+    found = scores(model, given)
+    assert_allclose(oracles.with_signs_of(found, coordinates), coordinates, atol=1e-5 * np.sqrt(values[0]))
+    certificate = model.certificate
+    assert (certificate.eigenvalue_lower <= values * (1 + 1e-14)).all()
+    assert certificate.eigenvalue_upper is None or (values <= certificate.eigenvalue_upper).all()
+    assert certificate.explained_variance_ratio_lower is None  # nothing of the kind is proven
+    if path == "held":
+        assert_allclose(model.solution.total_variance, spectrum[spectrum > 0].sum(), rtol=1e-9)
+
+
+def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(path):
+    signs = np.where(np.arange(N) % 3, 1.0, -1.0)
+    given = K * signs[:, None] + signs * K  # indefinite, with a diagonal of both signs
+    for center in (True, False):
+        with pytest.warns(IndefiniteKernelWarning):
+            model = fitted(given, center=center)
+        expected = leading(given, center=center)
+        assert_allclose(model.solution.eigenvalues, expected, rtol=1e-9)
+        assert_allclose(np.square(scores(model, given)).sum(axis=0), expected, rtol=1e-6)
+
+
+def test_without_a_positive_eigenvalue_nothing_is_left(path):
+    for matrix in (-K, -2 * DISTANCES - 1e-3):
+        with pytest.raises(
+            DataError, match=r"has no positive eigenvalue, and -.* entries must be large where rows are alike"
+        ):
+            fitted(matrix)
+
+
+def test_a_sample_without_a_positive_eigenvalue_is_no_reason_to_stop(large, monkeypatch):
+    given = -np.eye(N)
+    given[200:, 200:] += 0.5 * np.exp(DISTANCES[200:, 200:] / 10)
+    start_with_columns(monkeypatch, np.arange(0, 200, 4))
+    with pytest.warns(IndefiniteKernelWarning):
+        model = fitted(given, components=3)
+    assert_allclose(model.solution.eigenvalues, leading(given, 3), rtol=1e-9)
+
+
+def test_single_precision_makes_no_matrix_indefinite(path):
+    for sigma in (2.5, 30.0, 300.0):
+        given = kernels.Gaussian(sigma).gram(X[:N]).astype(np.float32)
+        assert fitted(given, residual_tol=1e-2, components=3).solution.negative == 0, sigma
+
+
+def test_a_matrix_that_is_positive_once_centred_is_not_indefinite(path):
+    given = DISTANCES - DISTANCES.min() / 4  # of which scaling is classical: its centred form is that of XX'
+    assert np.linalg.eigvalsh(given)[0] < -1
+    expected = leading(X[:N] @ X[:N].T, 5)
+    assert_allclose(fitted(given, components=5).solution.eigenvalues, expected, rtol=1e-9)
+    with pytest.warns(IndefiniteKernelWarning):
+        fitted(given, components=5, center=False)
+
+
+def test_eigenvalues_beside_a_large_negative_one_are_proven_no_better_than_they_are():
+    u = np.random.default_rng(0).choice([-1.0, 1.0], 600)
+    given = -np.outer(u, u)
+    np.fill_diagonal(given, 0.001)
+    with pytest.warns(IndefiniteKernelWarning):
+        found = KernelPCA(5, **OPTIONS, center=False).fit(given).certificate_
+    assert (found.eigenvalue_lower <= 1.001).all()
+    assert (found.eigenvalue_upper >= 1.001).all()
+
+
+def test_centring_rows_that_are_nearly_alike_makes_no_eigenvalue():
+    n = 1200
+    u = np.random.default_rng(1).normal(size=n)
+    u -= u.mean()
+    u /= np.linalg.norm(u)
+    kpca = KernelPCA(2, **OPTIONS).fit(0.9999 + 2e-10 * np.outer(u, u))
+    assert kpca.eigenvalues_[0] == pytest.approx(2e-10, rel=1e-4)
+    assert kpca.certificate_.eigenvalue_lower[1:].max(initial=0.0) == 0
+
+
+def test_large_entries_beside_a_small_diagonal_may_be_rounded():
+    A = np.random.default_rng(2).normal(size=(80, 80))
+    given = (1000 * (A + A.T)).astype(np.float32)
+    np.fill_diagonal(given, 1.0)
+    given[3, 5] = np.nextafter(given[3, 5], np.float32(np.inf))
+    with pytest.warns(IndefiniteKernelWarning):
+        assert KernelPCA(3, **OPTIONS).fit(given).n_components_ == 3

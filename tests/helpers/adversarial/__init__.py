@@ -1,7 +1,7 @@
 """Hard data for kernel PCA, and what a fit says of itself held against float64 truth.
 
-A seed makes a case, a case makes rows and a fit. `python -m tests.helpers.adversarial --cases 5000 --seed 0 --jobs 2`
-counts. The truth is the Gram matrix of the rows as stored, from differences and in long doubles. Kinds of problems:
+A seed makes a case, a case makes rows and a fit. The truth is the Gram matrix of the rows as stored, from differences
+and in long doubles. Kinds of problems:
 
 * false proven bound: a bound, a residual or the relative trace error does not hold, or a Nyström share of variance of a
   positive kernel is too large, by more than the certificate's own `rounding`. Not counted where

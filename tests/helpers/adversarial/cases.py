@@ -1,17 +1,12 @@
 """A seed makes a case, a case makes rows and a fit."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from bigkpca import KernelPCA, kernels, landmarks
-from bigkpca.errors import Array
 
 DTYPES = ("float64", "float64", "float32", "float32", "float16", "uint8", "int16", "int32", "int64")
 STATIONARY = ("gaussian", "laplacian", "matern", "rational-quadratic")
@@ -42,19 +37,15 @@ class Case:
     refine: int = 0
     held_out: int | None = None  # rows that are sampled for likely bounds; None leaves the package's number
 
-    def __repr__(self) -> str:
-        said = {part.name: getattr(self, part.name) for part in fields(self)}
-        return f"Case({', '.join(f'{key}={value!r}' for key, value in said.items() if value != getattr(Case, key))})"
 
-
-def case(seed: int) -> Case:
+def case(seed):
     """The case of a seed."""
     rng = np.random.default_rng(seed)
 
-    def one(values: Any) -> Any:
+    def one(values):
         return values[rng.integers(len(values))]
 
-    def chance(p: float) -> bool:
+    def chance(p):
         return bool(rng.random() < p)
 
     n = int(rng.integers(60, 400)) if chance(0.96) else int(rng.integers(400, 1501))
@@ -67,23 +58,23 @@ def case(seed: int) -> Case:
     rule = one(["auto", "auto", *RULES]) if method == "nystroem" else "auto"
     components, length = one([1, 2, 5, 5, 10, 20, 0.9, None]), float(np.exp(rng.uniform(np.log(0.05), np.log(100))))
     refine = 3 * (method == "nystroem" and isinstance(components, int) and chance(0.08))
-    rows: dict[str, Any] = {"n": n, "d": int(one([1, 2, 3, 5, 8, 20])), "shape": one(["blobs", "far cluster", *SHAPES])}
+    rows = {"n": n, "d": int(one([1, 2, 3, 5, 8, 20])), "shape": one(["blobs", "far cluster", *SHAPES])}
     rows |= {"spoils": tuple(rng.permutation(list(SPOILS))[: one([0, 0, 1, 1, 2, 3])].tolist()), "dtype": one(DTYPES)}
-    fit: dict[str, Any] = {"kernel": kernel, "length": None if chance(0.2) else length, "method": method, "rule": rule}
+    fit = {"kernel": kernel, "length": None if chance(0.2) else length, "method": method, "rule": rule}
     fit |= {"size": size, "components": components, "center": chance(0.8), "standardize": chance(0.25)}
     unit, parts = int(rng.integers(-12, 13)) * chance(0.3), 1 if method == "exact" or refine else one([1, 1, 1, 2, 3])
     fit |= {"block": one([None, None, "float32", "float64"]), "refine": refine, "unit": unit, "parts": parts}
     return Case(seed, **rows, **fit, held_out=int(rng.integers(64, 513)) if chance(0.5) else None)
 
 
-def _with_clusters(X: Array, rng: np.random.Generator, count: int) -> Array:
+def _with_clusters(X, rng, count):
     for _ in range(count):
         few = rng.choice(len(X), max(1, round(len(X) * 10 ** rng.uniform(-4, -1))), replace=False)
         X[few] = 10 ** rng.uniform(-4, -1) * X[few] + rng.normal(size=X.shape[1]) * 10 ** rng.uniform(0.5, 4)
     return X
 
 
-def _with_values(X: Array, rng: np.random.Generator, share: float, columns: float) -> Array:
+def _with_values(X, rng, share, columns):
     value = rng.choice([-999, -9999, 1e6, 1e10, 1e20, -3.4028234e38], p=[0.3, 0.3, 0.1, 0.1, 0.1, 0.1])
     rows, chosen = rng.random(len(X)) < share, rng.random(X.shape[1]) < columns
     rows[rng.integers(len(X))] = chosen[rng.integers(len(chosen))] = True
@@ -114,7 +105,7 @@ SPOILS = {
 }
 
 
-def rows_of(case: Case) -> Array:
+def rows_of(case):
     """The rows of a case as they are stored, (n, d): clipped to what their dtype holds; integers and float16 first get
     a unit in which they vary."""
     rng, kind = np.random.default_rng([case.seed, 1]), np.dtype(case.dtype)
@@ -129,7 +120,7 @@ def rows_of(case: Case) -> Array:
     return np.clip(X / middle if kind.itemsize == 2 else X, np.finfo(kind).min, np.finfo(kind).max).astype(kind)
 
 
-def _of_distance(X: Array, Y: Array, profile: Callable[[Array], Array], sigma: float) -> Array:
+def _of_distance(X, Y, profile, sigma):
     return profile(cdist(X, Y) / sigma)
 
 
@@ -151,7 +142,7 @@ KERNELS = {
 }
 
 
-def kernel_of(case: Case, X: Array) -> Any:
+def kernel_of(case, X):
     """The kernel of a case on rows X: a name, or a value whose lengths are shares of medians of these rows."""
     if case.length is None and case.kernel in (*STATIONARY, "linear", "polynomial", "sigmoid", "cosine"):
         return case.kernel
@@ -166,7 +157,7 @@ def kernel_of(case: Case, X: Array) -> Any:
     return KERNELS[case.kernel](sigma, slope, case.seed)
 
 
-def estimator_of(case: Case, X: Array) -> KernelPCA:
+def estimator_of(case, X):
     """The estimator of a case on rows X, not fitted."""
     first = len(np.array_split(X, case.parts)[0])
     numbers = np.random.default_rng([case.seed, 3]).permutation(first)[: None if case.size == "auto" else case.size]

@@ -1,22 +1,17 @@
 """Fits of cases, and all that they say of themselves held against the truth."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from bigkpca import KernelPCA
-from bigkpca.errors import Array, BigKPCAError
+from bigkpca.errors import BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics.certificates import spectral
-from bigkpca.numerics.certificates.certificate import Certificate
-from tests.helpers.adversarial.cases import Case, estimator_of, rows_of
-from tests.helpers.adversarial.truth import Truth, remainder, truth
+from tests.helpers.adversarial.cases import estimator_of, rows_of
+from tests.helpers.adversarial.truth import remainder, truth
 
 
 @dataclass
@@ -29,7 +24,7 @@ class Outcome:
     checked: Counter[str] = field(default_factory=Counter)  # what was checked, and what failed
 
 
-def outcome(case: Case) -> Outcome:
+def outcome(case):
     """Fit, and hold all that the fit says against the truth."""
     X, found, scores = rows_of(case), Outcome(), None
     sampled = mock.patch.object(spectral, "HELD_OUT_ROWS", case.held_out or spectral.HELD_OUT_ROWS)
@@ -57,7 +52,7 @@ def outcome(case: Case) -> Outcome:
     return found
 
 
-def _judge(case: Case, X: Array, estimator: KernelPCA, scores: Array, found: Outcome) -> None:
+def _judge(case, X, estimator, scores, found):
     certified, features = estimator.certificate_, estimator.model_.features
     said = {part.name: getattr(certified, part.name) for part in fields(certified)}
     said |= {"scores": scores, "eigenvalues": estimator.eigenvalues_, "ratio": estimator.explained_variance_ratio_}
@@ -73,13 +68,13 @@ def _judge(case: Case, X: Array, estimator: KernelPCA, scores: Array, found: Out
     _judge_solid(certified, scores, true, found)
 
 
-def _judge_bounds(case: Case, Z: Array, estimator: KernelPCA, true: Truth, found: Outcome) -> None:
+def _judge_bounds(case, Z, estimator, true, found):
     certified, features = estimator.certificate_, estimator.model_.features
     eigenvalues, residuals = estimator.eigenvalues_, certified.residuals
     exact, slack = true.values[: len(eigenvalues)], true.slack
     share, share_slack = exact / true.total, slack / abs(true.total)
     nearest = np.abs(true.values[:, None] - eigenvalues).min(axis=0)
-    claims: list[tuple[str, Any, Any, float]] = []  # name, what is at most, what, but for this much
+    claims = []  # name, what is at most, what, but for this much
     for name, true_ones, rounding in (("eigenvalue", exact, slack), ("explained_variance_ratio", share, share_slack)):
         claims.append((f"{name}_lower", getattr(certified, f"{name}_lower"), true_ones, rounding))
         claims.append((f"{name}_upper", true_ones, getattr(certified, f"{name}_upper"), rounding))
@@ -107,7 +102,7 @@ def _judge_bounds(case: Case, Z: Array, estimator: KernelPCA, true: Truth, found
         found.problems += [("likely bound missed", "")] * missed
 
 
-def _judge_silence(certified: Certificate, eigenvalues: Array, true: Truth, found: Outcome) -> None:
+def _judge_silence(certified, eigenvalues, true, found):
     lower, upper, trust = certified.eigenvalue_lower, certified.eigenvalue_upper, certified.trust
     for j in range(min(5, len(eigenvalues))):
         exact, slack, error = true.values[j], true.slack, abs(eigenvalues[j] - true.values[j])
@@ -120,7 +115,7 @@ def _judge_silence(certified: Certificate, eigenvalues: Array, true: Truth, foun
             found.problems.append(("silent wrong spectrum", f"[{j}] is {eigenvalues[j]:.5g}, not {exact:.5g}"))
 
 
-def _judge_solid(certified: Certificate, scores: Array, true: Truth, found: Outcome) -> None:
+def _judge_solid(certified, scores, true, found):
     words = np.resize(np.array(certified.trust or ""), scores.shape[1])
     for j in np.flatnonzero((words == "solid") & (true.values[: len(words)] > 1e4 * true.slack)):  # or it is rounding
         exact = true.values[j]
@@ -132,9 +127,9 @@ def _judge_solid(certified: Certificate, scores: Array, true: Truth, found: Outc
             found.problems.append(("solid without cosine", f"component {j} of {len(scores.T)} has {cosine:.3f}"))
 
 
-def total(outcomes: list[Outcome]) -> Counter[str]:
+def total(outcomes):
     """Counts over cases: for each kind of problem the cases that have it, and what was checked."""
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for each in outcomes:
         counts.update({kind for kind, _ in each.problems})
         counts.update({"cases": 1, "refused": bool(each.refused), "warned": bool(each.warned)} | each.checked)

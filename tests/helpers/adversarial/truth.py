@@ -1,10 +1,7 @@
 """The Gram matrix of rows as stored, from differences and in long doubles, and what is true of it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -14,7 +11,7 @@ from bigkpca import kernels
 from bigkpca.errors import Array
 
 
-def values(kernel: Any, X: Array, Y: Array, shift: Array, center: bool) -> Array:
+def values(kernel, X, Y, shift, center):
     """k(X, Y) of long doubles; kernels of x - y subtract `shift`, which is near all rows, before they round to doubles.
     With `center` it may lack what centring takes away again."""
     if isinstance(kernel, kernels.Sum):
@@ -54,7 +51,7 @@ class Truth:
     slack: float
 
 
-def truth(kernel: Any, Z: Array, center: bool) -> Truth:
+def truth(kernel, Z, center):
     """The truth for rows Z as the kernel sees them, long doubles."""
     K = values(kernel, Z, Z, np.median(Z, axis=0), center)
     entries = np.finfo(K.dtype).eps * np.abs(np.diag(K)).sum()
@@ -66,7 +63,7 @@ def truth(kernel: Any, Z: Array, center: bool) -> Truth:
     return Truth(found[::-1], U[:, ::-1], float(np.trace(K)), float(slack))
 
 
-def remainder(kernel: Any, Z: Array, S: Array) -> tuple[Array, float]:
+def remainder(kernel, Z, S):
     """(E = K - C W+ C' of landmarks S, float64; how far rounding moves its trace). No fit has a smaller E, since none
     cuts off fewer directions of W."""
     shift = np.median(Z, axis=0)

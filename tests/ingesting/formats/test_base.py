@@ -45,29 +45,21 @@ def test_text_labels_become_codes_by_first_appearance(tmp_path, kind):
     assert rows_of(done.path).shape == (300, 2 if kind == "parquet" else 5)
 
 
-@pytest.mark.parametrize(("labels", "dtype"), [(["1", "2"], "i8"), (["1", "2.5"], "f8"), (["1", "b"], "i4")])
-def test_a_label_column_has_the_narrowest_kind_of_its_texts(tmp_path, labels, dtype):
-    (tmp_path / "a.csv").write_text(csv_text(X[:2], ["y", *"abcde"], labels))
-    done = ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels="y")
-    assert labels_of(done.path).dtype == dtype
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
+def test_a_label_column_has_the_narrowest_kind_of_its_texts(tmp_path):
+    for labels, expected in (
+        (["1", "2"], np.array([1, 2], np.int64)),
+        (["1", "2.5"], np.array([1, 2.5])),
+        (["1", "b"], np.array([0, 1], np.int32)),
+        (["1e5", "3"], np.array([1e5, 3])),
         ([2**63, 1], np.array([2**63, 1], np.uint64)),
         ([2**64 - 1, 2**64 - 2], np.array([2**64 - 1, 2**64 - 2], np.uint64)),
         ([10**20, 10**20 + 1, 10**20], np.array([0, 1, 0], np.int32)),  # text: as floats both would be one
         ([-1, 2**63], np.array([0, 1], np.int32)),
-        (["1e5", "3"], np.array([1e5, 3])),
-    ],
-    ids=["beyond int64", "up to 2^64", "beyond 64 bits", "of both signs", "floats"],
-)
-def test_long_whole_labels_are_kept_apart(tmp_path, labels, expected):
-    (tmp_path / "a.csv").write_text(csv_text(X[: len(labels)], ["y", *"abcde"], labels))
-    found = labels_of(ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels="y").path)
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
+    ):
+        (tmp_path / "a.csv").write_text(csv_text(X[: len(labels)], ["y", *"abcde"], labels))
+        found = labels_of(ingest([tmp_path / "a.csv"], tmp_path / "out.zarr", labels="y", overwrite=True).path)
+        assert found.dtype == expected.dtype, labels
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_long_label_far_down_is_named(tmp_path, monkeypatch):

@@ -2,17 +2,19 @@
 
 import gzip
 import sys
+import zipfile
 
 import numpy as np
 import pytest
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting.formats import base, parquet, text_rows
 from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
+from tests.data.cases import case
 from tests.helpers.files import shared_file
 from tests.helpers.stores import sha256
 from tests.ingesting.files import (
@@ -35,23 +37,21 @@ from tests.ingesting.files import (
 
 
 @pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize("piece_bytes", [2**23, 1000, 1])
-def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, write, piece_bytes):
-    for module in (base, parquet):
-        monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
-    monkeypatch.setattr(text_rows, "_TEXT_BYTES", piece_bytes)
+def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, write):
     source, options = write(tmp_path, X, Y)
-    done = ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
-    assert done == Ingested(str(tmp_path / "out.zarr"), 300, 5, (5,), np.dtype(float), "labels" in options, False)
-    np.testing.assert_array_equal(rows_of(done.path), X)
-    if options:
-        np.testing.assert_array_equal(labels_of(done.path), Y)
-    assert about(done.path)["provenance"] == [
-        {"sources": [source.name], "rows": [0, 300], "sha256": sha256(X)},
-    ]
+    for piece_bytes in (2**23, 1000, 1):
+        for module in (base, parquet):
+            monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
+        monkeypatch.setattr(text_rows, "_TEXT_BYTES", piece_bytes)
+        out = str(tmp_path / f"{piece_bytes}.zarr")
+        done = ingest([source], out, block_rows=64, **options)
+        assert done == Ingested(out, 300, 5, (5,), np.dtype(float), "labels" in options, False)
+        np.testing.assert_array_equal(rows_of(out), X)
+        if options:
+            np.testing.assert_array_equal(labels_of(out), Y)
+        assert about(out)["provenance"] == [{"sources": [source.name], "rows": [0, 300], "sha256": sha256(X)}]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=hnp.arrays(
         st.sampled_from([np.dtype(t) for t in ("u1", "i1", "i2", "i4", "f4", "f8")]),
@@ -59,18 +59,19 @@ def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, 
         elements={"allow_nan": False, "allow_infinity": False},
     ),
     block_rows=st.integers(1, 7),
-    fortran=st.booleans(),
+    kind=st.sampled_from(["npy", "Fortran npy", "npz", "Fortran npz", "idx"]),
 )
-def test_any_shape_and_type_is_flattened_and_kept(tmp_path_factory, values, block_rows, fortran):
-    path = tmp_path_factory.mktemp("any")
-    stored = np.asfortranarray(values) if fortran else values
-    np.savez(path / "a.npz", stored)
-    (path / "a").write_bytes(idx_bytes(values))
-    for source in (npy(path / "a.npy", stored), path / "a.npz", path / "a"):
-        done = ingest([source], f"{path}/{source.name}.zarr", block_rows=block_rows)
-        assert done.row_shape == tuple(about(done.path)["row_shape"]) == values.shape[1:]
-        assert done.dtype == values.dtype
-        np.testing.assert_array_equal(rows_of(done.path), values.reshape(len(values), -1))
+def test_any_shape_and_type_is_flattened_and_kept(tmp_path_factory, values, block_rows, kind):
+    source = tmp_path_factory.mktemp("any") / f"a.{kind[-3:]}"
+    ordered = np.asfortranarray(values) if kind.startswith("Fortran") else values
+    if kind == "idx":
+        source.write_bytes(idx_bytes(values))
+    else:
+        (np.save if kind.endswith("npy") else np.savez)(source, ordered)
+    done = ingest([source], f"{source}.zarr", block_rows=block_rows)
+    assert done.row_shape == tuple(about(done.path)["row_shape"]) == values.shape[1:]
+    assert done.dtype == values.dtype
+    np.testing.assert_array_equal(rows_of(done.path), values.reshape(len(values), -1))
 
 
 # Several sources, types, labels in one file
@@ -87,30 +88,28 @@ def test_several_sources_follow_each_other_in_order(tmp_path):
     assert about(done.path)["provenance"][0]["sources"] == ["a.npy", "b.npy", "c.csv"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "float64"])
-def test_dtype_casts_sources_of_different_types(tmp_path, dtype):
+def test_dtype_casts_sources_of_different_types(tmp_path):
     a, b = npy(tmp_path / "a.npy", np.ones((3, 2), "u1")), npy(tmp_path / "b.npy", np.zeros((3, 2), "f4"))
-    done = ingest([a, b], tmp_path / "out.zarr", dtype=dtype)
-    assert done.dtype == dtype
-    np.testing.assert_array_equal(rows_of(done.path), np.repeat([[1, 1], [0, 0]], 3, axis=0))
+    for dtype in ("float32", "int16", "bool", "float64"):
+        done = ingest([a, b], tmp_path / f"{dtype}.zarr", dtype=dtype)
+        assert done.dtype == dtype
+        np.testing.assert_array_equal(rows_of(done.path), np.repeat([[1, 1], [0, 0]], 3, axis=0))
 
 
-@pytest.mark.parametrize(
-    ("value", "source", "dtype"),
-    [
+def test_a_value_that_the_type_cannot_hold_is_named(tmp_path):
+    for value, source, dtype in (
         (300, "i8", "u1"),
         (-1, "i8", "u8"),
         (-1, "i1", "u2"),
         (2**63, "u8", "i8"),
         (1.5, "f8", "i4"),
         (1e300, "f8", "f4"),
-    ],
-)
-def test_a_value_that_the_type_cannot_hold_is_named(tmp_path, value, source, dtype):
-    values = np.zeros((4, 3), source)
-    values[2, 1] = value
-    with pytest.raises(DataError, match=r"a\.npy: row 2, column 1 .* which .* cannot hold"):
-        ingest([npy(tmp_path / "a.npy", values)], tmp_path / "out.zarr", dtype=dtype)
+    ):
+        values = np.zeros((4, 3), source)
+        values[2, 1] = value
+        message = r"a\.npy: row 2, column 1 .* which .* cannot hold"
+        with case((value, dtype)), pytest.raises(DataError, match=message):
+            ingest([npy(tmp_path / "a.npy", values)], tmp_path / "out.zarr", dtype=dtype)
 
 
 def test_the_shard_rule_does_not_know_n(tmp_path):
@@ -162,6 +161,9 @@ def test_what_is_no_table_of_numbers_is_refused(tmp_path):
     refuse(tmp_path, DataError, "two-dimensional", tmp_path / "g")
     (tmp_path / "h.txt").write_text("hello")
     refuse(tmp_path, SpecError, r"in no known format: these can be ingested: \.npy", tmp_path / "h.txt")
+    with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    refuse(tmp_path, DataError, r"holds no array of numbers .* \[\]", tmp_path / "i.npz")
     (tmp_path / "h.gz").write_bytes(gzip.compress(b"hello"))
     refuse(tmp_path, SpecError, "in no known format", tmp_path / "h.gz")
 
@@ -182,25 +184,27 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     refuse(tmp_path, SpecError, r"needs h5py .*pip install 'bigkpca\[io\]'", tmp_path / "a.h5")
 
 
-@pytest.mark.parametrize("write", [w for w in WRITERS if w is not write_csv])
-def test_a_truncated_file_is_corrupt(tmp_path, write):
-    source, _ = write(tmp_path, X, Y)
-    source.write_bytes(source.read_bytes()[:-100])
-    refuse(tmp_path, CorruptionError, f"{source.name}.* (truncated|needed)", source)
-
-
-@pytest.mark.parametrize("write", [write_idx_gz, write_csv_gz, write_npz])
-def test_a_flipped_byte_is_found_by_the_checksum(tmp_path, write):
-    source, _ = write(tmp_path, X, Y)
-    damaged = bytearray(source.read_bytes())
-    damaged[2000] ^= 1
-    source.write_bytes(damaged)
-    refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source)
+def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
+    for write in WRITERS:
+        if write is write_csv:
+            continue
+        source, _ = write(tmp_path, X, Y)
+        content = source.read_bytes()
+        source.write_bytes(content[:-100])
+        with case(write.__name__):
+            refuse(tmp_path, CorruptionError, f"{source.name}.* (truncated|needed)", source)
+        if write in (write_idx_gz, write_csv_gz, write_npz):
+            source.write_bytes(content[:2000] + bytes([content[2000] ^ 1]) + content[2001:])
+            with case(write.__name__):
+                refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source)
+    (tmp_path / "a").write_bytes(idx_bytes(X) + b"!")
+    refuse(tmp_path, CorruptionError, "more values than its header says", tmp_path / "a")
 
 
 # Real files
 
 
+@pytest.mark.full
 def test_mnist(tmp_path):
     source, labels = shared_file("mnist/t10k-images-idx3-ubyte.gz"), shared_file("mnist/t10k-labels-idx1-ubyte.gz")
     done = ingest([source], tmp_path / "out.zarr", labels=str(labels))
@@ -211,10 +215,11 @@ def test_mnist(tmp_path):
     np.testing.assert_array_equal(labels_of(done.path)[:5], [7, 2, 1, 0, 4])
 
 
-@pytest.mark.parametrize("name", ["usps/usps_int16.npz", "covertype/covtype_93k.npz"])
-def test_real_npz(tmp_path, name):
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "rows"), [("usps/usps_int16.npz", "X_milli"), ("covertype/covtype_93k.npz", "X_raw")])
+def test_real_npz(tmp_path, name, rows):
     source = shared_file(name)
     done = ingest([source], tmp_path / "out.zarr", labels="y")
     with np.load(source) as arrays:
-        np.testing.assert_array_equal(rows_of(done.path), arrays["X_milli" if "usps" in name else "X_raw"])
+        np.testing.assert_array_equal(rows_of(done.path), arrays[rows])
         np.testing.assert_array_equal(labels_of(done.path), arrays["y"])

@@ -1,6 +1,8 @@
 """What is learnt of a table before it is read: kinds and categories, over all rows that are kept."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.errors import DataError
@@ -26,22 +28,19 @@ def csv(path, **columns):
     return path
 
 
-@pytest.mark.parametrize("missing", MISSING)
-@pytest.mark.parametrize("first", ["number", "date", "truth value", "nothing"])
-def test_a_column_is_text_where_any_row_holds_a_word(first, missing, tmp_path):
-    early = {"number": "7", "date": "2013-01-01", "truth value": "true", "nothing": ""}[first]
-    missing = missing if early else "drop"  # else empty fields would be refused
-    values, notes = [early] * 200 + ["x"], Recorder()
-    source = csv(tmp_path / "a.csv", a=range(201), w=values)
-    done = ingest([source], tmp_path / "o.zarr", categories="one-hot", missing=missing, progress=notes)
-    categories = ["x"] if not early else sorted([early, "x"])
-    found = stored(done.path)
-    assert found["names"] == ["a", *(f"w={each}" for each in categories)]
-    expected = [[float(word == each) for each in categories] for word in values if word]
-    np.testing.assert_array_equal(found["x"][:, 1:], expected)
-    assert (
-        f"{source}: row 200, column 1 ('w'), is 'x', unlike the first rows: the column is read as text" in notes.notes
-    )
+def test_a_column_is_text_where_any_row_holds_a_word(tmp_path):
+    for number, (early, missing) in enumerate(
+        (("7", "refuse"), ("2013-01-01", "mean"), ("true", "median"), ("7", "drop"), ("", "drop"))
+    ):
+        values, notes = [early] * 200 + ["x"], Recorder()
+        source, out = csv(tmp_path / "a.csv", a=range(201), w=values), tmp_path / f"{number}.zarr"
+        found = stored(ingest([source], out, categories="one-hot", missing=missing, progress=notes).path)
+        categories = sorted({early, "x"} - {""})
+        assert found["names"] == ["a", *(f"w={each}" for each in categories)]
+        expected = [[float(word == each) for each in categories] for word in values if word]
+        np.testing.assert_array_equal(found["x"][:, 1:], expected)
+        note = f"{source}: row 200, column 1 ('w'), is 'x', unlike the first rows: the column is read as text"
+        assert note in notes.notes
 
 
 def test_words_of_a_later_file_make_text_of_a_column_too(tmp_path):
@@ -74,24 +73,23 @@ def test_other_faults_are_told_beside_late_words(tmp_path):
         ingest([source], tmp_path / "o.zarr", categories="one-hot")
 
 
-@pytest.mark.parametrize("labels", [None, "y"])
-def test_categories_are_those_of_the_rows_that_are_kept(labels, tmp_path):
+def test_categories_are_those_of_the_rows_that_are_kept(tmp_path):
     source = csv(tmp_path / "a.csv", w=["u", "v", "u", "z"], a=[1, 2, "", 4], y=["p", "q", "q", ""])
-    found = stored(ingest([source], tmp_path / "o.zarr", labels=labels, categories="one-hot", missing="drop").path)
-    assert found["names"] == ["w=u", "w=v", "a", *(["y=p", "y=q"] if labels is None else [])]
-    np.testing.assert_array_equal(found["x"][:, :3], [[1, 0, 1], [0, 1, 2]])
+    for labels, more in ((None, ["y=p", "y=q"]), ("y", [])):
+        out = tmp_path / f"{labels}.zarr"
+        found = stored(ingest([source], out, labels=labels, categories="one-hot", missing="drop").path)
+        assert found["names"] == ["w=u", "w=v", "a", *more]
+        np.testing.assert_array_equal(found["x"][:, :3], [[1, 0, 1], [0, 1, 2]])
 
 
-def test_a_table_without_a_whole_row_is_told_so(tmp_path):
-    source = csv(tmp_path / "a.csv", w=["u", ""], a=["", 1])
-    with pytest.raises(DataError, match=r"a\.csv: no row has a value in every column, so that all would be dropped"):
-        ingest([source], tmp_path / "o.zarr", categories="one-hot", missing="drop")
-
-
-def test_samples_of_medians_differ_by_column_and_not_by_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(learning, "_SAMPLE", 50)
-    values = np.random.default_rng(0).normal(size=400).tolist()
-    source = csv(tmp_path / "a.csv", a=[*values, ""], b=[*values, ""])
-    x, y = (stored(ingest([source], tmp_path / f"{i}.zarr", missing="median").path)["x"][-1] for i in range(2))
+def test_a_median_of_many_values_is_that_of_a_sample_which_differs_by_column_and_not_by_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(learning, "_SAMPLE", 1000)
+    values = np.sort(np.random.default_rng(0).exponential(size=20_000))
+    pq.write_table(pa.table({"a": [*values, None], "b": [*values, None]}), tmp_path / "a.parquet")
+    x, y = (
+        stored(ingest([tmp_path / "a.parquet"], tmp_path / f"{run}.zarr", missing="median").path)["x"][-1]
+        for run in range(2)
+    )
     np.testing.assert_array_equal(x, y)
     assert x[0] != x[1]
+    assert (np.abs(np.searchsorted(values, x) / len(values) - 0.5) < 4 * 0.5 / np.sqrt(1000)).all()

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from bigkpca.numerics.kernels import (
@@ -22,7 +21,6 @@ from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=20, deadline=None)
 
 
 def naive_inverse_quadratic(x, y):
@@ -54,10 +52,6 @@ COMBINED = {
 OWN = {"function": (Function(inverse_quadratic), naive_inverse_quadratic)}
 ALL = SIMPLE | COMBINED | OWN
 every_kernel = pytest.mark.parametrize(("kernel", "formula"), ALL.values(), ids=ALL.keys())
-every_simple_kernel = pytest.mark.parametrize("kernel", [k for k, _ in SIMPLE.values()], ids=SIMPLE.keys())
-every_named_kernel = pytest.mark.parametrize(
-    "kernel", [k for k, _ in (SIMPLE | COMBINED).values()], ids=(SIMPLE | COMBINED).keys()
-)
 
 
 def rows(seed, n, d, dtype=np.float64):

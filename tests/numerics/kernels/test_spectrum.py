@@ -48,7 +48,7 @@ def test_it_counts_words(x, y, k, normalize, dtype, most):
     kernel = kernels.Spectrum(k, normalize)
     X, Y = rows([*x, *y], dtype)[: len(x)], rows([*y, *x], dtype)[: len(y)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spectrum, "_DENSE_WORDS", most)
+        patch.setattr(spectrum, "_DENSE_WORDS", most)  # else only strings with thousands of words are sparse
         found = kernel(X, Y)
     expected = [[naive(a, b, k, normalize=normalize) for b in y] for a in x]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)

@@ -16,18 +16,12 @@ from tests.helpers import oracles
 from tests.numerics.landmarks.samples import clustered
 
 
-def test_rows_of_the_callers_own_are_kept_as_they_are():
-    values = np.array([[1, 2], [3, 4]], np.int16)
-    assert Rows(values).values is values
-
-
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
         (np.array([["a", "b"]]), DataError, "the array of landmarks holds .* values: rows must be real numbers"),
         (np.ones((2, 2), complex), DataError, "the array of landmarks holds complex128 values"),
         (np.ones(3), SpecError, r"landmarks of shape \(3,\): give rows like those of the data, \(l, d\)"),
-        (np.ones((0, 3)), SpecError, r"landmarks of shape \(0, 3\): give rows"),
         (np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
         (np.array([[1.0, 2.0], [np.nan, 1.0]]), DataError, "the array of landmarks: row 1, column 0 is NaN"),
         (np.array([[1.0, np.inf]]), DataError, "the array of landmarks: row 0, column 1 is infinity"),
@@ -46,9 +40,7 @@ def test_rows_that_cannot_be_landmarks_are_named(values, error, message):
         (np.array([True, False]), "row numbers for landmarks must be integers, not bool; rows are"),
         (np.array([[0, 1]]), r"landmarks of shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
         (np.array([], int), r"landmarks of shape \(0,\): give at least one row"),
-        (np.array([]), r"landmarks of shape \(0,\): give at least one row"),
         (np.array([3, -1]), "landmark -1: row numbers are counted from 0"),
-        (np.array([-2, -7]), "landmark -7: row numbers are counted from 0"),
     ],
     ids=str,
 )
@@ -60,12 +52,10 @@ def test_row_numbers_that_cannot_be_are_named(numbers, message):
 def test_of_rows_that_are_the_same_the_first_stays_in_its_place():
     rows = np.array([[5.0, 1.0], [2.0, 1.0], [3.0, 1.0], [2.0, 1.0], [2.0, 0.0], [5.0, 1.0]])
     assert_array_equal(landmarks.distinct(rows), rows[[0, 1, 2, 4]])
-    assert landmarks.distinct(rows[:3]) is not None
     assert_array_equal(landmarks.distinct(rows[:3]), rows[:3])
 
 
-@pytest.mark.parametrize("given", ["rows", "numbers", "numbers that recur"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("given", "dtype"), [("rows", "f8"), ("numbers", "f4"), ("numbers that recur", "f8")])
 def test_landmarks_that_recur_count_once_and_all_rows_are_exact_kernel_pca(given, dtype, tmp_path):
     X = np.random.default_rng(0).integers(0, 3, (120, 4)).astype(dtype)  # of 81 possible rows
     own = {"rows": X, "numbers": np.arange(120), "numbers that recur": np.append(np.arange(120), [3, 3, 7])}[given]
@@ -77,13 +67,8 @@ def test_landmarks_that_recur_count_once_and_all_rows_are_exact_kernel_pca(given
         assert_allclose(oracles.with_signs_of(ours.transform(rows), expected), expected, atol=1e-7)
     _, first = np.unique(X, axis=0, return_index=True)
     assert_allclose(ours.landmarks_, X[np.sort(first)], atol=1e-12)
-    assert ours.model_.provenance["choices"] == [
-        {
-            "option": "landmarks",
-            "value": len(first),
-            "reason": f"of {len(own)} rows that are given; {len(own) - len(first)} of them repeat others",
-        }
-    ]
+    reason = f"of {len(own)} rows that are given; {len(own) - len(first)} of them repeat others"
+    assert ours.model_.provenance["choices"] == [{"option": "landmarks", "value": len(first), "reason": reason}]
     ours.save(tmp_path / "model.zarr")
     again = KernelPCA.load(tmp_path / "model.zarr")
     assert_array_equal(again.transform(X), ours.transform(X))
@@ -105,6 +90,7 @@ def test_landmarks_that_are_the_same_once_they_are_rounded_count_once():
 
 def test_landmarks_of_the_callers_own_go_through_json_and_back():
     own = clustered(0, n=5)
+    assert Rows(own).values is own
     description = json.loads(json.dumps(landmarks.to_dict(Rows(own))))
     assert description == {"name": "rows", "sha256": description["sha256"], "count": 5}
     assert landmarks.to_dict(Rows(own + 1))["sha256"] != description["sha256"]

@@ -5,18 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics.kernels import (
-    Gaussian,
-    Linear,
-    Matern,
-    RationalQuadratic,
-)
+from bigkpca.numerics.kernels import Gaussian, Linear, Matern, RationalQuadratic
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem
-from bigkpca.numerics.preimages import (
-    Distances,
-    FixedPoint,
-    Ridge,
-)
+from bigkpca.numerics.preimages import Distances, FixedPoint, Ridge
 from bigkpca.numerics.preimages import Linear as LinearMap
 from tests.numerics.preimages.models import RANDOM, WAYS, back, fitted, pca, random_fitted, rows
 
@@ -27,9 +18,7 @@ from tests.numerics.preimages.models import RANDOM, WAYS, back, fitted, pca, ran
         (FixedPoint(), Exact(), 2, True),
         (FixedPoint(), Exact(), 2, False),
         (FixedPoint(), Nystroem(), 3, True),
-        (FixedPoint(), Nystroem(), 3, False),
         (FixedPoint(), ColumnSampling(), 5, True),  # whose scores are others, but of all components span the same
-        (FixedPoint(), ColumnSampling(), 5, False),
         (LinearMap(), Exact(), 2, True),
         (LinearMap(), Nystroem(), 5, True),
     ],
@@ -44,13 +33,12 @@ def test_the_linear_kernel_gives_pca_back_with_its_mean(way, method, r, center):
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(300.0), RationalQuadratic(300.0), Matern(300.0, nu=2.5)], ids=str)
-@pytest.mark.parametrize("way", [FixedPoint(), LinearMap()], ids=str)
-def test_a_very_wide_kernel_gives_pca_back(kernel, way):
+def test_a_very_wide_kernel_gives_pca_back(kernel):
     X = rows(80, 5) * [5, 3, 2, 1, 0.5] + [3, -2, 9, 0, 1]
     model = fitted(kernel, 3, Exact(), X=X, offset=X.mean(axis=0))
     Q = X[:9] + 0.3
     expected = pca(X, Q, 3)
-    for start in (None, Q):
+    for way, start in ((FixedPoint(), None), (FixedPoint(), Q), (LinearMap(), None)):
         got = back(way, model, model.scores(Q), start, X)
         assert np.linalg.norm(got.rows - expected) < 5e-3 * np.linalg.norm(expected)
         assert got.converged.all()

@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca.numerics.kernels import (
-    Linear,
-    Polynomial,
-)
+from bigkpca.numerics.kernels import Linear, Polynomial
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem
-from bigkpca.numerics.preimages import (
-    expansion,
-    residuals,
-)
+from bigkpca.numerics.preimages import expansion, residuals
 from tests.helpers import oracles
 from tests.numerics.preimages.models import BY_LANDMARKS, GAUSSIAN, RANDOM, fitted, random_fitted, rows
 
@@ -30,14 +24,14 @@ def test_of_all_rows_weights_are_those_of_kwok_and_tsang(center):
     assert_allclose(expansion(model).weights(Y), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("method", BY_LANDMARKS, ids=str)
-def test_the_square_of_a_reconstruction_is_that_of_its_weights(method, center):
-    model = fitted(method=method, center=center)
+def test_the_square_of_a_reconstruction_is_that_of_its_weights(method):
     Y = np.random.default_rng(1).normal(size=(6, 5))
-    given = expansion(model)
-    G, W = given.weights(Y), model.features.gram()
-    assert_allclose(given.squares(Y), [g @ W @ g for g in G], rtol=1e-8)
+    for center in (True, False):
+        model = fitted(method=method, center=center)
+        given = expansion(model)
+        G, W = given.weights(Y), model.features.gram()
+        assert_allclose(given.squares(Y), [g @ W @ g for g in G], rtol=1e-8)
 
 
 @pytest.mark.parametrize("center", [True, False])
@@ -54,8 +48,7 @@ def test_landmarks_reconstruct_the_projection_in_their_span(center):
     assert_allclose(expansion(model).squares(Y), (projected**2).sum(axis=1), rtol=1e-8)
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("method", [Nystroem("thesis"), ColumnSampling()], ids=str)
+@pytest.mark.parametrize(("method", "center"), [(Nystroem("thesis"), True), (ColumnSampling(), False)])
 def test_scores_of_other_landmark_methods_stand_for_their_least_squares(method, center):
     model = fitted(method=method, center=center)
     P = np.linalg.inv(np.linalg.cholesky(model.features.gram())).T
@@ -86,12 +79,12 @@ def residuals_of(model, X):
     return residuals(expansion(model), model.solution, V, model.features.kernel.diagonal(model.features.shifted(X)))
 
 
-@pytest.mark.parametrize("method", [Nystroem(), Exact()], ids=str)
-def test_uncentred_residuals_are_what_scores_leave_of_the_diagonal(method):
-    model = fitted(Polynomial(0.3), method=method, center=False)
+def test_uncentred_residuals_are_what_scores_leave_of_the_diagonal():
     X = rows(8, seed=4)
-    expected = [oracles.polynomial(x, x, 0.3, 3, 1.0) for x in X] - (model.scores(X) ** 2).sum(axis=1)
-    assert_allclose(residuals_of(model, X), expected, rtol=1e-8)
+    for method in (Nystroem(), Exact()):
+        model = fitted(Polynomial(0.3), method=method, center=False)
+        expected = [oracles.polynomial(x, x, 0.3, 3, 1.0) for x in X] - (model.scores(X) ** 2).sum(axis=1)
+        assert_allclose(residuals_of(model, X), expected, rtol=1e-8)
 
 
 def test_centred_residuals_are_distances_in_feature_space():
@@ -101,14 +94,6 @@ def test_centred_residuals_are_distances_in_feature_space():
     K, C = GAUSSIAN.gram(X), GAUSSIAN(Q, X)
     expected = [1 - 2 * g @ c + g @ K @ g for g, c in zip(gamma, C, strict=True)]
     assert_allclose(residuals_of(model, Q), expected, rtol=1e-8)
-
-
-@pytest.mark.parametrize("method", BY_LANDMARKS, ids=str)
-def test_rows_far_from_the_data_are_novel(method):
-    model = fitted(method=method, r=12)
-    near, far = residuals_of(model, rows()), residuals_of(model, rows() + 50)
-    assert near.mean() < 0.2
-    assert far.min() > 0.9  # the row itself, and the little that the mean of the data is
 
 
 def test_residuals_are_never_negative():

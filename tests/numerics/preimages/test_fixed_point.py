@@ -1,19 +1,14 @@
-"""Where the fixed point goes, where it begins, and where it gives up."""
+"""Where the fixed point goes, begins and gives up, and the gradient that it follows."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bigkpca.errors import SpecError
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import (
-    Gaussian,
-    Polynomial,
-)
+from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern, Polynomial
 from bigkpca.numerics.methods import Exact, Nystroem
-from bigkpca.numerics.preimages import (
-    FixedPoint,
-    expansion,
-)
+from bigkpca.numerics.preimages import FixedPoint, expansion
 from bigkpca.numerics.preimages import Linear as LinearMap
 from bigkpca.numerics.preimages.fixed_point_start import begin, candidates_of
 from bigkpca.numerics.preimages.fixed_point_steps import climb
@@ -22,6 +17,7 @@ from tests.helpers import oracles
 from tests.numerics.preimages.models import (
     GAUSSIAN,
     WITH_PULL,
+    WITHOUT_PULL,
     back,
     fitted,
     naive_objective,
@@ -51,15 +47,17 @@ def test_the_first_step_is_mikas():
     assert not once.converged.any()
 
 
-@pytest.mark.parametrize("anchor", [0.0, 0.2])
-def test_where_it_ends_is_a_fixed_point(anchor):
+def test_where_it_ends_is_a_fixed_point_that_an_anchor_holds_at_its_start():
     model, X = fitted(r=8), rows(6, seed=4)
-    gamma = expansion(model).weights(model.scores(X))
-    found = back(FixedPoint(anchor=anchor, tol=1e-10, iterations=500), model, model.scores(X), X)
-    assert found.converged.all()
-    landmarks = model.features.landmarks
-    expected = [naive_step(g, landmarks, z, 1.5, x, anchor) for g, z, x in zip(gamma, found.rows, X, strict=True)]
-    assert_allclose(found.rows, expected, atol=1e-8)
+    gamma, S = expansion(model).weights(model.scores(X)), model.features.landmarks
+    lengths = []
+    for anchor in (0.0, 0.2, 50.0):
+        found = back(FixedPoint(anchor=anchor, tol=1e-10, iterations=500), model, model.scores(X), X)
+        assert found.converged.all()
+        expected = [naive_step(g, S, z, 1.5, x, anchor) for g, z, x in zip(gamma, found.rows, X, strict=True)]
+        assert_allclose(found.rows, expected, atol=1e-8)
+        lengths.append(np.linalg.norm(found.rows - X, axis=1).max())
+    assert lengths[0] > lengths[1] > 10 * lengths[2]
 
 
 @pytest.mark.parametrize("kernel", WITH_PULL, ids=str)
@@ -74,13 +72,6 @@ def test_the_gradient_is_gone_where_it_ends_for_every_kernel_with_a_pull(kernel)
     ]
     scale = kernel.own_gradient_weight(X).mean()
     assert_allclose(left, 0, atol=2e-6 * scale)
-
-
-def test_an_anchor_holds_a_row_at_its_start():
-    model, X = fitted(r=3), rows(6, seed=4)
-    ways = [back(FixedPoint(anchor=a), model, model.scores(X), X).rows - X for a in (0.0, 0.5, 50.0)]
-    lengths = [np.linalg.norm(way, axis=1).max() for way in ways]
-    assert lengths[0] > lengths[1] > 10 * lengths[2]
 
 
 def test_without_a_start_it_begins_at_the_linear_map():
@@ -101,12 +92,8 @@ def test_the_thesis_form_is_the_update_of_the_thesis():
     got = back(FixedPoint(mean_term=False, iterations=3), model, Y, X)
     assert_allclose(got.rows, Z, rtol=1e-6)
     assert_array_equal(got.iterations, 3)
-
-
-def test_the_thesis_form_subtracts_the_mean_once_more():
-    model = fitted(method=Nystroem(), r=8)
-    given, Y = expansion(model), model.scores(rows(6, seed=4))
-    gamma = Y @ model.solution.components.T
+    given = expansion(fitted(method=Nystroem(), r=8))  # where the mean has other weights
+    gamma = given.weights(Y) - given.weights(0 * Y)
     expected = gamma - gamma.sum(axis=1, keepdims=True) * given.origin
     assert_allclose(given.without_mean().weights(Y), expected, atol=1e-12)
 
@@ -119,20 +106,21 @@ def test_a_row_that_leaves_the_numbers_in_the_thesis_form_is_the_mean():
     assert_allclose(got.rows, np.tile(model.features.landmarks.mean(axis=0), (2, 1)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("hold", [0.0, 0.1])
-def test_no_step_makes_it_worse(hold):
+def test_no_step_makes_it_worse():
     S, Z = rows(9), rows(20, seed=1) * 2
     gamma = np.random.default_rng(2).normal(size=(20, 9)) + 0.5
     goal = objective(KernelRows(GAUSSIAN, np.zeros(3), S), 20)
     sound = goal.at(Z, gamma).weight > 0
     Z, gamma = Z[sound], gamma[sound]
 
-    def value(R):
-        return goal.at(R, gamma).value - hold / 2 * ((R - Z) ** 2).sum(axis=1)
+    for hold in (0.0, 0.1):
 
-    values = [value(climb(goal, Z, gamma, hold=hold, tol=1e-8, most=most).rows) for most in range(1, 15)]
-    assert (np.diff(values, axis=0) >= -1e-13).all()
-    assert (values[-1] > value(Z)).all()
+        def value(R, hold=hold):
+            return goal.at(R, gamma).value - hold / 2 * ((R - Z) ** 2).sum(axis=1)
+
+        values = [value(climb(goal, Z, gamma, hold=hold, tol=1e-8, most=most).rows) for most in range(1, 15)]
+        assert (np.diff(values, axis=0) >= -1e-13).all()
+        assert (values[-1] > value(Z)).all()
 
 
 def test_rows_converge_each_on_its_own():
@@ -159,23 +147,17 @@ def test_a_start_that_is_pushed_away_moves_to_the_landmark_that_explains_most():
     Z, far = begin(goal, starts, gamma, norms, candidates_of(features), known=False)
     assert_array_equal(Z, [[0.0], [0.3], [0.0]])
     assert_array_equal(far, [False, False, False])
+    _, far = begin(goal, starts, -np.ones((3, 3)), np.ones(3), candidates_of(features), known=False)
+    assert far.all()  # no landmark explains such scores
 
 
 def test_the_landmark_that_explains_most_of_a_polynomial_is_not_the_longest():
     S = np.array([[1.0, 0.0], [3.0, 1.0]])
     features = KernelRows(Polynomial(1.0, degree=2, coef0=0.0), np.zeros(2), S)
-    candidates = candidates_of(features)
-    gamma = np.array([[1.0, 0.0]])
-    Z, far = begin(objective(features, 1), np.zeros((1, 2)), gamma, np.ones(1), candidates, known=False)
+    given = np.array([[1.0, 0.0]]), np.ones(1), candidates_of(features)
+    Z, far = begin(objective(features, 1), np.zeros((1, 2)), *given, known=False)
     assert_array_equal(Z, S[:1])  # where F = 1 - 1/2, and at the other 9 - 100/2
     assert not far.any()
-
-
-def test_scores_that_no_landmark_explains_are_far():
-    S = np.array([[0.0], [4.0]])
-    features = KernelRows(Gaussian(1.0), np.zeros(1), S)
-    _, far = begin(objective(features, 1), S[:1], -np.ones((1, 2)), np.ones(1), candidates_of(features), known=False)
-    assert far.all()
 
 
 def test_a_point_far_from_the_data_is_the_mean_and_says_so():
@@ -186,19 +168,61 @@ def test_a_point_far_from_the_data_is_the_mean_and_says_so():
     assert_array_equal(got.far, [False, True, False, True])
     assert_array_equal(got.converged, [True, False, True, False])
     assert_array_equal(got.iterations[got.far], 0)
+    waves = random_fitted("principal", X=rows(100))  # whose features vanish away from the axes
+    assert_allclose(back(FixedPoint(), waves, waves.scores(X[1:2]), X[1:2], rows(100)).rows[0], rows(100).mean(axis=0))
     assert_allclose(got.rows[got.far], np.tile(model.features.landmarks.mean(axis=0), (2, 1)), rtol=1e-12)
-
-
-def test_a_point_far_from_all_waves_is_the_mean_and_says_so():
-    X = rows(400)
-    model = random_fitted("principal", X=X)  # whose features vanish away from the axes
-    far = X[:2] + 40.0
-    got = back(FixedPoint(), model, model.scores(far), far, X=X)
-    assert got.far.all()
-    assert_allclose(got.rows, np.tile(X.mean(axis=0), (2, 1)), atol=1e-12)
 
 
 def test_many_landmarks_are_not_all_tried():
     S = rows(2000)
     assert len(candidates_of(KernelRows(GAUSSIAN, np.zeros(3), S)).rows) <= 512
     assert len(candidates_of(random_fitted("pairs").features).rows) == 0
+
+
+@pytest.mark.parametrize("kernel", WITH_PULL, ids=str)
+def test_the_gradient_over_landmarks_is_that_of_a_naive_objective(kernel):
+    S, Z, gamma = rows(7), rows(4, seed=1), np.random.default_rng(2).normal(size=(4, 7))
+    at = objective(KernelRows(kernel, np.zeros(3), S), 4).at(Z, gamma)
+    constant = 0 if kernel.towards == "product" else kernel.diagonal(Z) / 2
+    naive = [naive_objective(kernel, S, g, z) for g, z in zip(gamma, Z, strict=True)]
+    assert_allclose(at.value - constant, naive, atol=1e-12)
+    assert_allclose(at.inner - kernel.diagonal(Z) / 2, naive, atol=1e-12)
+    expected = [slope(lambda z, g=g: naive_objective(kernel, S, g, z), z) for g, z in zip(gamma, Z, strict=True)]
+    assert_allclose(at.image - at.weight[:, None] * Z, expected, rtol=1e-5, atol=1e-7)
+    x = rows(1, seed=1) + 1  # the pull of a row at itself is the limit of pulls near it
+    K, weights = np.empty((2, 1, 1))
+    kernel.gradient_weights(x + 1e-6, 1)(x, K, weights)
+    assert_allclose(weights[0], kernel.own_gradient_weight(x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "principal", "principal-alpha"])
+def test_the_gradient_over_waves_is_that_of_the_features(kind):
+    features = random_fitted(kind).features
+    Z, gamma = rows(4, seed=1), np.random.default_rng(2).normal(size=(4, features.size))
+
+    def naive(z, g):
+        ((V, _),) = features.tiles([z[None]], 1)
+        return float(V[0] @ g)
+
+    at = objective(features, 4).at(Z, gamma)
+    assert_allclose(at.value, [naive(z, g) for z, g in zip(Z, gamma, strict=True)], rtol=1e-10)
+    expected = [slope(lambda z, g=g: naive(z, g), z) for z, g in zip(Z, gamma, strict=True)]
+    assert_allclose(at.image - at.weight[:, None] * Z, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", WITHOUT_PULL, ids=lambda k: k.name)
+def test_kernels_without_a_pull_say_what_works(kernel):
+    assert kernel.towards is None
+    ways = "have no fixed point: use .*'ridge', 'denoising' or 'linear'"
+    with pytest.raises(SpecError, match=f"pre-images of the {kernel.name} kernel {ways}"):
+        FixedPoint().check(kernel, Nystroem())
+    with pytest.raises(SpecError, match=ways):
+        kernel.gradient_weights(rows(2), 1)
+
+
+def test_kernels_without_a_pull_have_none_at_a_row_itself_and_may_tell_distances():
+    for kernel in (Laplacian(2.0), Matern(2.0, nu=1.0)):
+        with pytest.raises(SpecError, match="have no fixed point"):
+            kernel.own_gradient_weight(rows(2))
+    with pytest.raises(SpecError, match="use 'mds', 'ridge'"):
+        FixedPoint().check(Matern(1.0, nu=0.5), Nystroem())

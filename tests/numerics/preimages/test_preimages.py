@@ -9,22 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
-from bigkpca.numerics.kernels import (
-    Cosine,
-    Function,
-    Gaussian,
-    Polynomial,
-    Sigmoid,
-)
+from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Polynomial, Sigmoid
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
-from bigkpca.numerics.preimages import (
-    Denoising,
-    Distances,
-    FixedPoint,
-    Ridge,
-    check_width,
-    reconstructing,
-)
+from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, Ridge, check_width, reconstructing
 from bigkpca.numerics.preimages import Linear as LinearMap
 from tests.numerics.preimages.models import (
     BY_LANDMARKS,
@@ -67,10 +54,9 @@ def test_single_precision_models_give_single_precision_rows(way):
         assert_allclose(got.rows, back(way, exact, Y, start).rows, atol=5e-3)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
-def test_whole_numbers_are_rows_like_any(dtype):
-    X = np.random.default_rng(0).integers(0, 16, (60, 4)).astype(dtype)
-    model = fitted(Gaussian(10.0), X=X, dtype=np.result_type(dtype, np.float32))
+def test_whole_numbers_are_rows_like_any():
+    X = np.random.default_rng(0).integers(0, 16, (60, 4)).astype(np.uint8)
+    model = fitted(Gaussian(10.0), X=X, dtype=np.float32)
     for way in WAYS:
         got = back(way, model, model.scores(X[:7]), X[:7], X)
         assert ((got.rows - X[:7]) ** 2).mean() < X.astype(float).var()
@@ -79,49 +65,32 @@ def test_whole_numbers_are_rows_like_any(dtype):
 # Parts, names and options
 
 
-@pytest.mark.parametrize(
-    "way", [*WAYS, FixedPoint(mean_term=False), FixedPoint(anchor=0.1), Ridge(np.float32(0.5), np.int64(9))], ids=str
-)
-def test_a_way_goes_through_json_and_back(way):
-    assert preimages.from_dict(json.loads(json.dumps(preimages.to_dict(way)))) == way
-    assert preimages.PREIMAGES[way.name] is type(way)
+def test_a_way_goes_through_json_and_back():
+    for way in [*WAYS, FixedPoint(mean_term=False), FixedPoint(anchor=0.1), Ridge(np.float32(0.5), np.int64(9))]:
+        assert preimages.from_dict(json.loads(json.dumps(preimages.to_dict(way)))) == way
+        assert preimages.PREIMAGES[way.name] is type(way)
 
 
-@pytest.mark.parametrize("method", [Nystroem(), ColumnSampling(), Exact()], ids=str)
 @pytest.mark.parametrize("way", [*WAYS, Distances(neighbours=np.int64(6))], ids=str)
-def test_a_decoder_goes_through_its_parts_and_back(way, method):
-    model = fitted(method=method)
-    made = decoder(way, model)
-    arrays = made.arrays()
-    again = preimages.decoder_from_parts(json.loads(json.dumps(made.parameters())), {**arrays, "other": np.ones(1)})
-    assert type(again) is type(made)
-    assert same_decoder(made, again)
-    Y = model.scores(rows(6, seed=4))
-    results = [reconstructing(each, model.features, model.solution, 6)(Y, None) for each in (made, again)]
-    assert_array_equal(results[0].rows, results[1].rows)
+def test_a_decoder_goes_through_its_parts_and_back(way):
+    for method in (Nystroem(), ColumnSampling(), Exact()):
+        model = fitted(method=method)
+        made = decoder(way, model)
+        parts = json.loads(json.dumps(made.parameters())), {**made.arrays(), "other": np.ones(1)}
+        again = preimages.decoder_from_parts(*parts)
+        assert type(again) is type(made)
+        assert same_decoder(made, again)
+        Y = model.scores(rows(6, seed=4))
+        results = [reconstructing(each, model.features, model.solution, 6)(Y, None) for each in (made, again)]
+        assert_array_equal(results[0].rows, results[1].rows)
+        if way == FixedPoint():  # which keeps no second copy of the components
+            assert ("map" in made.arrays()) == (method == ColumnSampling())
 
 
-def test_a_fixed_point_keeps_no_second_copy_of_the_components():
-    assert "map" not in decoder(FixedPoint(), fitted()).arrays()
-    assert "map" in decoder(FixedPoint(), fitted(method=ColumnSampling())).arrays()
-
-
-@pytest.mark.parametrize(
-    ("name", "way"),
-    [
-        ("fixed-point", FixedPoint()),
-        ("Fixed_Point", FixedPoint()),
-        ("mds", Distances()),
-        ("ridge", Ridge()),
-        ("linear", LinearMap()),
-        ("denoising", Denoising()),
-    ],
-)
-def test_a_name_stands_for_the_default_of_its_way(name, way):
-    assert preimages.named(name) == way
-
-
-def test_an_unknown_name_comes_with_the_nearest():
+def test_a_name_stands_for_the_default_of_its_way_and_an_unknown_one_comes_with_the_nearest():
+    names = {"fixed-point": FixedPoint(), "Fixed_Point": FixedPoint(), "mds": Distances(), "ridge": Ridge()}
+    for name, way in {**names, "linear": LinearMap(), "denoising": Denoising()}.items():
+        assert preimages.named(name) == way
     with pytest.raises(SpecError, match="unknown preimage 'rigde': did you mean 'ridge'"):
         preimages.named("rigde")
 
@@ -130,7 +99,6 @@ def test_an_unknown_name_comes_with_the_nearest():
     ("make", "message"),
     [
         (lambda: FixedPoint(anchor=-0.1), "the anchor is a number that is not negative"),
-        (lambda: FixedPoint(anchor=np.nan), "the anchor is a number that is not negative"),
         (lambda: FixedPoint(mean_term=False, anchor=0.1), "has no anchor; leave one of them out"),
         (lambda: FixedPoint(iterations=0), "at least one iteration, and a positive tol"),
         (lambda: FixedPoint(tol=0), "at least one iteration, and a positive tol"),
@@ -139,7 +107,6 @@ def test_an_unknown_name_comes_with_the_nearest():
         (lambda: Ridge(ridge=-1), "ridge is a number that is not negative, size at least 2"),
         (lambda: Ridge(size=1), "ridge is a number that is not negative, size at least 2"),
         (lambda: Denoising(noise=0), "noise is a positive standard deviation in the units of the data"),
-        (lambda: Denoising(noise=np.inf), "noise is a positive standard deviation"),
         (lambda: Denoising(ridge=np.nan), "ridge is a number that is not negative"),
         (lambda: Denoising(size=1), "ridge is a number that is not negative, size at least 2"),
     ],
@@ -159,11 +126,11 @@ def test_methods_without_a_fixed_point_say_what_works():
         FixedPoint().decoder(random, rows())
 
 
-@pytest.mark.parametrize("way", [Ridge(), LinearMap(), Denoising(noise=1.0)], ids=str)
-@pytest.mark.parametrize("kernel", [*WITH_PULL, *WITHOUT_PULL], ids=lambda k: k.name)
-def test_maps_that_are_learned_take_every_kernel_and_method(way, kernel):
-    for method in (*BY_LANDMARKS, RandomFeatures("phase"), PrincipalFeatures()):
-        way.check(kernel, method)
+def test_maps_that_are_learned_take_every_kernel_and_method():
+    for kernel in (*WITH_PULL, *WITHOUT_PULL):
+        for method in (*BY_LANDMARKS, RandomFeatures("phase"), PrincipalFeatures()):
+            for way in (Ridge(), LinearMap(), Denoising(noise=1.0)):
+                way.check(kernel, method)
 
 
 @pytest.mark.parametrize("kernel", WITHOUT_PULL, ids=lambda k: k.name)
@@ -194,15 +161,6 @@ def test_scores_that_no_model_made_are_refused():
         check_width((5,), 3, "scores.zarr")
 
 
-def test_scores_are_those_of_the_model_tile_by_tile():
-    model, X = fitted(), rows()
-    V = GAUSSIAN(X, model.features.landmarks)
-    expected = (V - model.solution.mean) @ model.solution.components
-    assert_allclose(model.scores(X, most_rows=7), expected, atol=1e-12)
-
-
 def test_no_rows_are_no_trouble():
-    model = fitted()
     for way in WAYS:
-        got = back(way, model, np.empty((0, 5)))
-        assert got.rows.shape == (0, 3)
+        assert back(way, fitted(), np.empty((0, 5))).rows.shape == (0, 3)

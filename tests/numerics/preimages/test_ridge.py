@@ -1,4 +1,7 @@
-"""Maps learned by ridge regression, from rows as they are and from noised ones."""
+"""Maps learned by ridge regression, from rows as they are and from noised ones, and the sums they are learned from."""
+
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pytest
@@ -6,15 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, NarrowKernelWarning, SpecError
-from bigkpca.numerics.kernels import (
-    Gaussian,
-)
 from bigkpca.numerics.methods import Nystroem
-from bigkpca.numerics.preimages import (
-    Denoising,
-    Ridge,
-    row_noise,
-)
+from bigkpca.numerics.preimages import Denoising, Ridge, row_noise
+from bigkpca.numerics.preimages.regression import block_regression
 from tests.helpers import oracles
 from tests.numerics.preimages.models import (
     GAUSSIAN,
@@ -22,7 +19,6 @@ from tests.numerics.preimages.models import (
     back,
     fitted,
     naive_regression,
-    pca,
     rows,
     same_decoder,
     trained,
@@ -38,11 +34,6 @@ def test_training_does_not_depend_on_how_rows_are_split(way):
         other = trained(way, model, X, tile, block)
         assert_allclose(other.weights, whole.weights, rtol=1e-6, atol=1e-9)
         assert_allclose(other.mean_row, whole.mean_row, rtol=1e-12)
-
-
-@pytest.mark.parametrize("way", [Ridge(size=12), Denoising(noise=0.1, size=12)], ids=str)
-def test_the_same_tiles_make_the_same_bits_wherever_their_block_begins(way):
-    model, X = fitted(), rows()
     training = way.training(model, X, len(X), SEED)
     block = training.block([X[20:30], X[30:36]], 20, 16)
     again = training.block(iter([X[20:30].copy(), X[30:36].copy()]), 20, 16)
@@ -61,19 +52,16 @@ def test_ridge_is_kernel_ridge_regression_with_an_intercept():
     w = naive_regression(F, X, 0.3 * k(got.landmarks, got.landmarks))
     expected = X.mean(axis=0) + (k(Q, got.landmarks) - F.mean(axis=0)) @ w
     assert_allclose(back(way, model, Q).rows, expected, atol=1e-6)
-
-
-def test_the_length_of_ridge_makes_the_median_pair_of_its_scores_a_third():
-    got = trained(Ridge(size=25), fitted(), rows())
+    # The length makes the kernel of the median pair of landmarks 1 / e.
     pairs = [np.sum((a - b) ** 2) for i, a in enumerate(got.landmarks) for b in got.landmarks[:i]]
     assert_allclose(np.exp(-np.median(pairs) / (2 * got.sigma**2)), np.exp(-1), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("n", "size", "copies"), [(60, 5, 1), (60, 12, 2), (60, 40, 7), (20, 40, 8), (12, 40, 8)])
-def test_few_rows_are_noised_several_times(n, size, copies):
+def test_few_rows_are_noised_several_times():
     """10 noised rows to a kernel, of which there are no more than rows; at most 8 times."""
-    training = Denoising(noise=0.3, size=size).training(fitted(), rows(), n, SEED)
-    assert training.scored.noise.copies == copies
+    for n, size, copies in ((60, 5, 1), (60, 12, 2), (60, 40, 7), (20, 40, 8), (12, 40, 8)):
+        training = Denoising(noise=0.3, size=size).training(fitted(), rows(), n, SEED)
+        assert training.scored.noise.copies == copies
 
 
 def test_denoising_is_kernel_ridge_regression_from_noised_rows_to_clean_ones():
@@ -101,7 +89,7 @@ def test_the_landmarks_of_denoising_are_noised_too():
     assert_allclose(noised, model.scores(X + np.float32(0.5) * row_noise(key, 0, 400, 3, copy=8)), atol=1e-6)
 
 
-@pytest.mark.parametrize("d", [1, 7, 8, 19])
+@pytest.mark.parametrize("d", [1, 8, 19])
 def test_noise_belongs_to_the_row_and_its_copy_alone(d):
     key = SEED.generate_state(2, np.uint64)
     whole = row_noise(key, 0, 40, d)
@@ -126,19 +114,6 @@ def test_noise_is_standard_normal_and_independent():
     assert abs((noise[1:] * noise[:-1]).mean()) < 5 / np.sqrt(n)
 
 
-def test_denoising_denoises_more_than_pca_can():
-    def ring(n, seed):
-        angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, n)
-        return np.stack([3 * np.cos(angle), 3 * np.sin(angle), 0 * angle], axis=1)
-
-    X, clean = ring(400, 0), ring(200, 1)
-    noised = clean + 0.5 * rows(200, seed=2)
-    model = fitted(Gaussian(2.0), r=20, X=X + 0.5 * rows(400, seed=3), size=60)
-    got = back(Denoising(noise=0.5, size=100), model, model.scores(noised), noised, X).rows
-    error, left_by_pca = ((got - clean) ** 2).mean(), ((pca(X, noised, 2) - clean) ** 2).mean()
-    assert error < 0.7 * left_by_pca < 0.6 * ((noised - clean) ** 2).mean()
-
-
 def test_denoising_must_be_told_the_noise():
     with pytest.raises(SpecError, match="need the standard deviation of the noise: give noise="):
         Denoising().check(GAUSSIAN, Nystroem())
@@ -146,12 +121,61 @@ def test_denoising_must_be_told_the_noise():
         Denoising().training(fitted(), rows(), 60, SEED)
 
 
-@pytest.mark.parametrize(("noise", "named"), [(2.0, "with noise of 2 "), (100.0, "with noise of 100 ")])
-def test_noise_that_drowns_the_kernel_is_named(noise, named):
+def test_noise_that_drowns_the_kernel_is_named():
     X = np.random.default_rng(0).normal(size=(300, 20))
-    spec = {"n_components": 5, "sigma": 0.7, "size": 60, "preimage": "denoising", "noise": noise, "random_state": 0}
+    spec = {"n_components": 5, "sigma": 0.7, "size": 60, "preimage": "denoising", "noise": 2.0, "random_state": 0}
     with (
         pytest.warns(NarrowKernelWarning),
-        pytest.raises(DataError, match=f"{named}are too much alike .* larger sigma"),
+        pytest.raises(DataError, match=r"with noise of 2 are too much alike .* larger sigma"),
     ):
         KernelPCA(**spec).fit(X)
+
+
+def block_sums(F, X, splits, shift=0.5):
+    """Sums over blocks that begin at the given rows, in tiles of 7."""
+    ends = [*splits[1:], len(F)]
+    tiles = lambda a, b: ((F[i : min(i + 7, b)].copy(), X[i : min(i + 7, b)].copy()) for i in range(a, b, 7))  # noqa: E731
+    parts = [
+        block_regression(tiles(a, b), np.full(4, shift), np.full(3, shift)) for a, b in zip(splits, ends, strict=True)
+    ]
+    return reduce(add, parts)
+
+
+def test_sums_of_any_split_are_those_of_the_whole():
+    F, X = rows(60, 4) + 3, rows(60, seed=1)
+    f, x = F - F.mean(axis=0), X - X.mean(axis=0)
+    for splits, shift in (([0], 0.0), ([0], 0.5), ([0, 20, 20, 41], 0.5), ([0, 0, 59], -2.0)):  # some parts are empty
+        got = block_sums(F, X, splits, shift)
+        assert got.count == 60
+        assert_allclose(got.mean, F.mean(axis=0), rtol=1e-12)
+        assert_allclose(got.mean_rows, X.mean(axis=0), rtol=1e-12)
+        assert_allclose(got.scatter, f.T @ f, atol=1e-10)
+        assert_allclose(got.cross, f.T @ x, atol=1e-10)
+
+
+def test_single_precision_tiles_keep_what_a_shift_saves():
+    F, X = rows(5000, 4) * 1e-3 + 100, rows(5000, seed=1)
+    single = F.astype(np.float32)
+    exact = single.astype(float)
+    got = block_regression([(single.copy(), X.copy())], np.full(4, 100.0), np.zeros(3))
+    f = exact - exact.mean(axis=0)
+    assert_allclose(got.scatter, f.T @ f, rtol=1e-4, atol=1e-7)
+    assert_allclose(got.mean, exact.mean(axis=0), rtol=1e-8)
+
+
+def test_regression_weights_are_least_squares():
+    F, X = rows(60, 4), rows(60, seed=1)
+    penalty = np.diag([1.0, 2.0, 0.5, 3.0]) + 0.1
+    assert_allclose(block_sums(F, X, [0, 30]).weights(penalty, 0.0), naive_regression(F, X, penalty), rtol=1e-9)
+
+
+def test_a_column_that_never_varies_has_no_weight_and_equal_columns_share_theirs():
+    F, X = rows(60, 4), rows(60, seed=1)
+    F[:, 2] = 7.0
+    weights = block_sums(F, X, [0], shift=7.0).weights(np.zeros((4, 4)), 1e-12)
+    expected = naive_regression(np.delete(F, 2, axis=1), X, 1e-20 * np.eye(3))
+    assert_allclose(weights[2], 0, atol=1e-12)
+    assert_allclose(np.delete(weights, 2, axis=0), expected, rtol=1e-6)
+    F[:, 1] = F[:, 0]
+    weights = block_sums(F, X, [0]).weights(np.zeros((4, 4)), 1e-12)
+    assert_allclose(weights[0], weights[1], atol=1e-4)

@@ -1,4 +1,4 @@
-"""Digits, two models of them, and scores and rows that were written once for all tests of a file."""
+"""Digits, two models of them, and scores and rows that are written once for all tests of this folder."""
 
 from contextlib import contextmanager
 
@@ -12,17 +12,22 @@ from tests.helpers.stores import counted_reads
 from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, N
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def _quiet(quiet_signals):
+    """Commands run in this process."""
+
+
+@pytest.fixture(scope="session")
 def X(digits):
     return digits[:N].astype(np.float32)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("shared")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def dataset(folder, X):
     """500 digits in five chunks."""
     path = str(folder / "digits.zarr")
@@ -30,39 +35,39 @@ def dataset(folder, X):
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model(folder, dataset):
     bigkpca.fit(dataset, folder / "model.zarr", **OPTIONS)
     return str(folder / "model.zarr")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def other(folder, dataset):
     """Another model of as many components."""
     bigkpca.fit(dataset, folder / "other.zarr", **OPTIONS | {"seed": 4})
     return str(folder / "other.zarr")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def scores(folder, dataset, model):
     bigkpca.transform(model, dataset, folder / "scores.zarr", block_rows=CHUNK)
     return str(folder / "scores.zarr")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def back(folder, model, scores):
     """What the scores stand for, written in five shards by threads."""
     bigkpca.reconstruct(model, scores, folder / "back.zarr", block_rows=CHUNK)
     return folder / "back.zarr"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def denoised(folder, model, dataset):
     bigkpca.denoise(model, dataset, folder / "denoised.zarr", block_rows=CHUNK)
     return folder / "denoised.zarr"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kpca(model):
     return KernelPCA.load(model)
 

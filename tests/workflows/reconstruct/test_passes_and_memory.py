@@ -21,11 +21,20 @@ from bigkpca.storage.models import load_model
 from tests.helpers.commands import peak_bytes, planned_bytes, run
 from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, WAYS, N, error_of, wide_rows
 
-pytestmark = pytest.mark.usefixtures("quiet_signals")
+linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
 
 
-@pytest.mark.parametrize("method", ["nystroem", "rff", "rff-pca", "exact"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "method"),
+    [
+        ("fixed-point", "nystroem"),
+        ("denoising", "rff"),
+        pytest.param("ridge", "nystroem", marks=pytest.mark.full),
+        pytest.param("mds", "rff-pca", marks=pytest.mark.full),
+        pytest.param("denoising of the fit's noise", "exact", marks=pytest.mark.full),
+        pytest.param("linear", "exact", marks=pytest.mark.full),
+    ],
+)
 def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(way, method, dataset, reads):
     spec = FitSpec.checked(**OPTIONS | {"method": method} | WAYS[way])
     passes = {"nystroem": 1, "rff": 1, "rff-pca": 2, "exact": 0}[method] + spec.preimage_value.trained
@@ -36,6 +45,7 @@ def test_ways_back_that_are_learned_cost_one_planned_pass_and_others_none(way, m
     assert plan.bytes_read == (1 + passes) * N * 64 * 4
 
 
+@pytest.mark.full
 def test_refined_models_learn_the_way_back_in_one_pass_more(dataset, reads):
     counts = []
     for way in ("fixed-point", preimages.Ridge(size=50)):
@@ -43,7 +53,7 @@ def test_refined_models_learn_the_way_back_in_one_pass_more(dataset, reads):
         spec = FitSpec.checked(**OPTIONS | {"refine": 1, "preimage": way})
         assert (
             error_of(fit_rows(open_rows(dataset), spec, Engine(threads=1), Silent()), zarr.open_array(dataset)[:]) < 0.6
-        )  # type: ignore[arg-type]
+        )
         counts.append((reads.copy(), plan_fit(open_rows(dataset), spec, 1).passes))
     (without, planned), (with_ridge, planned_too) = counts
     np.testing.assert_array_equal(with_ridge, without + 1)
@@ -98,9 +108,9 @@ def test_a_plan_of_the_way_back_counts_what_takes_memory(model):
     assert larger[1] - larger[0] > 8 * (4000**2 - 1000**2)
 
 
-@pytest.mark.long
+@pytest.mark.full
 @pytest.mark.alone
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@linux
 def test_peaks_of_pre_images_stay_below_their_plan(tmp_path):
     rows, model, scores = (tmp_path / name for name in ("rows.npy", "model.zarr", "scores.zarr"))
     wide_rows(rows, 4500, 500)
@@ -117,7 +127,7 @@ def test_peaks_of_pre_images_stay_below_their_plan(tmp_path):
 
 @pytest.mark.alone
 @pytest.mark.long
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+@linux
 @pytest.mark.parametrize("options", [["ridge"], ["denoising", "--noise", "1"], ["mds"], ["linear"], ["fixed-point"]])
 @pytest.mark.parametrize("n", [2000, 20_000])
 def test_peaks_of_every_way_back_stay_below_their_plan(options, n, tmp_path):

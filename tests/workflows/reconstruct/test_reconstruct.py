@@ -18,18 +18,16 @@ from bigkpca.storage import block_arrays
 from tests.helpers.lazy import refuse
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitted, rows_of
 
-pytestmark = pytest.mark.usefixtures("quiet_signals")
-
 
 def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, back, tmp_path):
     array = zarr.open_group(scores, mode="r")["scores"]
-    Y = array[:]  # type: ignore[index]
-    expected = zarr.open_group(back, mode="r")["x"][:]  # type: ignore[index]
-    assert expected.dtype == np.float32  # type: ignore[union-attr]
+    Y = array[:]
+    expected = zarr.open_group(back, mode="r")["x"][:]
+    assert expected.dtype == np.float32
     np.testing.assert_array_equal(kpca.inverse_transform(Y), expected)
     np.testing.assert_array_equal(kpca.inverse_transform(pd.DataFrame(Y)), expected)
-    np.testing.assert_array_equal(kpca.inverse_transform(Y.tolist()), expected)  # type: ignore[union-attr]
-    np.save(tmp_path / "scores.npy", Y)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(kpca.inverse_transform(Y.tolist()), expected)
+    np.save(tmp_path / "scores.npy", Y)
     for lazy in (da.from_array(Y, chunks=(77, 3)), array, scores, Path(scores), tmp_path / "scores.npy"):
         found = kpca.inverse_transform(lazy)
         assert isinstance(found, da.Array)
@@ -37,15 +35,16 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, 
     stored = kpca.inverse_transform(Y, out=tmp_path / "rows.zarr")
     assert isinstance(stored, zarr.Array)
     assert (stored.shape, stored.dtype) == ((N, 64), np.float32)
-    found = reconstruct_rows(ArrayRows(Y), kpca.model_, block_preimages, Engine(threads=1), Silent())  # type: ignore[arg-type]
+    found = reconstruct_rows(ArrayRows(Y), kpca.model_, block_preimages, Engine(threads=1), Silent())
     np.testing.assert_array_equal(found.rows, expected)
     for name in ARRAYS[1:]:
         np.testing.assert_array_equal(block_arrays.values(str(back), name), getattr(found, name))
     assert found.iterations.max() > 0
 
 
+@pytest.mark.full
 def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, denoised, back, tmp_path):
-    expected = zarr.open_group(denoised, mode="r")["x"][:]  # type: ignore[index]
+    expected = zarr.open_group(denoised, mode="r")["x"][:]
     for held in (X, np.asfortranarray(X), pd.DataFrame(X)):
         np.testing.assert_array_equal(kpca.denoise(held), expected)
     for lazy in (da.from_array(X, chunks=(77, 30)), zarr.open_array(dataset), dataset):
@@ -53,11 +52,11 @@ def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, denoised, 
         assert isinstance(found, da.Array)
         np.testing.assert_array_equal(found.compute(scheduler="threads"), expected)
     stored = kpca.denoise(dataset, out=tmp_path / "rows.zarr")
-    np.testing.assert_allclose(stored[:], expected, atol=1e-3)  # type: ignore[arg-type]  # other blocks
+    np.testing.assert_allclose(stored[:], expected, atol=1e-3)  # other blocks
     # Iterations start at the rows, and end near where those of the scores alone do.
-    from_scores = zarr.open_group(back, mode="r")["x"][:]  # type: ignore[index]
-    assert not np.array_equal(from_scores, expected)  # type: ignore[arg-type]
-    np.testing.assert_allclose(expected, from_scores, atol=0.1)  # type: ignore[arg-type]
+    from_scores = zarr.open_group(back, mode="r")["x"][:]
+    assert not np.array_equal(from_scores, expected)
+    np.testing.assert_allclose(expected, from_scores, atol=0.1)
 
 
 def test_views_compute_nothing_before_they_are_asked(kpca, X):
@@ -72,39 +71,28 @@ def test_views_compute_nothing_before_they_are_asked(kpca, X):
                 view.compute()
 
 
-# -- models of every make ------------------------------------------------------------------------------------
+MAKES = [
+    {"method": "columns", "kernel": "matern"},
+    {"method": "rff-pca", "size": 400, "dtype": "float64"},
+    {"method": "exact", "preimage": "mds"},
+    {"method": "rff", "refine": 2},
+    {"standardize": True, "preimage": preimages.Ridge(size=100)},
+    {"kernel": "laplacian", "preimage": "linear"},
+]
+FURTHER_MAKES = [
+    {"method": methods.Nystroem("thesis", rank=30)},
+    {"method": "rff", "size": 400, "solver": "randomized"},
+    {"refine": 2, "preimage": "mds"},
+    {"method": "rff", "kernel": "polynomial", "size": 400, "preimage": "linear"},
+    {"standardize": True, "kernel": "rational-quadratic", "landmarks": "uniform"},
+    {"center": False},
+    {"kernel": "polynomial", "degree": 2},
+    {"size": "auto", "tol": 0.3},
+]
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"method": "columns"},
-        {"method": methods.Nystroem("thesis", rank=30)},
-        {"method": "rff", "size": 400},
-        {"method": "rff", "size": 400, "solver": "randomized"},
-        {"method": "rff-pca", "size": 400},
-        {"method": "exact"},
-        {"refine": 2},
-        {"method": "exact", "preimage": "mds"},
-        {"refine": 2, "preimage": "mds"},
-        {"refine": 2, "preimage": preimages.Ridge(size=100)},
-        {"method": "rff", "refine": 2},
-        {"method": "rff", "kernel": "polynomial", "size": 400, "preimage": "linear"},
-        {"standardize": True},
-        {"standardize": True, "preimage": preimages.Ridge(size=100)},
-        {"center": False},
-        {"dtype": "float64"},
-        {"kernel": "polynomial", "degree": 2},
-        {"kernel": "linear"},
-        {"kernel": "matern"},
-        {"kernel": "rational-quadratic"},
-        {"kernel": "laplacian", "preimage": "linear"},
-        {"kernel": "cosine", "preimage": preimages.Ridge(size=100)},
-        {"landmarks": "uniform"},
-        {"landmarks": "rpcholesky"},
-        {"size": "auto", "tol": 0.3},
-    ],
-    ids=str,
+    "options", [*MAKES, *(pytest.param(make, marks=pytest.mark.full) for make in FURTHER_MAKES)], ids=str
 )
 def test_models_of_every_make_lead_back(options, X):
     few = X[:300]

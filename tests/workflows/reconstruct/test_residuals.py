@@ -19,8 +19,6 @@ from tests.helpers.disks import tree_bytes
 from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import CHUNK, N, wide_rows
 
-pytestmark = pytest.mark.usefixtures("quiet_signals")
-
 
 @pytest.mark.parametrize("center", [True, False])
 def test_residuals_are_what_scores_leave_of_the_diagonal(center, X):
@@ -42,28 +40,31 @@ def test_residuals_are_what_scores_leave_of_the_diagonal(center, X):
 def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(model, dataset, scores, kpca, X, tmp_path):
     out = tmp_path / "scores.zarr"
     stored = bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)
-    np.testing.assert_array_equal(stored[:], zarr.open_group(scores, mode="r")["scores"][:])  # type: ignore[arg-type, index]
+    np.testing.assert_array_equal(stored[:], zarr.open_group(scores, mode="r")["scores"][:])
     found = zarr.open_group(out, mode="r")["residual"]
-    assert (found.shape, found.dtype) == ((N,), np.float32)  # type: ignore[union-attr]
-    expected = found[:]  # type: ignore[index]
-    np.testing.assert_array_equal(kpca.residual(X), expected)  # type: ignore[arg-type]
+    assert (found.shape, found.dtype) == ((N,), np.float32)
+    expected = found[:]
+    np.testing.assert_array_equal(kpca.residual(X), expected)
     for lazy in (da.from_array(X, chunks=(77, 30)), dataset, zarr.open_array(dataset)):
         view = kpca.residual(lazy)
         assert isinstance(view, da.Array)
-        np.testing.assert_array_equal(view.compute(scheduler="threads"), expected)  # type: ignore[arg-type]
-    np.testing.assert_allclose(load_model(model).residual(X), expected, rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(view.compute(scheduler="threads"), expected)
+    np.testing.assert_allclose(load_model(model).residual(X), expected, rtol=1e-4, atol=1e-5)
     manifest = block_arrays.read_manifest(str(out))
     assert manifest is not None
-    assert manifest["blocks"][2]["residual_sha256"] == sha256(expected[200:300])  # type: ignore[index]
+    assert manifest["blocks"][2]["residual_sha256"] == sha256(expected[200:300])
     with pytest.raises(SpecError, match="residual is True there and False here"):
         bigkpca.transform(model, dataset, out, block_rows=CHUNK)
     assert bigkpca.reconstruct(model, out, tmp_path / "back.zarr", block_rows=CHUNK).shape == (N, 64)
     noise = np.random.default_rng(0).uniform(0, 16, X.shape).astype(np.float32)
-    assert np.median(kpca.residual(noise)) > 1.5 * np.median(expected)  # type: ignore[arg-type]
+    assert np.median(kpca.residual(noise)) > 1.5 * np.median(expected)
 
 
-@pytest.mark.parametrize(("preimage", "most"), [("fixed-point", 0), ("ridge", 1)])  # the former keeps what is needed
-@pytest.mark.parametrize("method", ["nystroem", "columns"])
+@pytest.mark.parametrize(
+    ("method", "preimage", "most"),
+    [("nystroem", "fixed-point", 0), ("columns", "ridge", 1)],  # the former keeps what is needed
+)
+@pytest.mark.full
 def test_residuals_of_all_blocks_take_one_decomposition(method, preimage, most, X, dataset, tmp_path, monkeypatch):
     kpca = KernelPCA(4, size=60, method=method, preimage=preimage, block_rows=CHUNK, random_state=0).fit(X)
     module = import_module("bigkpca.numerics.preimages.expansion")  # a function has the same name
@@ -99,18 +100,6 @@ def test_the_peak_of_residuals_of_many_landmarks_stays_below_the_plan(method, tm
     found = peak_bytes("transform", "-q", "--residual", "--block-rows", 2048, model, rows, tmp_path / "scores.zarr")
     plan = planned_bytes("transform", "--residual", "--block-rows", 2048, model, rows, tmp_path / "other.zarr")
     assert 0.6 * plan < found <= plan, (found, plan)
-
-
-def test_transform_takes_residual_as_an_option(model, dataset, X, tmp_path):
-    out = tmp_path / "scores.zarr"
-    assert run("transform", model, dataset, out, "--residual", "-q").exit_code == 0
-    residual = zarr.open_group(out, mode="r")["residual"][:]  # type: ignore[index]
-    np.testing.assert_allclose(residual, load_model(model).residual(X), rtol=1e-4, atol=1e-5)  # type: ignore[arg-type]
-    (out / "scores" / "manifest.json").unlink()
-    (out / "residual" / "c" / "0").unlink()
-    before = tree_bytes(out)
-    assert run("transform", model, dataset, out, "--residual", "-q").exit_code == 0
-    assert set(tree_bytes(out)) - set(before) == {"scores/manifest.json", "residual/c/0"}
 
 
 def test_rows_of_a_matrix_have_no_residual(X, tmp_path):

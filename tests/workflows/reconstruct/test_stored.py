@@ -2,10 +2,6 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -26,10 +22,9 @@ from tests.helpers.progress import Recorder
 from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N
 
-pytestmark = pytest.mark.usefixtures("quiet_signals")
-
 
 @pytest.mark.bits
+@pytest.mark.full
 def test_stored_rows_are_the_same_bytes_everywhere(on, model, dataset, scores, back, denoised, tmp_path):
     bigkpca.reconstruct(model, scores, tmp_path / "back.zarr", block_rows=CHUNK)
     bigkpca.denoise(model, dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)
@@ -37,6 +32,7 @@ def test_stored_rows_are_the_same_bytes_everywhere(on, model, dataset, scores, b
     assert tree_bytes(tmp_path / "denoised.zarr") == tree_bytes(denoised)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["mds", "denoising"])
 @pytest.mark.bits
 def test_ways_back_are_the_same_bytes_everywhere(way, engine, dataset, tmp_path):
@@ -46,9 +42,6 @@ def test_ways_back_are_the_same_bytes_everywhere(way, engine, dataset, tmp_path)
     assert tree_bytes(tmp_path / "one.zarr") == tree_bytes(tmp_path / "two.zarr")
 
 
-# -- stopped, and started again ------------------------------------------------------------------------------
-
-
 def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, back):
     manifest = block_arrays.read_manifest(str(back))
     assert manifest is not None
@@ -56,13 +49,13 @@ def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, b
     assert manifest["input"] == open_rows(scores).fingerprint()
     assert manifest["input"]["path"] == scores
     assert (manifest["format"], manifest["given"], manifest["rows"]) == ("reconstruction", "scores", N)
-    stored = {name: zarr.open_group(back, mode="r")[name][:] for name in ARRAYS}  # type: ignore[index]
+    stored = {name: zarr.open_group(back, mode="r")[name][:] for name in ARRAYS}
     for number, block in enumerate(manifest["blocks"]):
         start, stop = block["start"], block["stop"]
         assert (start, stop) == (number * CHUNK, (number + 1) * CHUNK)
-        assert block["sha256"] == sha256(stored["x"][start:stop])  # type: ignore[index]
+        assert block["sha256"] == sha256(stored["x"][start:stop])
         for name in ARRAYS[1:]:
-            assert block[f"{name}_sha256"] == sha256(stored[name][start:stop])  # type: ignore[index]
+            assert block[f"{name}_sha256"] == sha256(stored[name][start:stop])
     assert len(manifest["blocks"]) == N // CHUNK
 
 
@@ -77,30 +70,13 @@ def test_stored_rows_are_a_dataset_like_any(back, tmp_path):
     assert run("fit", back, tmp_path / "again.zarr", "--size", 20, "--components", 3, "-q").exit_code == 0
 
 
-def test_the_same_command_again_does_nothing(model, scores, dataset, back, denoised):
-    for command, given, out in ((bigkpca.reconstruct, scores, back), (bigkpca.denoise, dataset, denoised)):
-        before, notes = tree_bytes(out), Recorder()
-        changed = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-        stored = command(model, given, out, block_rows=CHUNK, progress=notes)
-        assert stored.shape == (N, 64)
-        assert "nothing to do" in notes.notes[0]  # type: ignore[attr-defined]
-        assert tree_bytes(out) == before
-        assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == changed
-
-
 @contextmanager
 def one_thread(*_):
     yield Engine(threads=1)
 
 
-@pytest.mark.parametrize("given", ["scores", "rows"])
-def test_a_run_that_failed_goes_on_where_it_stopped(
-    given, model, scores, dataset, back, denoised, tmp_path, monkeypatch
-):
+def test_a_denoise_that_failed_goes_on_where_it_stopped(model, dataset, denoised, tmp_path, monkeypatch):
     out, notes, write, begun = tmp_path / "out.zarr", Recorder(), block_arrays.write_block, []
-    command, data, clean = (
-        (bigkpca.reconstruct, scores, back) if given == "scores" else (bigkpca.denoise, dataset, denoised)
-    )
 
     def failing(path, block, values):
         begun.append(block.number)
@@ -112,12 +88,14 @@ def test_a_run_that_failed_goes_on_where_it_stopped(
     monkeypatch.setattr("bigkpca.execution.run_options.open_engine", one_thread)
     monkeypatch.setattr(block_arrays, "write_block", failing)
     with pytest.raises(OSError, match="the cable fell out"):
-        command(model, data, out, block_rows=CHUNK)
+        bigkpca.denoise(model, dataset, out, block_rows=CHUNK)
     assert not out.exists()
+    facts = json.loads(run("info", out, "--json").stdout)
+    assert (facts["finished"], len(facts["missing_blocks"])) == (False, 2)
     monkeypatch.setattr(block_arrays, "write_block", write)
-    command(model, data, out, block_rows=CHUNK, progress=notes)
-    assert notes.notes == ["continuing: 3 of 5 blocks are written already"]  # type: ignore[attr-defined]
-    assert tree_bytes(out) == tree_bytes(clean)
+    bigkpca.denoise(model, dataset, out, block_rows=CHUNK, progress=notes)
+    assert notes.notes == ["continuing: 3 of 5 blocks are written already"]
+    assert tree_bytes(out) == tree_bytes(denoised)
 
 
 def test_missing_and_damaged_shards_of_any_array_are_written_again(model, scores, back, tmp_path):
@@ -131,48 +109,15 @@ def test_missing_and_damaged_shards_of_any_array_are_written_again(model, scores
     untouched = [out / name / "c" / number for name in ARRAYS[1:] for number in ("3", "4")]
     before = [path.stat().st_mtime_ns for path in untouched]
     bigkpca.reconstruct(model, scores, out, block_rows=CHUNK, progress=notes)
-    assert notes.notes == ["continuing: 2 of 5 blocks are written already"]  # type: ignore[attr-defined]
+    assert notes.notes == ["continuing: 2 of 5 blocks are written already"]
     assert [path.stat().st_mtime_ns for path in untouched] == before
-    assert tree_bytes(out) == tree_bytes(back)
-
-
-def test_a_killed_reconstruct_goes_on_and_gives_the_same_bytes(model, scores, back, tmp_path):
-    out = tmp_path / "back.zarr"
-    slow = (
-        "import itertools, sys, time; from bigkpca.storage import block_arrays; from bigkpca.cli import main\n"
-        "write, calls = block_arrays.write_block, itertools.count()\n"
-        "def slow(*block): time.sleep(60 * (next(calls) >= 2)); return write(*block)  # two blocks, in any order\n"
-        "block_arrays.write_block = slow\n"
-        "main(sys.argv[1:])"
-    )
-    command = [sys.executable, "-c", slow, "reconstruct", model, scores, str(out), "--block-rows", str(CHUNK)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(3000):
-            if all(
-                len(list(tmp_path.glob(f"back.zarr.bigkpca-run-*/{shards}"))) >= 2
-                for shards in ("x/c/?/0", "converged/c/?", "far/c/?", "iterations/c/?")
-            ):
-                break
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait(60)
-    finally:
-        process.kill()
-    assert not out.exists()
-    facts = json.loads(run("info", out, "--json").stdout)
-    assert facts["finished"] is False
-    assert len(facts["missing_blocks"]) == 3
-    again = run("reconstruct", model, scores, out, "--block-rows", CHUNK)
-    assert again.exit_code == 0
-    assert "continuing: " in again.stderr
     assert tree_bytes(out) == tree_bytes(back)
 
 
 def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, back, tmp_path):
     out = tmp_path / "back.zarr"
     shutil.copytree(back, out)
-    Y = zarr.open_group(scores, mode="r")["scores"][:]  # type: ignore[index]
+    Y = zarr.open_group(scores, mode="r")["scores"][:]
     for work, differs in (
         (lambda: bigkpca.reconstruct(other, Y, out, block_rows=CHUNK), r"model is '\w+' there and '\w+' here"),
         (lambda: bigkpca.reconstruct(model, Y, out, block_rows=CHUNK), r"input\.path is '.*scores.zarr' there"),

@@ -1,5 +1,7 @@
 """A store of features that meets other packages, or another type of processor."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +14,19 @@ from bigkpca.execution.engine import Engine
 from bigkpca.storage import job_output, models
 from bigkpca.workflows.scheduled import records
 from tests.helpers.disks import Restored
-from tests.helpers.nights import Night, some_rows
+from tests.helpers.nights import Night, StopsAfter, some_rows
 from tests.helpers.progress import Recorder
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory, fitted):
     """A job that ran on 90 rows; 40 more wait."""
     night = Night.made(tmp_path_factory.mktemp("made") / "job")
+    shutil.copytree(fitted, night.model)
     night.append(some_rows(90))
     night.run()
     night.append(some_rows(40, 1))
     return Restored.made(Path(night.folder))
-
-
-def test_a_model_keeps_its_digest_under_a_later_bigkpca(night, monkeypatch):
-    before = models.model_digest(bigkpca.load(night.model))
-    monkeypatch.setattr(models, "version", lambda _: "99.0")
-    assert models.model_digest(bigkpca.load(night.model)) == before
-    assert night.run()[0]["rows"] == [90, 130]
-    assert bigkpca.reconstruct(night.model, night.out, f"{night.root}/again.zarr").shape == (130, 4)
-    np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
 def upgrade(monkeypatch, **packages):
@@ -42,8 +36,16 @@ def upgrade(monkeypatch, **packages):
 
 
 def numbers(night):
-    versions = read_versions(night.out)
-    return [each["number"] for each in versions["versions"]] if versions else []
+    return [each["number"] for each in read_versions(night.out)["versions"]]
+
+
+@pytest.mark.full
+def test_a_model_keeps_its_digest_under_a_later_bigkpca(night, monkeypatch):
+    before = models.model_digest(bigkpca.load(night.model))
+    monkeypatch.setattr(models, "version", lambda _: "99.0")
+    assert models.model_digest(bigkpca.load(night.model)) == before
+    assert night.run()[0]["rows"] == [90, 130]
+    assert bigkpca.reconstruct(night.model, night.out, f"{night.root}/again.zarr").shape == (130, 4)
 
 
 def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(night, monkeypatch):
@@ -60,21 +62,17 @@ def test_a_run_says_once_that_other_packages_made_the_features_that_are_there(ni
     night.append(some_rows(9))
     assert night.run()[0]["message"] is None
     assert numbers(night) == [1]
-
-
-def test_other_processors_are_told_as_well(night, monkeypatch):
     monkeypatch.setattr(Engine, "core_types", lambda _: ["Zen", "Haswell"])
-    message = night.run()[0]["message"]
-    assert "and this run has processors Zen, Haswell: " in message
+    night.append(some_rows(9))
+    assert "and this run has processors Zen, Haswell: " in night.run()[0]["message"]
 
 
 def test_a_job_may_refuse_to_mix(night, monkeypatch):
     night.set(on_upgrade="fail")
     upgrade(monkeypatch, bigkpca="9.9", numpy="9.9")
+    message = r"has bigkpca 9\.9, numpy 9\.9: .*Run where both are the same, or make all"
     for asked in ({}, {"rows": "0:32"}):
-        with pytest.raises(
-            SpecError, match=r"has bigkpca 9\.9, numpy 9\.9: .*Run where both are the same, or make all"
-        ):
+        with pytest.raises(SpecError, match=message):
             night.run(**asked)
     assert bigkpca.history(night.out)[-1]["exit_code"] == 2
     assert night.scores().shape == (90, 3)
@@ -83,14 +81,14 @@ def test_a_job_may_refuse_to_mix(night, monkeypatch):
     assert night.run()[0]["total_rows"] == 139
 
 
-@pytest.mark.parametrize("asked", [{}, {"rows": "0:32"}])
+@pytest.mark.parametrize("asked", [{}, pytest.param({"rows": "0:32"}, marks=pytest.mark.full)])
 def test_a_job_may_begin_a_version_with_the_new_packages(night, asked, monkeypatch):
     night.set(on_upgrade="full")
     upgrade(monkeypatch, numpy="9.9")
     (record,) = night.run(**asked)
     rows = 130 if not asked else 90
     assert (record["version"], record["extracted"], record["total_rows"]) == (2, [0, rows], rows)
-    reason = read_versions(night.out)["versions"][-1]["reason"]  # type: ignore[index]
+    reason = read_versions(night.out)["versions"][-1]["reason"]
     assert reason == f"all rows extracted again: numpy {np.__version__} before, numpy 9.9 now"
     night.append(some_rows(9))
     assert night.run()[0]["version"] == 2
@@ -106,35 +104,28 @@ def test_a_run_without_new_rows_makes_nothing_again(night, monkeypatch):
     assert numbers(night) == [1]
 
 
-class Stopping(Recorder):
-    """Stops a run after its first blocks."""
-
-    def advance(self, rows):
-        super().advance(rows)
-        if self.started[-1][0] == "extracting features" and self.rows > 60:
-            raise KeyboardInterrupt
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("on_upgrade", ["warn", "full"])
 def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(night, on_upgrade, monkeypatch):
     night.set(on_upgrade=on_upgrade)
     night.append(some_rows(200, 2))
     with pytest.raises(KeyboardInterrupt):
-        night.run(Stopping())
+        night.run(StopsAfter())
     assert job_output.read_pinned(night.out)["made_by"]["numpy"] == np.__version__
-    with monkeypatch.context() as patched:
-        upgrade(patched, numpy="9.9")
-        told = Recorder()
-        with pytest.raises(KeyboardInterrupt):
-            night.run(told_and_stopping := Stopping())
-        assert not any(note.startswith("continuing: ") for note in told_and_stopping.notes)
-        night.run(told)
-        assert any(note.startswith("continuing: ") for note in told.notes)
+    upgrade(monkeypatch, numpy="9.9")
+    told, stopped = Recorder(), StopsAfter()
+    with pytest.raises(KeyboardInterrupt):
+        night.run(stopped)
+    assert not any(note.startswith("continuing: ") for note in stopped.notes)
+    night.run(told)
+    assert any(note.startswith("continuing: ") for note in told.notes)
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
 def test_a_record_that_says_nothing_of_packages_is_compared_with_nothing(night):
     assert records.makers({"packages": None, "processors": "x"}) == {}
-    manifest = Path(night.out, "1", "scores", "manifest.json")
-    manifest.write_text(manifest.read_text().replace('"packages"', '"other"').replace('"processors"', '"others"'))
+    file = Path(night.out, "1", "scores", "manifest.json")
+    manifest = json.loads(file.read_text())
+    del manifest["run"]["packages"], manifest["run"]["processors"]
+    file.write_text(json.dumps(manifest))
     assert night.run()[0]["message"] is None

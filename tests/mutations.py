@@ -1,0 +1,185 @@
+"""Puts small faults into the code, one at a time, and reports which of them the tests catch.
+
+    python -m tests.mutations                  # by the quick tests
+    python -m tests.mutations --tier full      # what those let through: by the full ones, too
+    python -m tests.mutations --only 3 17      # some faults, by their numbers
+
+A fault that nothing catches shows a test that is missing. Works in a copy of the last commit, where all tests of the
+tier must pass first, without a fault. Each fault is tried on the tests of its own file and folder, and on all where
+these pass. Takes hours: up to minutes for a fault that its own tests catch, and a run of the tier for each other one.
+"""
+
+import argparse
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent.parent
+SECONDS = 1800  # of one run of tests: more is a hang
+
+
+class Fault(NamedTuple):
+    """In `file`, `old` becomes `new`; `note` says what goes wrong, where that is not obvious."""
+
+    file: str
+    old: str
+    new: str
+    note: str = ""
+
+
+FAULTS = [
+    Fault("bigkpca/numerics/kernels/stationary.py", "_FAR = 32.0", "_FAR = 1e6", "distances of far rows cancel"),
+    Fault("bigkpca/numerics/linalg.py", "itemsize <= 4 else", "itemsize < 4 else", "noise of float32 counts as rank"),
+    Fault("bigkpca/numerics/moments.py", "sqrt(self.squares / self.count)", "sqrt(self.squares / (self.count - 1))"),
+    Fault("bigkpca/numerics/moments.py", "mean = self.mean + delta * (other", "mean = self.mean + delta * (self"),
+    Fault("bigkpca/numerics/solvers.py", "A.mean(axis=1)[:, None]", "A.mean(axis=0)[:, None]", "columns, thesis"),
+    Fault("bigkpca/numerics/lanczos.py", "if _are_all(A, *pairs, entry, in_order):", "if True:", "no proof of all"),
+    Fault("bigkpca/numerics/certificates/spectral.py", " / max(parts, 1)", "", "several strata: below 95 % confidence"),
+    Fault("bigkpca/numerics/certificates/nystroem_bounds.py", "bounds.min(axis=0)", "bounds.min(axis=1)"),
+    Fault("bigkpca/numerics/rounding.py", "moved = moments.count * np", "moved = np", "rounding of one row, not all"),
+    Fault("bigkpca/numerics/landmarks/rpcholesky.py", "chance * bound[j]", "chance * bound.max()", "another law"),
+    Fault("bigkpca/numerics/features/base.py", "np.result_type(X.dtype, out.dtype)", "out.dtype", "far columns cancel"),
+    Fault("bigkpca/numerics/preimages/objective.py", "(2 * features.kernel.gamma", "(features.kernel.gamma", "rff-pca"),
+    Fault("bigkpca/numerics/preimages/noise.py", "[first_row * steps, 0", "[first_row, 0", "rows share noise"),
+    Fault("bigkpca/numerics/drift.py", "2 * self.rows", "2 * rows", "many new rows: chance counts as drift"),
+    Fault("bigkpca/numerics/evaluation.py", "count - float(sample.mean(row_", "count + float(sample.mean(row_"),
+    Fault("bigkpca/numerics/display.py", "rounding=ROUND_CEILING)", "rounding=ROUND_FLOOR)", "proven bounds, in print"),
+    Fault("bigkpca/data/stored.py", "(row := self.digests.other(found, first))", "(row := None)", "no digest counts"),
+    Fault("bigkpca/data/stored.py", "if self._sizes else", "if True else", "a change that keeps the size is not seen"),
+    Fault("bigkpca/data/retrying.py", '"ESTALE", ', "", "NFS: the first stale handle ends a run"),
+    Fault("bigkpca/data/stores/leases.py", "wait(self.seconds / 3)", "wait(self.seconds * 3)", "expires meanwhile"),
+    Fault("bigkpca/data/stores/objects.py", 'before or "create"', 'self._version(path) or "create"', "no condition"),
+    Fault("bigkpca/data/stores/local_locks.py", "LOCK_EX", "LOCK_SH", "two writers at once"),
+    Fault("bigkpca/data/stores/moves.py", "reversed(", "list(", "a copy that was cut off looks whole"),
+    Fault("bigkpca/data/sparse.py", "indices.max() < self.columns", "indices.max() <= self.columns", "the next row"),
+    Fault("bigkpca/data/zarr.py", "(block.stop - 1) // height + 1)", "(block.stop - 1) // height)", "changes unseen"),
+    Fault("bigkpca/storage/models.py", "digest.update(little_endian(values))", "pass", "damaged models load"),
+    Fault("bigkpca/storage/destination.py", "None and not store.exists(path)", "None and store.exists(path)"),
+    Fault("bigkpca/storage/growing.py", "{**manifest, PUBLISHING: last_name(folder)}", "{**manifest}", "if killed"),
+    Fault("bigkpca/storage/damage.py", "return None if sha256(values) == digest else _OTHER", "return None"),
+    Fault("bigkpca/spec/job/reading.py", "1 <= count <= MOST", "0 <= count <= MOST", "keep = 0 prunes the oldest"),
+    Fault("bigkpca/spec/combinations.py", 'not in ("auto", "uniform")', 'not in ("auto", "uniform", "leverage")'),
+    Fault("bigkpca/execution/partial_sums.py", "added(other, value) if sibling < number else ", "", "order of sums"),
+    Fault("bigkpca/execution/workers.py", "check_here(pickle.loads(required))", "pickle.loads(required)", "if late"),
+    Fault("bigkpca/execution/planning/fits.py", "+ product) + partial_sums * sums", "+ product)", "memory over plan"),
+    Fault("bigkpca/execution/kept_features.py", "self._left -= V.nbytes * fits", "self._left -= 0", "over the limit"),
+    Fault("bigkpca/fitting/sample.py", 'side="right")', 'side="left")', "held-out rows may be of the sample"),
+    Fault("bigkpca/fitting/refine.py", "eps * size) * n / len(X)", "eps * size)", "rounding of few rows, not all"),
+    Fault("bigkpca/evaluating/cross_validation.py", "X[part.stop :]", "X[part.start :]", "trains on what it scores"),
+    Fault("bigkpca/ingesting/formats/binary.py", "if file.read(1):", "if False:", "checksums are not looked at"),
+    Fault("bigkpca/ingesting/tables/learning.py", "partition(drawn[0]", "partition(drawn[1]", "of long columns"),
+    Fault("bigkpca/workflows/checkpoints.py", "content_digest(name, *given)", "content_digest(name)", "of others"),
+    Fault("bigkpca/workflows/verify.py", "found += gone", "found += gone[:0]", "lost chunks of a dataset"),
+    Fault("bigkpca/workflows/scheduled/intervals.py", "block.stop > self", "block.stop >= self", "its rows unchecked"),
+    Fault("bigkpca/workflows/scheduled/places.py", "must_exist is False or", "must_exist is not True or", "no volume"),
+    Fault("bigkpca/workflows/scheduled/pruning.py", "[: keep - 1]", "[: max(keep - 2, 0)]", "keeps one too few"),
+    Fault("bigkpca/estimator/model_methods.py", "rows, self.noise, engine", "rows, None, engine", "score"),
+    Fault("bigkpca/reporting/report_data.py", '_labels_stamp(labels, source["path"])', "None", "old labels stay"),
+    Fault("bigkpca/comparing/summary.py", "_LITTLE_LONGER * min(", "_LITTLE_LONGER * max(", "advises slow fits"),
+    Fault("bigkpca/serving/fitted.py", "if given is not None and names", "if False and names", "columns in any order"),
+    Fault("bigkpca/cli/exit_codes.py", "_leave(ctx, known or error)", "_leave(ctx, error)", "a full disk: 1, not 6"),
+]
+
+
+def copied(folder):
+    """The last commit in a folder, with the shared data beside it; what is imported from now on, in any folder."""
+    archive = subprocess.run(["git", "-C", HERE, "archive", "HEAD"], check=True, stdout=subprocess.PIPE).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder / "main", filter="data")
+    if (HERE.parent / "shared").exists():
+        (folder / "shared").symlink_to((HERE.parent / "shared").resolve())
+    for fault in FAULTS:
+        text = (folder / "main" / fault.file).read_text("utf-8")
+        assert text.count(fault.old) == 1, f"{fault.file}: {text.count(fault.old)} times {fault.old}"
+        compile(text.replace(fault.old, fault.new), fault.file, "exec")
+    os.environ["PYTHONPATH"] = str(folder / "main")
+    command = [sys.executable, "-c", "import bigkpca; print(bigkpca.__file__)"]
+    where = subprocess.run(command, cwd="/", check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert where.startswith(str(folder)), f"tests would import {where}"
+    return folder / "main"
+
+
+def near(copy, file):
+    """The tests that mirror a file of the package: its own and those of its folder, or the nearest that there are."""
+    place, found = Path("tests", *Path(file).with_suffix("").parts[1:]), []
+    while place != Path("tests"):
+        found += [str(each) for each in (place.with_name(f"test_{place.name}.py"), place) if (copy / each).exists()]
+        place = place.parent
+    return [("quick", each) for each in found[:2]]
+
+
+def run(copy, *arguments):
+    """Run pytest: (passes, caught or unclear; how: mostly the first test that failed)."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, cwd=copy, stdout=output, stderr=output, start_new_session=True)
+        try:
+            code = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            return "caught", "hangs"
+        finally:
+            with suppress(ProcessLookupError, PermissionError):  # where no process is left
+                os.killpg(process.pid, signal.SIGKILL)  # what hangs, and what tests started and did not end
+            process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    first = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
+    how = first[1] if first else ""
+    if code in (0, 5):  # 5: none of these tests is of this tier
+        return "passes", ""
+    if re.search(r"^_+ ERROR collecting |^ImportError while loading conftest", text, re.MULTILINE):
+        return "caught", f"{how} at import".strip()  # by the fault: without it, all tests passed
+    if code < 0:
+        return "caught", f"crashes by signal {-code}"
+    if code == 1 or (code == 2 and first):  # 2: how pytest-xdist stops at the first failure
+        return "caught", how
+    return "unclear", f"pytest ended with code {code}"
+
+
+def tried(copy, fault, parts):
+    """What catches a fault, and how."""
+    path = copy / fault.file
+    before = path.read_text("utf-8")
+    path.write_text(before.replace(fault.old, fault.new), "utf-8")
+    try:
+        for tier, *arguments in [*near(copy, fault.file), *parts]:
+            verdict, how = run(copy, *arguments)
+            if verdict != "passes":
+                return f"caught by {tier}" if verdict == "caught" else "UNCLEAR", how
+    finally:
+        path.write_text(before, "utf-8")
+    return "NOT CAUGHT", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tier", choices=["quick", "full"], default="quick")
+    parser.add_argument("--only", type=int, nargs="+", metavar="N", default=range(1, len(FAULTS) + 1))
+    asked, counts = parser.parse_args(), Counter()
+    parts = [("quick",), ("full", "-m", "full")][: 1 + (asked.tier == "full")]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        copy = copied(Path(folder).resolve())
+        for tier, *arguments in parts:
+            verdict, how = run(copy, *arguments)
+            if verdict != "passes":
+                sys.exit(f"the {tier} tests do not pass without a fault: {how}")
+        for number in asked.only:
+            fault = FAULTS[number - 1]
+            verdict, how = tried(copy, fault, parts)
+            counts[verdict] += 1
+            print(f"{number:>2}  {fault.file}: {fault.old} -> {fault.new}  {verdict}  {how}".rstrip(), flush=True)
+    print(f"{counts.total()} faults: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return int(any(not verdict.startswith("caught") for verdict in counts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
