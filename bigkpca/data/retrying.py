@@ -86,6 +86,8 @@ def retried(action: Callable[[], T], where: str, missing: type[BigKPCAError] | N
                 raise
             seconds = min(_SECONDS.get(), _MISSING_SECONDS) if absent else _SECONDS.get()
             if time.monotonic() + wait > start + seconds:
+                if isinstance(error, UnreachableError):
+                    raise
                 raise _lasting(error, where, seconds, missing) from error
             _note(error, where)
         time.sleep(wait)
@@ -111,11 +113,7 @@ def _reason(error: OSError | UnreachableError) -> str:
     return f"{error.filename or 'a file'}: {error.strerror or error}"
 
 
-def _lasting(
-    error: OSError | UnreachableError, where: str, seconds: float, missing: type[BigKPCAError] | None
-) -> BigKPCAError:
-    if isinstance(error, UnreachableError):
-        return error
+def _lasting(error: OSError, where: str, seconds: float, missing: type[BigKPCAError] | None) -> BigKPCAError:
     if isinstance(error, FileNotFoundError | NotADirectoryError) and missing is not None:
         return missing(
             f"{where}: {error.filename or 'a file'} is missing, and did not come back within {seconds:g} seconds; "

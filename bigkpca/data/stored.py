@@ -300,16 +300,18 @@ class StoredArray:
             return aligned(np.asarray(found))
         except Exception as raised:  # each codec raises its own kind when bytes do not decode
             error = _first(raised)
-            if isinstance(error, _FailedError):
-                if isinstance(error.error, _ChangedError):
-                    raise changed(self.where) from error
-                raise error.error from None
-            if isinstance(error, MemoryError):
-                raise error from None
-            raise CorruptionError(
-                f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
-                "restore this file or make the data again"
-            ) from error
+        # Raised after that block: within it the wrapper would become the context of the error that it wraps, and Dask's
+        # workers cannot send such a cycle.
+        if isinstance(error, _FailedError):
+            if isinstance(error.error, _ChangedError):
+                raise changed(self.where) from error
+            raise error.error
+        if isinstance(error, MemoryError):
+            raise error
+        raise CorruptionError(
+            f"{self.where}: rows {start} to {stop - 1} cannot be read ({type(error).__name__}: {error}); "
+            "restore this file or make the data again"
+        ) from error
 
     def _replaced(self) -> bool:
         """Whether another array took the place of this one, or rows are being added to it."""

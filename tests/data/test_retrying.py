@@ -78,8 +78,9 @@ def test_other_errors_that_last_can_be_tried_again_later(pauses):
         ),
     ):
         retried(failing([PASSING[2]] * 1000), "x.zarr", CorruptionError)
-    with retrying_for(10), pytest.raises(UnreachableError, match="does not answer"):
+    with retrying_for(10), pytest.raises(UnreachableError, match="does not answer") as raised:
         retried(failing([PASSING[-1]] * 1000), "x.zarr", CorruptionError)
+    assert raised.value.__cause__ is None  # and not the error itself, which could not be pickled
 
 
 def test_it_is_noted_once(caplog):
