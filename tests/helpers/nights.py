@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.ingesting.streaming import ingest
-from tests.helpers.progress import Recorder
+from tests.helpers.progress import Once, Recorder, stop
 
 Array = np.ndarray[Any, Any]
 JOB = """
@@ -116,10 +117,10 @@ class Night:
         rows = open_rows(self.out)
         return rows.block(0, rows.shape[0])
 
-    def wanted(self, out: str | None = None) -> Array:
-        """The scores of one transform of all rows with the model of the job."""
-        path = out or f"{self.root}/wanted.zarr"
-        return np.asarray(bigkpca.transform(self.model, self.rows, path, block_rows=32, overwrite=True)[...])
+    def wanted(self, model: str | None = None, block_rows: int = 32) -> Array:
+        """The scores of one transform of all rows with a model, which is that of the job unless it is given."""
+        how: dict[str, Any] = {"block_rows": block_rows, "overwrite": True}
+        return np.asarray(bigkpca.transform(model or self.model, self.rows, f"{self.root}/wanted.zarr", **how)[...])
 
 
 def some_rows(count: int, seed: int = 0, columns: int = 4) -> Array:
@@ -128,31 +129,15 @@ def some_rows(count: int, seed: int = 0, columns: int = 4) -> Array:
     return (rng.normal(size=(count, columns)) * np.arange(1, columns + 1)).astype("f4")
 
 
-@dataclass
-class StopsAfter(Recorder):
-    """Stops a run, as Ctrl-C does, when more than `most` rows of all its passes are done and features are extracted."""
-
-    most: int = 60
-
-    def advance(self, rows: int) -> None:
-        super().advance(rows)
-        if self.started[-1][0] == "extracting features" and self.rows > self.most:
-            raise KeyboardInterrupt
+def stops_after(rows: int = 60) -> Once:
+    """Stops a run while it extracts features, when more than so many rows of all its passes are done."""
+    return Once(after=rows, title="extracting features")
 
 
 @contextmanager
 def cut_off_at(place: Any, name: str, call: int = 1) -> Iterator[None]:
-    """Stop what is within, as Ctrl-C does, when it calls this function for so many times: between two writes, which
-    nothing but a patch can meet."""
-    calls, real = [], getattr(place, name)
-
-    def function(*given: Any, **named: Any) -> Any:
-        calls.append(name)
-        if len(calls) == call:
-            raise KeyboardInterrupt
-        return real(*given, **named)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(place, name, function)
-        with pytest.raises(KeyboardInterrupt):
-            yield
+    """Stop what is within, as Ctrl-C does, at this call of a function: between two writes, where only a patch can."""
+    real, patched = getattr(place, name), mock.patch.object(place, name, autospec=True)
+    with pytest.raises(KeyboardInterrupt), patched as function:  # noqa: PT012
+        function.side_effect = lambda *given, **named: (stop if function.call_count == call else real)(*given, **named)
+        yield

@@ -2,16 +2,12 @@
 
 import itertools
 import json
-import shutil
 
 import numpy as np
 import pytest
-import zarr
 
-import bigkpca
 from bigkpca import KernelPCA, methods, preimages
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.errors import CorruptionError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
@@ -33,8 +29,8 @@ from tests.workflows.reconstruct.digits import OPTIONS, WAYS, error_of, fitted, 
 def test_ways_back_are_saved_and_loaded(way, method, X, tmp_path):
     few = X[:100]
     first, again = (fitted(few, method=method, **WAYS[way]) for _ in range(2))
-    for name, model in (("first.zarr", first), ("again.zarr", again)):
-        save_model(model, str(tmp_path / name))
+    save_model(first, str(tmp_path / "first.zarr"))
+    save_model(again, str(tmp_path / "again.zarr"))
     assert tree_bytes(tmp_path / "first.zarr") == tree_bytes(tmp_path / "again.zarr")
     loaded = load_model(str(tmp_path / "first.zarr"))
     assert model_digest(loaded) == model_digest(first)
@@ -53,17 +49,6 @@ def test_estimators_with_a_way_back_are_loaded_with_it(X, tmp_path):
     np.testing.assert_array_equal(loaded.inverse_transform(Y), kpca.inverse_transform(Y))
     assert loaded.score(X) == kpca.score(X)
     assert json.loads(run("info", tmp_path / "model.zarr", "--json").stdout)["preimage"] == "ridge"
-
-
-def test_a_model_that_lost_an_array_of_its_way_back_names_it(model, tmp_path):
-    shutil.copytree(model, tmp_path / "model.zarr")
-    shutil.rmtree(tmp_path / "model.zarr" / "decoder_weights")
-    with pytest.raises(CorruptionError, match="decoder_weights are missing"):
-        bigkpca.load(tmp_path / "model.zarr")
-    shutil.copytree(model, tmp_path / "changed.zarr")
-    zarr.open_array(str(tmp_path / "changed.zarr" / "decoder_weights"), mode="r+")[0, 0] = 7
-    with pytest.raises(CorruptionError, match="does not match its digest"):
-        bigkpca.load(tmp_path / "changed.zarr")
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
@@ -101,8 +86,8 @@ def test_what_was_learned_from_the_rows_before_takes_no_more(way, X):
     with pytest.raises(AttributeError) as caught:
         kpca.partial_fit(X)
     assert f"no rows can be added to what preimage='{way}' learned" in str(caught.value.__cause__)
-    kpca = KernelPCA(4, size=30, preimage="linear", random_state=0).partial_fit(X[:300]).partial_fit(X[300:])
-    assert kpca.inverse_transform(kpca.transform(X)).shape == X.shape
+    laplacian = KernelPCA(4, size=30, kernel="laplacian", random_state=0)  # which has no way back
+    assert laplacian.partial_fit(X[:300]).partial_fit(X[300:]).model_.decoder is None
 
 
 @pytest.mark.full
@@ -115,9 +100,3 @@ def test_there_is_a_score_where_there_is_a_way_back(X):
             assert hasattr(kpca.fit(X), "score") == (way == "ridge"), options
         assert -np.inf < kpca.score(X) < 0
     assert hasattr(KernelPCA(kernel="no kernel"), "score")  # a fit says what is wrong with it
-
-
-def test_a_model_without_a_way_back_grows_too(X):
-    spec = FitSpec.checked(**OPTIONS | {"kernel": "laplacian"})
-    first = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
-    assert extend(first, ArrayRows(X[300:]), spec, Engine(threads=1), Silent()).decoder is None
