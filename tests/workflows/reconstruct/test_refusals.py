@@ -77,10 +77,8 @@ def test_scores_that_are_not_finite_are_named(model, kpca, tmp_path):
 def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     with pytest.raises(SpecError, match="this model has no pre-images: fit it again with preimage='ridge'"):
         fitted(X).leading(3).reconstructing(1)
-    model, out = (
-        bigkpca.fit(X, tmp_path / "model.zarr", kernel="laplacian", components=3, size=40),
-        tmp_path / "out.zarr",
-    )
+    out = tmp_path / "out.zarr"
+    model = bigkpca.fit(X, tmp_path / "model.zarr", kernel="laplacian", components=3, size=40)
     assert model.decoder is None
     assert json.loads(run("info", tmp_path / "model.zarr", "--json").stdout)["preimage"] is None
     message = "pre-images of the laplacian kernel have no fixed point: use 'ridge', 'denoising' or 'linear'"
@@ -90,8 +88,10 @@ def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
         lambda: bigkpca.reconstruct(model, Y, out),
         lambda: bigkpca.reconstruct(model, bigkpca.transform(model, X, tmp_path / "s.zarr", components=2), out),
         lambda: bigkpca.denoise(model, X, out),
-        *(lambda Y=Y: kpca.inverse_transform(Y) for Y in (Y, da.from_array(Y))),
-        *(lambda X=X: kpca.denoise(X) for X in (X, da.from_array(X))),
+        lambda: kpca.inverse_transform(Y),
+        lambda: kpca.inverse_transform(da.from_array(Y)),
+        lambda: kpca.denoise(X),
+        lambda: kpca.denoise(da.from_array(X)),
     ):
         with pytest.raises(SpecError, match=message):
             work()
@@ -126,10 +126,8 @@ def test_a_matrix_of_kernels_leads_to_no_rows_and_has_no_residuals(X, tmp_path):
 def test_ways_back_that_cannot_be_are_refused_before_anything_is_read():
     matrix = {"kernel": "precomputed", "method": "exact"}
     for options, message in (
-        *(
-            ({"preimage": way} | matrix, f"'{way}' gives rows, and kernel='precomputed'")
-            for way in ("ridge", "linear", "mds")
-        ),
+        ({"preimage": "ridge"} | matrix, "preimage='ridge' gives rows, and kernel='precomputed' has"),
+        ({"preimage": "mds"} | matrix, "preimage='mds' gives rows, and kernel='precomputed' has"),
         ({"preimage": 3}, "preimage"),
         ({"preimage": "denoising"}, "need the standard deviation of the noise: give noise="),
         ({"preimage": preimages.Denoising(noise=1.0), "noise": 2.0}, "both give the noise"),
