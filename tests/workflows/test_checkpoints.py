@@ -20,6 +20,7 @@ from bigkpca.numerics.methods import RandomFeatures
 from bigkpca.workflows import checkpoints
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.files import ROOT
 from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Once, Recorder
 from tests.helpers.stores import as_zarr
@@ -119,24 +120,21 @@ def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, s
         assert tree_bytes(stopped) == tree_bytes(tmp_path / "clean.zarr")
 
 
-DAMAGE = [
-    lambda path: path.write_bytes(path.read_bytes()[:-200]),
-    lambda path: path.write_bytes(path.read_bytes()[:2000] + b"\1\2" + path.read_bytes()[2002:]),
-    lambda path: path.write_bytes(b""),
-    lambda path: path.write_bytes(b"PK\5\6" + bytes(18)),  # no members
-    lambda path: path.rename(path.with_name("x-y.npz")),
-    lambda path: path.rename(path.with_name("40-0.npz")),  # no node of this tree
-]
-
-
 def test_damaged_files_of_sums_are_computed_again(stopped, dataset, clean):
     kept = stopped.with_name("kept")
     shutil.copytree(f"{stopped}.bigkpca-sums", kept)
-    for number, damage in enumerate(DAMAGE):
+    for damage in (
+        lambda path: path.write_bytes(path.read_bytes()[:-200]),
+        lambda path: path.write_bytes(path.read_bytes()[:2000] + b"\1\2" + path.read_bytes()[2002:]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"PK\5\6" + bytes(18)),  # no members
+        lambda path: path.rename(path.with_name("x-y.npz")),
+        lambda path: path.rename(path.with_name("40-0.npz")),  # no node of this tree
+    ):
         for path in saved(stopped):
             damage(path)
         bigkpca.fit(dataset, stopped, **GIVEN)
-        assert tree_bytes(stopped) == clean, f"damage {number}"
+        assert tree_bytes(stopped) == clean
         shutil.rmtree(stopped)
         shutil.copytree(kept, f"{stopped}.bigkpca-sums")
 
@@ -162,10 +160,7 @@ def test_rows_that_cannot_be_fitted_leave_no_sums(tmp_path, digits):
 
 @pytest.mark.usefixtures("at_once")
 def test_a_fit_goes_on_where_its_sums_cannot_be_saved(dataset, clean, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    shown = Recorder()
+    shown, full = Recorder(), mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(checkpoints.SavedPass, "_save", full)
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **GIVEN)
     told = next(note for note in shown.notes if "cannot be saved" in note)
@@ -205,21 +200,16 @@ def test_sums_are_saved_from_a_cluster_too(dataset, clean, tmp_path, two_process
 # Processes
 
 
-_DIGEST = """
-import numpy as np
-from bigkpca.execution.engine import content_digest
-from bigkpca.numerics.kernels import Gaussian
-print(content_digest("fitting", 18, (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")))
-"""
+def digest_of_a_pass(number=18):
+    return content_digest("fitting", number, (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a"))
 
 
 @pytest.mark.full
 def test_passes_are_recognised_in_another_process():
-    run, env = [sys.executable, "-c", _DIGEST], {**os.environ, "PYTHONHASHSEED": "7"}
+    code = f"from {__name__} import digest_of_a_pass; print(digest_of_a_pass())"
+    run, env = [sys.executable, "-c", code], {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
     there = subprocess.run(run, capture_output=True, text=True, check=True, env=env)
-    given = (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")
-    assert there.stdout.strip() == content_digest("fitting", 18, given)
-    assert content_digest("fitting", 17, given) != content_digest("fitting", 18, given)
+    assert there.stdout.strip() == digest_of_a_pass() != digest_of_a_pass(17)
 
 
 _AT_ONCE = """

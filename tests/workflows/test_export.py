@@ -1,6 +1,7 @@
 """Scores and rows as files of other programs, read back by these."""
 
 import os
+from unittest import mock
 
 import dask.array as da
 import numpy as np
@@ -150,10 +151,7 @@ def test_labels_that_do_not_fit(scores, tmp_path):
 
 
 def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "replace", mock.Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.csv"):
         bigkpca.export(scores, tmp_path / "out.csv")
     assert not list(tmp_path.glob("out.csv*"))

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import bigkpca
-from bigkpca.errors import IncompleteError, LockedError
+from bigkpca.errors import IncompleteError
 from tests.helpers import worker_faults
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 from tests.helpers.disks import small_disk, tree_bytes
@@ -116,21 +116,6 @@ def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are
     (cluster.folder / "fault").unlink()
     cluster.replace_dead()
     runs["transform"](out, scheduler=cluster.address)
-    check(out, runs["transform"])
-
-
-def test_of_two_equal_commands_one_works_and_the_other_says_so(runs, cluster, here):
-    out = here / "out.zarr"
-    Fault("reading", "stalled", row=950).arm(cluster.folder)
-    first = threading.Thread(target=runs["transform"], args=(out,), kwargs={"scheduler": cluster.address}, daemon=True)
-    first.start()
-    try:
-        wait_until(lambda: len(happened(cluster.folder)) == 1)
-        with pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"):
-            runs["transform"](out)
-    finally:
-        (cluster.folder / "fault").unlink()
-        first.join(60)
     check(out, runs["transform"])
 
 

@@ -81,33 +81,30 @@ def cut_off(moment, tmp_path, model, dataset):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("moment", "mends"), [("before it writes", False), ("before it renames", True)])
-def test_a_late_block_does_not_touch_the_output_of_another_model(moment, mends, model, dataset, tmp_path):
-    """Neither a block of a run that makes the output, nor of one that makes damaged blocks again."""
-    out, other = tmp_path / "scores.zarr", tmp_path / "other.zarr"
-    bigkpca.fit(dataset, other, components=7, size=60)
+@pytest.mark.parametrize(
+    ("moment", "mends", "other"),
+    [
+        ("before it writes", False, True),
+        ("before it renames", True, True),
+        ("before it writes", False, False),
+        pytest.param("before it renames", False, False, marks=pytest.mark.long),
+    ],
+)
+def test_a_late_block_touches_nothing_that_was_published_since(moment, mends, other, model, dataset, tmp_path):
+    """Neither a block of a run that makes the output, nor of one that makes damaged blocks again; whether the same
+    command finished it, or one of another model."""
+    out, clean, by = tmp_path / "scores.zarr", tmp_path / "clean.zarr", model
+    if other:
+        bigkpca.fit(dataset, by := tmp_path / "other.zarr", components=7, size=60)
     if mends:
         bigkpca.transform(model, dataset, out, block_rows=200)
         shutil.rmtree(out / "scores" / "c" / "1")
     with cut_off(moment, tmp_path, model, dataset) as woken:
-        bigkpca.transform(other, dataset, out, block_rows=200, overwrite=True)
-        before = tree_bytes(out)
-        assert woken() == "wrote" or not list(tmp_path.glob("scores.zarr.*"))
-    assert tree_bytes(out) == before
-    assert bigkpca.verify(out).shape == (1797, 7)
-    bigkpca.transform(other, dataset, out, block_rows=200)  # which has nothing to do, but to clear up
-    assert tree_bytes(out) == before
-    assert not list(tmp_path.glob("scores.zarr.*"))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("moment", ["before it writes", pytest.param("before it renames", marks=pytest.mark.long)])
-def test_a_late_block_does_not_touch_what_the_same_command_finished(moment, model, dataset, tmp_path):
-    out, clean = tmp_path / "scores.zarr", tmp_path / "clean.zarr"
-    bigkpca.transform(model, dataset, clean, block_rows=200)
-    with cut_off(moment, tmp_path, model, dataset) as woken:
-        bigkpca.transform(model, dataset, out, block_rows=200)
+        bigkpca.transform(by, dataset, out, block_rows=200, overwrite=other)
         stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-        woken()
+        assert woken() == "wrote" or not list(tmp_path.glob("scores.zarr.*"))
+    bigkpca.transform(by, dataset, out, block_rows=200)  # which has nothing to do, but to clear up
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == stamps
+    bigkpca.transform(by, dataset, clean, block_rows=200)
     assert tree_bytes(out) == tree_bytes(clean)
+    assert not list(tmp_path.glob("scores.zarr.*"))

@@ -1,5 +1,6 @@
 """A job that runs every night: rows are extracted once, whatever grew, and readers see whole nights."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,8 @@ from bigkpca.spec.job import read_job
 from bigkpca.storage import block_arrays, destination, growing, job_output
 from bigkpca.workflows.scheduled.plan import plan_run
 from tests.helpers.disks import mounted, tree_bytes
-from tests.helpers.nights import JOB, StopsAfter, cut_off_at, some_rows
-from tests.helpers.progress import Recorder
-
-
-def shards(path):
-    """The stored scores of a feature store, and the metadata of the array."""
-    return {name: held for name, held in tree_bytes(f"{path}/scores").items() if name != "manifest.json"}
+from tests.helpers.nights import JOB, cut_off_at, some_rows, stops_after
+from tests.helpers.progress import Once, Recorder
 
 
 def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
@@ -31,23 +27,18 @@ def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
         assert record["status"] == ("done" if count else "nothing new")
         assert record["rows"][1] - record["rows"][0] == count
     night.wanted()
-    assert shards(f"{night.out}/1") == shards(f"{night.root}/wanted.zarr")
+    found, wanted = tree_bytes(f"{night.out}/1/scores"), tree_bytes(f"{night.root}/wanted.zarr/scores")
+    assert {name for name in found if found[name] != wanted.get(name)} == {"manifest.json"}
+    assert found.keys() == wanted.keys()
     assert bigkpca.verify(f"{night.out}/1").files == 10
-    found = bigkpca.history(night.out)
-    ranges = [record["rows"] for record in found if record["status"] == "done"]
-    assert [first for first, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
-    assert ranges[-1][1] == 292
-    assert [record["run"] for record in found] == list(range(1, 6))
+    told = [(each["run"], *each["rows"]) for each in bigkpca.history(night.out)]
+    assert told == [(1, 0, 90), (2, 90, 96), (3, 96, 97), (4, 97, 97), (5, 97, 292)]
     manifest = growing.read(f"{night.out}/1")
     assert manifest["run"] | {"seconds": None} == record | {"seconds": None}  # it names the run that published it
     assert len(manifest["blocks"]) == len(manifest["input_blocks"]) == 10
     assert tree_bytes(night.model) == model
-
-
-def test_a_run_without_new_rows_changes_nothing_but_the_records(night):
     before = tree_bytes(night.root)
-    (record,) = night.run()
-    assert record["status"] == "nothing new"
+    assert night.run()[0]["status"] == "nothing new"
     after = tree_bytes(night.root)
     assert [name for name in after if after[name] != before.get(name)] == ["features.zarr/runs.jsonl"]
 
@@ -65,35 +56,23 @@ def test_readers_see_the_rows_of_the_manifest_alone(night, tmp_path):
 
 
 def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
-    class Arriving(Recorder):
-        def start(self, title, rows):
-            super().start(title, rows)
-            night.append(some_rows(9, len(self.started)))
-
     night.append(some_rows(40, 9))
-    (record,) = night.run(Arriving())
+    (record,) = night.run(Once(what=lambda: night.append(some_rows(9))))
     assert record["rows"] == [90, 130]
-    arrived = open_rows(night.rows).shape[0]
-    assert arrived > 130
-    (record,) = night.run()
-    assert record["rows"] == [130, arrived]
+    assert night.run()[0]["rows"] == [130, 139]
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
 def test_one_of_two_runs_at_once_is_refused_and_so_is_a_prune(night):
-    refused = []
-
-    class Twice(Recorder):
-        def start(self, title, rows):
-            super().start(title, rows)
-            for other in (night.run, lambda: bigkpca.prune(night.out, 1)):
-                with pytest.raises(LockedError, match="another run is writing"):
-                    other()
-                refused.append(title)
+    def others():
+        for other in (night.run, lambda: bigkpca.prune(night.out, 1)):
+            with pytest.raises(LockedError, match="another run is writing"):
+                other()
 
     night.append(some_rows(40, 1))
-    night.run(Twice())
-    assert refused
+    meanwhile = Once(what=others)
+    night.run(meanwhile)
+    assert meanwhile.what is None
     assert len(bigkpca.history(night.out)) == 2
 
 
@@ -114,37 +93,26 @@ def test_models_that_belong_to_others_are_refused(night):
 def test_what_is_no_output_of_a_job_is_never_replaced_and_told_in_the_metrics(new):
     new.set(metrics="bigkpca.prom")
     new.append(some_rows(70))
-    out, metrics = Path(new.out), Path(new.folder, "bigkpca.prom")
-
-    def scores():
-        bigkpca.transform(new.model, new.rows, out)
-
-    def folder():
-        out.mkdir()
-        (out / "mine.txt").write_text("mine")
-
-    def file():
-        out.write_text("mine")
-
+    out = Path(new.out)
     for make, message in (
-        (scores, "is a bigkpca feature store"),
-        (folder, "was not made by bigkpca"),
-        (file, "was not made"),
+        (lambda: bigkpca.transform(new.model, new.rows, out), "is a bigkpca feature store"),
+        (lambda: shutil.copytree(new.model, out / "theirs"), "was not made by bigkpca"),
+        (lambda: out.write_text("mine"), "was not made"),
     ):
         make()
         before = tree_bytes(new.root)
         with pytest.raises(SpecError, match=f"{message}.*: choose another path"):
             new.run()
         assert new.metrics()["last_run_exit_code"] == 2
-        metrics.unlink()
+        Path(new.folder, "bigkpca.prom").unlink()
         assert tree_bytes(new.root) == before
-        out.rename(out.with_name(f"{make.__name__} of others"))
+        shutil.rmtree(out) if out.is_dir() else out.unlink()
 
 
 def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(night):
     night.append(some_rows(200, 1))
     with pytest.raises(KeyboardInterrupt):
-        night.run(StopsAfter())
+        night.run(stops_after())
     assert job_output.read_pinned(night.out)["stop"] == 290
     night.append(some_rows(33, 2))
     told = Recorder()
@@ -171,22 +139,19 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
     assert statuses == [(1, "done"), (2, "failed"), (2, "done"), (3, "nothing new")]
 
 
-def test_a_new_version_that_was_put_in_place_for_another_request_is_not_taken(night):
+def test_what_a_run_began_for_another_request_is_not_taken_and_removed(night):
     with cut_off_at(job_output, "write_versions"):
         night.run(rows="0:32")
     (record,) = night.run(full=True)
     assert record["rows"] == [0, 90]
     assert growing.read(f"{night.out}/2")["extracted"] == {"rows": [0, 90], "others": None}
-
-
-def test_what_a_run_began_that_was_asked_for_something_else_is_removed(night):
     with cut_off_at(destination.Destination, "put_in_place"):
         night.run(rows="0:32")
-    assert len(list(Path(night.out).iterdir())) == 6
+    assert len(list(Path(night.out).iterdir())) == 7
     night.append(some_rows(40, 1))
     night.run()
     left = sorted(path.name for path in Path(night.out).iterdir())
-    assert left == ["1", "manifest.json", "runs.jsonl", "zarr.json"]
+    assert left == ["1", "2", "manifest.json", "runs.jsonl", "zarr.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
