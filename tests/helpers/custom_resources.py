@@ -5,7 +5,6 @@ it with what that release has, which needs 200 MB of other libraries.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -55,9 +54,8 @@ def schema_of(kind):
 def _closed(node):
     if isinstance(node, list):
         return [_closed(each) for each in node]
-    if not isinstance(node, Mapping):
+    if not isinstance(node, dict):
         return node
     found = {key: _closed(value) for key, value in node.items()}
-    if isinstance(node.get("properties"), Mapping) and node.get("type") == "object":
-        found.setdefault("additionalProperties", False)
-    return found
+    closes = isinstance(node.get("properties"), dict) and node.get("type") == "object"
+    return {"additionalProperties": False, **found} if closes else found

@@ -75,8 +75,8 @@ def build(dockerfile, root, version):
         elif word == "COPY":
             _copy(image, rest)
         elif word == "RUN":
-            env = {**_network(), **image.env}
-            subprocess.run(["sh", "-euc", image.at(rest)], cwd=image.folder, env=env, check=True)
+            ours = {name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "HOME", "SSL_", "http"))}
+            subprocess.run(["sh", "-euc", image.at(rest)], cwd=image.folder, env=ours | image.env, check=True)
         elif word == "ENTRYPOINT":
             image.entrypoint = [image.at(each) for each in json.loads(rest)]
     return image
@@ -84,20 +84,13 @@ def build(dockerfile, root, version):
 
 def _nobody():
     """How to run as a user without a name, where this machine lets us."""
-    if shutil.which("unshare") is None:
-        return []
-    tried = subprocess.run([*_AS_NOBODY, "true"], capture_output=True, check=False)
-    return _AS_NOBODY if tried.returncode == 0 else []
+    can = shutil.which("unshare") and subprocess.run([*_AS_NOBODY, "true"], capture_output=True).returncode == 0
+    return _AS_NOBODY if can else []
 
 
 def _settings(image, rest):
     pairs = (each.partition("=") for each in shlex.split(rest))
     return {name: image.at(value).replace("$PATH", image.env["PATH"]) for name, _, value in pairs}
-
-
-def _network():
-    """What pip here needs to reach its index."""
-    return {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "HOME", "SSL_", "http"))}
 
 
 def _copy(image, rest):
@@ -108,7 +101,7 @@ def _copy(image, rest):
         return
     target = Path(image.at(to)) if to.startswith("/") else image.folder / to
     for source in sources:
-        _allowed(source)
+        assert source in context(ROOT / "deploy" / "docker" / "Dockerfile.dockerignore"), f"{source} is ignored"
         into = target / Path(source).name if to.endswith("/") else target
         into.parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copyfile
@@ -117,11 +110,6 @@ def _copy(image, rest):
             into.write_text(image.at(into.read_text()))
         modes = [option.partition("=")[2] for option in options if option.startswith("--chmod=")]
         into.chmod(int(modes[0], 8) if modes else into.stat().st_mode)
-
-
-def _allowed(source):
-    """Fail for what the builder does not get."""
-    assert source in set(context(ROOT / "deploy" / "docker" / "Dockerfile.dockerignore")), f"{source} is ignored"
 
 
 def context(ignore):

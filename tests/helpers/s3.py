@@ -38,11 +38,8 @@ def settings(port, key=KEY, secret=SECRET):
 
 def program(name):
     """The path of a program that a test needs; skips the test where it is not installed."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed: pip install '.[test]'")
-    return found
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return shutil.which(name, path=places) or pytest.skip(f"{name} is not installed: pip install '.[test]'")
 
 
 def free_ports(count):

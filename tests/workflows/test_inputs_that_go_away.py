@@ -1,4 +1,4 @@
-"""Input that is moved, unmounted or replaced while a command reads it: the right bytes, or an error and nothing.
+"""Input that is moved, unmounted, replaced or changed while a command reads it: the right bytes, or an error alone.
 
 A command in a process of its own stops itself at a read (SIGSTOP); then its input goes, and the process goes on.
 """
@@ -22,6 +22,7 @@ from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 from tests.helpers.disks import tree_bytes
+from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Once
 from tests.helpers.reads import Reads
 
@@ -230,3 +231,45 @@ def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, most, sc
         assert written() in ((before, after) if process.returncode == 0 else ({},)), where
         assert whole_run() == after, where
     restore("s.zarr", "m.zarr")
+
+
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [
+        ("transform", "written over"),
+        pytest.param("transform", "added", marks=pytest.mark.full),
+        pytest.param("fit", "written over", marks=pytest.mark.full),
+        pytest.param("fit", "added", marks=pytest.mark.full),
+    ],
+)
+def test_rows_that_change_while_they_are_read_are_refused(command, change, tmp_path, digits):
+    rows, data, model, out = (tmp_path / name for name in ("x.npy", "d.zarr", "m.zarr", "out.zarr"))
+    np.save(rows, digits[:600])
+    bigkpca.ingest(rows, data, block_rows=100)
+    bigkpca.fit(data, model, **OPTIONS)
+    of_300, of_400 = (data / "x" / "c" / number / "0" for number in "34")  # to 399, and to 499
+    whole = of_400.read_bytes()
+
+    def run(**how):
+        if command == "fit":
+            bigkpca.fit(data, out, components=10, size=60, seed=4, block_rows=100, **how)
+        else:
+            bigkpca.transform(model, data, out, **how)
+
+    def meddle():
+        if change == "added":
+            bigkpca.ingest(rows, data, append=True)
+        else:
+            of_400.write_bytes(of_300.read_bytes())
+
+    refused = r"d\.zarr changed while it was read: run again when nothing writes to it"
+    with pytest.raises(IncompleteError, match=refused):
+        run(progress=Once(what=meddle, title="fitting" if command == "fit" else ""))
+    if change == "written over":
+        with pytest.raises(CorruptionError, match="rows 400 to 499 are other values than were written there"):
+            run()
+        of_400.write_bytes(whole)
+    assert not out.exists()
+    run()
+    bigkpca.verify(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.zarr", "m.zarr", "out.zarr", "x.npy"]

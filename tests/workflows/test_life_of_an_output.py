@@ -16,16 +16,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import zarr
-from hypothesis import Phase, settings
+from hypothesis import Phase, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import bigkpca
 from bigkpca.data.opening import open_rows
@@ -221,4 +214,4 @@ FULL, LONG = pytest.param(10, 15, marks=pytest.mark.full), pytest.param(100, 30,
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(("lives", "steps"), [(2, 10), FULL, LONG])
 def test_any_life_of_an_output(lives, steps):
-    run_state_machine_as_test(Life, settings=settings(max_examples=lives, stateful_step_count=steps, **HOW))
+    stateful.run_state_machine_as_test(Life, settings=settings(max_examples=lives, stateful_step_count=steps, **HOW))

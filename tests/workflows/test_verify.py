@@ -1,6 +1,7 @@
 """Everything that can happen to stored output is found and named; the command that made scores makes them whole."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -89,24 +90,9 @@ def test_what_is_whole_is_described(home):
 
 
 def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
-    assert run("verify", "s.zarr").stdout.split() == [
-        "path",
-        "s.zarr",
-        "kind",
-        "features",
-        "shape",
-        "90",
-        "×",
-        "3",
-        "files",
-        "6",
-    ]
-    assert json.loads(run("verify", "s.zarr", "--json").stdout) == {
-        "path": "s.zarr",
-        "kind": "features",
-        "shape": [90, 3],
-        "files": 6,
-    }
+    facts = {"path": "s.zarr", "kind": "features", "shape": [90, 3], "files": 6}
+    assert json.loads(run("verify", "s.zarr", "--json").stdout) == facts
+    assert re.sub(r"\s+", " ", run("verify", "s.zarr").stdout) == "path s.zarr kind features shape 90 × 3 files 6 "
     flip(home / "s.zarr" / "scores" / "c" / "1" / "0")
     broken = run("verify", "s.zarr", "--json")
     assert (broken.exit_code, broken.stdout) == (7, "")
@@ -263,12 +249,9 @@ def test_damage_of_datasets_and_other_arrays_is_named(home):
     truncate(home / "f.zarr" / "c" / "6" / "2")
     with pytest.raises(CorruptionError, match=r"d\.zarr: 3 of its files") as error:
         bigkpca.verify("d.zarr")
-    for named in (
-        "x/c/1/0 (block 1, rows 32 to 63) does not decode",
-        "y/c/0 (block 0, rows 0 to 31) is missing, or empty",
-        "y/c/2 (block 2, rows 64 to 89) is missing, or empty",
-    ):
-        assert named in str(error.value)
+    assert "x/c/1/0 (block 1, rows 32 to 63) does not decode" in str(error.value)
+    assert "y/c/0 (block 0, rows 0 to 31) is missing, or empty" in str(error.value)
+    assert "y/c/2 (block 2, rows 64 to 89) is missing, or empty" in str(error.value)
     with pytest.raises(CorruptionError, match=r"\n  c/6/2 \(block 6, rows 48 to 49\) does not decode"):
         bigkpca.verify("f.zarr")
 
@@ -283,10 +266,8 @@ def test_datasets_that_are_not_what_their_attribute_says_are_refused(home):
     (home / "d.zarr" / "y" / "zarr.json").unlink()
     with pytest.raises(CorruptionError, match=r"the arrays \['y'\] are missing"):
         bigkpca.verify("d.zarr")
-    about = home / "d.zarr" / "zarr.json"
-    described = json.loads(about.read_text())
-    del described["attributes"]["bigkpca"]["rows"]
-    about.write_text(json.dumps(described))
+    group = zarr.open_group("d.zarr")
+    group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "rows"}
     with pytest.raises(IncompleteError, match="its ingest did not finish"):
         bigkpca.verify("d.zarr")
 

@@ -157,7 +157,6 @@ def test_a_damaged_record_stops_a_first_run_alone(night):
     assert len(outputs(night)) == 1
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_a_job_file_with_a_mistake_is_a_failed_run(night, out):
     success = night.metrics()["last_success_timestamp_seconds"]
     mistakes = [

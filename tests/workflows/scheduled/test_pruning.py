@@ -60,14 +60,8 @@ def numbers(night):
 
 
 def test_the_current_version_and_the_newest_others_are_kept(night):
-    for current, keep, gone in (
-        (4, 1, [1, 2, 3]),
-        (4, "2", [1, 2]),
-        (4, 9, []),
-        (2, 1, [1, 3, 4]),
-        (2, 2, [1, 3]),
-        (1, 3, [2]),
-    ):
+    kept = ((4, 1, [1, 2, 3]), (4, "2", [1, 2]), (4, 9, []), (2, 1, [1, 3, 4]), (2, 2, [1, 3]), (1, 3, [2]))
+    for current, keep, gone in kept:
         job_output.set_current(night.out, current)
         before = tree_bytes(night.root)
         found = bigkpca.prune(night.out, keep, dry_run=True)
@@ -98,26 +92,20 @@ def test_history_tells_what_was_pruned_and_keeps_the_records_of_runs(night):
     assert night.run()[0]["run"] == 6
 
 
-def test_numbers_of_pruned_versions_are_not_given_again(night):
-    bigkpca.rollback(night.out, to=1)
-    bigkpca.prune(night.out, 1)
-    assert numbers(night) == (1, [1])
-    assert night.run(full=True)[0]["version"] == 5
-    assert numbers(night) == (5, [1, 5])
-
-
-def test_a_rollback_passes_over_pruned_versions(night):
+def test_a_rollback_passes_over_pruned_versions_whose_numbers_are_not_given_again(night):
     bigkpca.rollback(night.out, to=2)
     bigkpca.prune(night.out, 2)  # 2 and 4 stay
-    with pytest.raises(SpecError, match=r"version 3 was pruned, as bigkpca history .* tells; there are 2, 4"):
-        bigkpca.rollback(night.out, to=3)
-    with pytest.raises(SpecError, match="has no version 9; there are 2, 4"):
-        bigkpca.rollback(night.out, to=9)
+    for to, message in ((3, "version 3 was pruned, as bigkpca history .* tells"), (9, "has no version 9")):
+        with pytest.raises(SpecError, match=f"{message}; there are 2, 4"):
+            bigkpca.rollback(night.out, to=to)
     bigkpca.rollback(night.out, to=4)
     assert bigkpca.rollback(night.out)["version"] == 2
     bigkpca.prune(night.out, 1)
     with pytest.raises(SpecError, match="has no version before the current one that was not pruned"):
         bigkpca.rollback(night.out)
+    assert numbers(night) == (2, [2])
+    assert night.run(full=True)[0]["version"] == 5
+    assert numbers(night) == (5, [2, 5])
 
 
 def test_versions_are_kept_for_a_time_after_they_were_current(night):
@@ -165,7 +153,7 @@ def test_who_reads_a_version_that_is_pruned_meanwhile_is_told_so(night, tmp_path
 
 @pytest.mark.full
 def test_models_of_refits_go_with_the_last_version_that_they_made(refitted):
-    night = Night(*[str(refitted.again())] * 2)
+    night = Night(refitted.again())
     paths = [Path(night.root, name) for name in ("model.zarr", "model-2.zarr", "model-3.zarr")]
     night.set(on_drift="warn")
     night.run(full=True)  # a second version by the third model
@@ -183,7 +171,7 @@ def test_models_of_refits_go_with_the_last_version_that_they_made(refitted):
 
 @pytest.mark.full
 def test_what_is_another_model_now_or_is_being_replaced_stays(refitted, fitted):
-    night = Night(*[str(refitted.again())] * 2)
+    night = Night(refitted.again())
     path = Path(night.root, "model-2.zarr")
     with store_of(str(path)).writer(str(path)):
         bigkpca.prune(night.out, 1)
@@ -277,7 +265,6 @@ def test_the_folder_from_which_a_run_publishes_stays(night):
     assert night.scores().shape == (130, 3)
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_the_command_prints_what_goes(night):
     shown = run("prune", night.out, "--keep", "3", "--dry-run").stdout.splitlines()
     assert [line.split() for line in shown][:3] == [["versions", "1"], ["models", "none"], ["scratch", "none"]]

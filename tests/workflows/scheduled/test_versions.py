@@ -116,7 +116,6 @@ def test_damaged_blocks_are_mended_by_what_verify_advises(night):
     assert bigkpca.verify(f"{night.out}/3").files == 3
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_output_without_a_version_is_not_finished(tmp_path):
     night = Night.made(tmp_path / "job")
     job_output.prepare(night.out)
