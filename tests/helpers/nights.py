@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
 from bigkpca.data.opening import open_rows
-from bigkpca.data.stores import store_of
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.progress import Once, Recorder, stop
 
@@ -65,8 +64,12 @@ class Night:
         """Add rows to the input, or make it, as `bigkpca ingest` does."""
         source = Path(self.folder, "source.npy")
         np.save(source, X)
-        there = store_of(self.rows).exists(self.rows)
-        ingest([source], self.rows, **({"append": True} if there else {"block_rows": chunk}))
+        try:
+            zarr.open_group(self.rows, mode="r") if "://" not in self.rows else bigkpca.verify(self.rows)
+        except (FileNotFoundError, bigkpca.errors.SpecError):
+            ingest([source], self.rows, block_rows=chunk)
+            return
+        ingest([source], self.rows, append=True)
 
     def run(self, progress=None, **asked):
         """Run the job in this process."""

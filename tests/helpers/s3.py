@@ -140,4 +140,8 @@ def objects(url):
     from bigkpca.data.stores import store_of
 
     store = store_of(url)
-    return {name: store.read(f"{url}/{name}")[0] for name in store.files(url)}
+    found = {}
+    for name in store.files(url):
+        with store.open(f"{url}/{name}") as file:
+            found[name] = file.read()
+    return found
