@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +34,6 @@ ASKEW = {
     "strided": lambda X: np.repeat(X, 2, axis=-1)[..., ::2],
     "misaligned and read-only": lambda X: read_only(misaligned(X)),
 }
-every_askew = pytest.mark.parametrize("how", ASKEW)
 
 
 def in_order(X):

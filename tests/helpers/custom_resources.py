@@ -4,12 +4,8 @@
 it with what that release has, which needs 200 MB of other libraries.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,9 +14,9 @@ KINDS = ("daskautoscaler", "daskcluster")  # files of the release
 _OF_EVERY_OBJECT = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
 
 
-def condensed(folder: Path) -> str:
+def condensed(folder):
     """The text of `dask_operator.json` from the folder of a release that holds its definitions."""
-    schemas: dict[str, Any] = {}
+    schemas = {}
     for name in KINDS:
         definition = yaml.safe_load((folder / f"{name}.yaml").read_text())["spec"]
         schema = definition["versions"][0]["schema"]["openAPIV3Schema"]
@@ -31,7 +27,7 @@ def condensed(folder: Path) -> str:
     return json.dumps({"PodSpec": pods[0], **schemas}, separators=(",", ":")) + "\n"
 
 
-def _without_descriptions(node: Any) -> Any:
+def _without_descriptions(node):
     if isinstance(node, list):
         return [_without_descriptions(each) for each in node]
     if not isinstance(node, dict):
@@ -43,24 +39,23 @@ def _without_descriptions(node: Any) -> Any:
     }
 
 
-def schema_of(kind: str) -> dict[str, Any]:
+def schema_of(kind):
     """The schema of a kind, in which a field that Kubernetes would drop is an error."""
     stored = json.loads(STORED.read_text())
     schema = stored[kind]
     if kind == "DaskCluster":
         for part in ("scheduler", "worker"):
             schema["properties"]["spec"]["properties"][part]["properties"]["spec"] = stored["PodSpec"]
-    closed: dict[str, Any] = _closed(schema)
+    closed = _closed(schema)
     closed["properties"] |= _OF_EVERY_OBJECT
     return closed
 
 
-def _closed(node: Any) -> Any:
+def _closed(node):
     if isinstance(node, list):
         return [_closed(each) for each in node]
-    if not isinstance(node, Mapping):
+    if not isinstance(node, dict):
         return node
     found = {key: _closed(value) for key, value in node.items()}
-    if isinstance(node.get("properties"), Mapping) and node.get("type") == "object":
-        found.setdefault("additionalProperties", False)
-    return found
+    closes = isinstance(node.get("properties"), dict) and node.get("type") == "object"
+    return {"additionalProperties": False, **found} if closes else found

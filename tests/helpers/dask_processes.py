@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 
 import pytest
 from distributed import Client
@@ -23,22 +22,21 @@ _QUIET = {"DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error", "OMP_NUM_THREADS": 
 
 
 # What a worker without bigkpca, and one with another version of it, have.
-BLOCKING = """
-import importlib.metadata, sys
+OTHER = """
+import importlib.metadata
+real = importlib.metadata.version
+importlib.metadata.version = lambda name: "0.0.7" if name == "bigkpca" else real(name)
+"""
+BLOCKING = (
+    OTHER.replace('"0.0.7" if', 'real("no such package") if')
+    + """
+import sys
 class Without:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "bigkpca":
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Without())
-real = importlib.metadata.version
-def version(name):
-    if name == "bigkpca":
-        raise importlib.metadata.PackageNotFoundError(name)
-    return real(name)
-importlib.metadata.version = version
 """
-OTHER = "import importlib.metadata\n" + BLOCKING.partition("insert(0, Without())\n")[2].replace(
-    "raise importlib.metadata.PackageNotFoundError(name)", "return '0.0.7'"
 )
 
 
@@ -87,14 +85,11 @@ class DaskProcesses:
             if self._count:
                 self.wait_for_workers()
         except BaseException:
-            self.close()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill all processes, and wait for them."""
         for process in self._all:
             process.kill()
@@ -107,14 +102,8 @@ class DaskProcesses:
         options = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--idle-timeout", "900"]
         self.scheduler = self._started(["scheduler", *options, *self._tls, "--scheduler-file", str(told)])
 
-        def known() -> bool:
-            try:
-                self.address = json.loads(told.read_text())["address"]
-            except (FileNotFoundError, ValueError):
-                return False
-            return True
-
-        wait_until(known)
+        wait_until(lambda: told.exists() and told.read_text().rstrip().endswith("}"))
+        self.address = json.loads(told.read_text())["address"]
 
     def start_worker(
         self, within: Sequence[str] | None = None, memory: str = "0", **env: str

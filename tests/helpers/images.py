@@ -1,7 +1,5 @@
 """A Dockerfile read, and followed without Docker: its steps on this machine, below a folder that stands for `/`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +19,14 @@ _OURS = re.compile(r"(?<![\w/])(/(?:opt|etc)/bigkpca|/etc/dask|/run/secrets|/dat
 _AS_NOBODY = ["unshare", "--user", "--map-user=10001", "--map-group=10001"]
 
 
-def instructions(dockerfile: Path) -> list[tuple[str, str]]:
+def instructions(dockerfile):
     """The instructions of a Dockerfile with what follows them, comments left out, continued lines joined."""
     lines = [line for line in dockerfile.read_text().splitlines() if line.strip() and not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines()
     return [(word, rest) for word, _, rest in (line.strip().partition(" ") for line in joined)]
 
 
-def python(version: str) -> str:
+def python(version):
     """A Python of this minor version; skips the test where there is none."""
     beside = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
     here = sys.executable if f"{sys.version_info[0]}.{sys.version_info[1]}" == version else None
@@ -48,21 +45,21 @@ class Image:
     entrypoint: list[str] = field(default_factory=list)
     folder: Path = Path("/")
 
-    def at(self, text: str) -> str:
+    def at(self, text):
         """The text with its paths below `root`."""
         return _OURS.sub(lambda match: f"{self.root}{match[1]}", text)
 
-    def command(self, arguments: Sequence[str]) -> list[str]:
+    def command(self, arguments):
         """The command that a container would run, as a user without a name where this machine can."""
         return [*_nobody(), *self.entrypoint, *map(self.at, arguments)]
 
-    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, given):
         """The environment of a container, and nothing of this process's."""
         etc = {"DASK_ROOT_CONFIG": self.at("/etc/dask")}
         return {"PATH": "/usr/bin:/bin", **self.env, **etc, **{name: self.at(value) for name, value in given.items()}}
 
 
-def build(dockerfile: Path, root: Path, version: str) -> Image:
+def build(dockerfile, root, version):
     """Follow all steps. All stages share one folder, so that what one copies from another must keep its path."""
     subprocess.run([python(version), "-m", "venv", root / "base"], check=True)
     plain = {"PATH": f"{root / 'base' / 'bin'}:/usr/bin:/bin"}
@@ -78,32 +75,25 @@ def build(dockerfile: Path, root: Path, version: str) -> Image:
         elif word == "COPY":
             _copy(image, rest)
         elif word == "RUN":
-            env = {**_network(), **image.env}
-            subprocess.run(["sh", "-euc", image.at(rest)], cwd=image.folder, env=env, check=True)
+            ours = {name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "HOME", "SSL_", "http"))}
+            subprocess.run(["sh", "-euc", image.at(rest)], cwd=image.folder, env=ours | image.env, check=True)
         elif word == "ENTRYPOINT":
             image.entrypoint = [image.at(each) for each in json.loads(rest)]
     return image
 
 
-def _nobody() -> list[str]:
+def _nobody():
     """How to run as a user without a name, where this machine lets us."""
-    if shutil.which("unshare") is None:
-        return []
-    tried = subprocess.run([*_AS_NOBODY, "true"], capture_output=True, check=False)
-    return _AS_NOBODY if tried.returncode == 0 else []
+    can = shutil.which("unshare") and subprocess.run([*_AS_NOBODY, "true"], capture_output=True).returncode == 0
+    return _AS_NOBODY if can else []
 
 
-def _settings(image: Image, rest: str) -> dict[str, str]:
+def _settings(image, rest):
     pairs = (each.partition("=") for each in shlex.split(rest))
     return {name: image.at(value).replace("$PATH", image.env["PATH"]) for name, _, value in pairs}
 
 
-def _network() -> dict[str, str]:
-    """What pip here needs to reach its index."""
-    return {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "HOME", "SSL_", "http"))}
-
-
-def _copy(image: Image, rest: str) -> None:
+def _copy(image, rest):
     words = shlex.split(rest)
     options, (*sources, to) = [w for w in words if w.startswith("--")], [w for w in words if not w.startswith("--")]
     if any(option.startswith("--from=") for option in options):
@@ -111,7 +101,7 @@ def _copy(image: Image, rest: str) -> None:
         return
     target = Path(image.at(to)) if to.startswith("/") else image.folder / to
     for source in sources:
-        _allowed(source)
+        assert source in context(ROOT / "deploy" / "docker" / "Dockerfile.dockerignore"), f"{source} is ignored"
         into = target / Path(source).name if to.endswith("/") else target
         into.parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copyfile
@@ -122,11 +112,6 @@ def _copy(image: Image, rest: str) -> None:
         into.chmod(int(modes[0], 8) if modes else into.stat().st_mode)
 
 
-def _allowed(source: str) -> None:
-    """Fail for what the builder does not get."""
-    assert source in set(context(ROOT / "deploy" / "docker" / "Dockerfile.dockerignore")), f"{source} is ignored"
-
-
-def context(ignore: Path) -> Iterator[str]:
+def context(ignore):
     """Paths that a .dockerignore which begins with * lets through."""
     return (line[1:] for line in ignore.read_text().splitlines() if line.startswith("!"))

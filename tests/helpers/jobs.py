@@ -1,40 +1,36 @@
 """Job files: written naively, and random ones that are right."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from hypothesis import strategies as st
 
 from bigkpca.errors import SpecError
-from bigkpca.spec.job import Job, read_job
+from bigkpca.spec.job import read_job
 
 LEAST = '[input]\npath = "rows.zarr"\n[model]\npath = "model.zarr"\n[output]\npath = "features.zarr"\n'
 
 
-def written(folder: Path, text: str | bytes) -> Path:
+def written(folder, text):
     """A job file with this text, in a folder."""
     path = folder / "nightly.toml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
 
 
-def job_of(folder: Path, text: str | bytes, **environment: str) -> Job:
+def job_of(folder, text, **environment):
     """The job of this text."""
     return read_job(written(folder, text), environment)
 
 
-def problems_of(folder: Path, text: str | bytes, **environment: str) -> list[str]:
+def problems_of(folder, text, **environment):
     """The lines of the error of a text, without the path of the file."""
     path = written(folder, text)
     lines = refusal(path, environment).splitlines()
     return [line.removeprefix(str(path)).removeprefix(", ").removeprefix(": ") for line in lines]
 
 
-def refusal(path: Path, environment: Mapping[str, str]) -> str:
+def refusal(path, environment):
     """The message of the SpecError of a file; nothing if it is read."""
     try:
         read_job(path, environment)
@@ -43,19 +39,19 @@ def refusal(path: Path, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def problems_of_model(folder: Path, options: str, **environment: str) -> list[str]:
+def problems_of_model(folder, options, **environment):
     """As `problems_of`, with these lines in the table [model], from line 5 on."""
     return problems_of(folder, LEAST.replace("[output]", f"{options}\n[output]"), **environment)
 
 
-def toml_of(values: Mapping[str, Any]) -> str:
+def toml_of(values):
     """TOML of these values: plain keys first, then a table for each mapping."""
     plain = [f"{_key(key)} = {toml_value(value)}\n" for key, value in values.items() if not isinstance(value, Mapping)]
     tables = [f"[{_key(key)}]\n{toml_of(value)}" for key, value in values.items() if isinstance(value, Mapping)]
     return "".join(plain + tables)
 
 
-def toml_value(value: Any) -> str:
+def toml_value(value):
     """A value as TOML, tables inline."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)} = {toml_value(each)}" for key, each in value.items()) + "}"
@@ -66,27 +62,22 @@ def toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
 
 
-def _key(key: str) -> str:
+def _key(key):
     return key if key.isascii() and key.replace("_", "").replace("-", "").isalnum() else toml_value(key)
 
 
-def _some(required: dict[str, Any], **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def _some(required, **optional):
     return st.fixed_dictionaries({key: st.just(value) for key, value in required.items()}, optional=optional)
 
 
-def positive(most: float = 1e6) -> st.SearchStrategy[float]:
+def positive(most=1e6):
     return st.floats(1e-6, most, allow_subnormal=False)
 
 
 _COUNTS = st.integers(1, 10**9)
-_KEPT = st.sampled_from(["90 days", "1 h"])
-_LENGTHS = st.one_of(
-    st.fixed_dictionaries({}, optional={"sigma": positive() | st.just("median")}),
-    st.fixed_dictionaries({"gamma": positive()}),
-)
-_KERNELS = st.one_of(
-    st.fixed_dictionaries({}, optional={"kernel": st.sampled_from(["gaussian", "rbf", "laplacian", "matern"])}),
-)
+_KEPT = _COUNTS | st.sampled_from(["90 days", "1 h"])
+_LENGTHS = _some({}, sigma=positive() | st.just("median")) | st.fixed_dictionaries({"gamma": positive()})
+_KERNELS = _some({}, kernel=st.sampled_from(["gaussian", "rbf", "laplacian", "matern"]))
 _METHODS = st.one_of(
     _some({}, method=st.sampled_from(["nystroem", "nystrom"]), size=_COUNTS | st.just("auto")),
     _some({"method": "nystroem"}, tol=st.floats(0.01, 0.99), landmarks=st.sampled_from(["auto", "kmeans", "k-means"])),
@@ -97,42 +88,38 @@ _METHODS = st.one_of(
     _some({"method": "rff-pca", "kernel": "rbf"}, n_directions=_COUNTS | st.just("auto")),
     _some({"kernel": "polynomial", "sigma": "median"}, degree=st.integers(1, 100), coef0=st.floats(0, 9)),
 )
-_OTHERS = st.fixed_dictionaries(
+_OTHERS = _some(
     {},
-    optional={
-        "center": st.booleans(),
-        "standardize": st.booleans(),
-        "dtype": st.sampled_from(["float32", "float64"]),
-        "preimage": st.sampled_from(["fixed-point", "ridge", "linear", "ridge:size=500"]),
-        "noise": positive(),
-    },
-)
-_COMPONENTS = st.fixed_dictionaries(
-    {}, optional={"components": _COUNTS | st.floats(0.01, 0.99) | st.sampled_from(["auto", "none"])}
+    components=_COUNTS | st.floats(0.01, 0.99) | st.sampled_from(["auto", "none"]),
+    center=st.booleans(),
+    standardize=st.booleans(),
+    dtype=st.sampled_from(["float32", "float64"]),
+    preimage=st.sampled_from(["fixed-point", "ridge", "linear", "ridge:size=500"]),
+    noise=positive(),
 )
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> dict[str, Any]:
+def jobs(draw):
     """Values of a job file that is right, in any order of its tables; paths are full."""
     name = st.text(st.characters(codec="utf-8", exclude_characters="\0/?$", exclude_categories=["Cs"]), max_size=5)
     place = draw(st.sampled_from(["/lake", "s3://lake"]))
-    model: dict[str, Any] = {}
-    for part in (_COMPONENTS, _LENGTHS, _KERNELS, _OTHERS, _METHODS):  # later ones fit only what they set themselves
+    model = {}
+    for part in (_LENGTHS, _KERNELS, _OTHERS, _METHODS):  # later ones fit only what they set themselves
         model |= draw(part)
     if model.get("kernel") == "polynomial":
         model.pop("gamma", None)
     tables = {
         "input": {"path": f"{place}/rows{draw(name)}.zarr"} | draw(_some({}, array=name.map(lambda each: f"x{each}"))),
         "model": {"path": f"{place}/model.zarr"} | model,
-        "output": {"path": "/data/features"} | draw(_some({}, block_rows=_COUNTS, keep=_COUNTS | _KEPT)),
+        "output": {"path": "/data/features"} | draw(_some({}, block_rows=_COUNTS, keep=_KEPT)),
         "run": draw(_runs()),
     }
     order = draw(st.permutations(list(tables)))
     return draw(_some({}, seed=st.integers(0, 2**63 - 1))) | {table: tables[table] for table in order}
 
 
-def _runs() -> st.SearchStrategy[dict[str, Any]]:
+def _runs():
     shared = {
         "memory": st.sampled_from(["2 GB", "500MB", "1.5 GiB"]),
         "timeout": st.sampled_from(["10 min", "90 s", "1.5 h", "600"]) | positive(),

@@ -23,12 +23,8 @@ def stored(path):
     """The arrays of a dataset, its names, and the texts of its labels."""
     group = zarr.open_group(str(path), mode="r")
     about = group.attrs["bigkpca"]
-    return {
-        "x": group["x"][:],
-        "y": group["y"][:] if "y" in group else None,
-        "names": about.get("column_names"),
-        "categories": about.get("categories"),
-    }
+    about = {"names": about.get("column_names"), "categories": about.get("categories")}
+    return {"x": group["x"][:], "y": group["y"][:] if "y" in group else None, **about}
 
 
 WRITERS = {"csv": csv, "parquet": parquet}

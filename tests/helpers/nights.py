@@ -1,15 +1,11 @@
 """A folder with a job file, and rows that are appended to its input."""
 
-from __future__ import annotations
-
 import json
 import tomllib
-from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,9 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.ingesting.streaming import ingest
-from tests.helpers.progress import Recorder
+from tests.helpers.progress import Once, Recorder, stop
 
-Array = np.ndarray[Any, Any]
 JOB = """
 seed = 3
 [input]
@@ -37,52 +32,37 @@ block_rows = 32
 """
 
 
-@dataclass(frozen=True)
 class Night:
-    """A job in a folder, or bucket, and its input."""
+    """A job in a folder, and its input, model and output, there or in a bucket."""
 
-    folder: str  # of the job file
-    root: str  # of input, model and output
+    def __init__(self, folder, root=None):
+        self.folder, self.root = str(folder), str(root or folder)
+        self.job = f"{self.folder}/nightly.toml"
+        self.rows, self.model, self.out = (f"{self.root}/{name}.zarr" for name in ("rows", "model", "features"))
 
     @classmethod
-    def made(cls, folder: Path, root: str | None = None, **options: Any) -> Night:
+    def made(cls, folder, root=None, **options):
         """With these options of [run]."""
         folder.mkdir(exist_ok=True)
-        night = cls(str(folder), root or str(folder))
+        night = cls(folder, root)
         night.set(**options)
         return night
 
-    @property
-    def job(self) -> str:
-        return f"{self.folder}/nightly.toml"
-
-    @property
-    def rows(self) -> str:
-        return f"{self.root}/rows.zarr"
-
-    @property
-    def model(self) -> str:
-        return f"{self.root}/model.zarr"
-
-    @property
-    def out(self) -> str:
-        return f"{self.root}/features.zarr"
-
-    def set(self, text: str = JOB, **options: Any) -> None:
+    def set(self, text=JOB, **options):
         """Write the job file, with these options of [run]."""
         lines = [f"{key} = {value!r}".replace("True", "true") for key, value in options.items()]
         text = text.replace('path = "', f'path = "{self.root}/') if self.root != self.folder else text
         Path(self.job).write_text(text + "\n".join(lines) + "\n")
         tomllib.loads(Path(self.job).read_text())
 
-    def forget_digests(self) -> None:
+    def forget_digests(self):
         """Make the input a dataset of an earlier version, whose rows have no digests."""
         group = zarr.open_group(self.rows)
         group.attrs["bigkpca"] = {**group.attrs["bigkpca"], "manifest": None}
 
-    def append(self, X: Array, chunk: int = 16) -> None:
+    def append(self, X, chunk=16):
         """Add rows to the input, or make it, as `bigkpca ingest` does."""
-        source = Path(self.folder) / "source.npy"
+        source = Path(self.folder, "source.npy")
         np.save(source, X)
         try:
             zarr.open_group(self.rows, mode="r") if "://" not in self.rows else bigkpca.verify(self.rows)
@@ -91,11 +71,11 @@ class Night:
             return
         ingest([source], self.rows, append=True)
 
-    def run(self, progress: Recorder | None = None, **asked: Any) -> list[dict[str, Any]]:
+    def run(self, progress=None, **asked):
         """Run the job in this process."""
         return bigkpca.run(self.job, progress=progress or Recorder(), **asked)
 
-    def age(self, *ages: timedelta) -> None:
+    def age(self, *ages):
         """Make the records of runs older, each by its age, the later ones as they are."""
         file = Path(self.out, "runs.jsonl")
         records = [json.loads(line) for line in file.read_text().splitlines()]
@@ -104,55 +84,39 @@ class Night:
                 record[key] = (datetime.fromisoformat(record[key]) - age).isoformat(timespec="seconds")
         file.write_text("".join(json.dumps(record) + "\n" for record in records))
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self):
         """What the last run wrote into bigkpca.prom, beside the job file, without the prefix of the names."""
         text = Path(self.folder, "bigkpca.prom").read_text()
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         assert len({sample.labels["output"] for sample in samples}) == 1
         return {sample.name.removeprefix("bigkpca_"): sample.value for sample in samples}
 
-    def scores(self) -> Array:
+    def scores(self):
         """The features that a reader of the output sees."""
         rows = open_rows(self.out)
         return rows.block(0, rows.shape[0])
 
-    def wanted(self, out: str | None = None) -> Array:
-        """The scores of one transform of all rows with the model of the job."""
-        path = out or f"{self.root}/wanted.zarr"
-        return np.asarray(bigkpca.transform(self.model, self.rows, path, block_rows=32, overwrite=True)[...])
+    def wanted(self, model=None, block_rows=32):
+        """The scores of one transform of all rows with a model, which is that of the job unless it is given."""
+        out, how = f"{self.root}/wanted.zarr", {"block_rows": block_rows, "overwrite": True}
+        return np.asarray(bigkpca.transform(model or self.model, self.rows, out, **how)[...])
 
 
-def some_rows(count: int, seed: int = 0, columns: int = 4) -> Array:
+def some_rows(count, seed=0, columns=4):
     """Rows of one distribution."""
     rng = np.random.default_rng(seed)
     return (rng.normal(size=(count, columns)) * np.arange(1, columns + 1)).astype("f4")
 
 
-@dataclass
-class StopsAfter(Recorder):
-    """Stops a run, as Ctrl-C does, when more than `most` rows of all its passes are done and features are extracted."""
-
-    most: int = 60
-
-    def advance(self, rows: int) -> None:
-        super().advance(rows)
-        if self.started[-1][0] == "extracting features" and self.rows > self.most:
-            raise KeyboardInterrupt
+def stops_after(rows=60):
+    """Stops a run while it extracts features, when more than so many rows of all its passes are done."""
+    return Once(after=rows, title="extracting features")
 
 
 @contextmanager
-def cut_off_at(place: Any, name: str, call: int = 1) -> Iterator[None]:
-    """Stop what is within, as Ctrl-C does, when it calls this function for so many times: between two writes, which
-    nothing but a patch can meet."""
-    calls, real = [], getattr(place, name)
-
-    def function(*given: Any, **named: Any) -> Any:
-        calls.append(name)
-        if len(calls) == call:
-            raise KeyboardInterrupt
-        return real(*given, **named)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(place, name, function)
-        with pytest.raises(KeyboardInterrupt):
-            yield
+def cut_off_at(place, name, call=1):
+    """Stop what is within, as Ctrl-C does, at this call of a function: between two writes, where only a patch can."""
+    real, patched = getattr(place, name), mock.patch.object(place, name, autospec=True)
+    with pytest.raises(KeyboardInterrupt), patched as function:  # noqa: PT012
+        function.side_effect = lambda *given, **named: (stop if function.call_count == call else real)(*given, **named)
+        yield

@@ -1,5 +1,6 @@
-"""Progress that remembers what it was told."""
+"""Progress that remembers what it was told, and progress that does something in the middle of a run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -23,3 +24,23 @@ class Recorder:
 
     def note(self, message):
         self.notes.append(message)
+
+
+def stop(*_, **__):
+    """What Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+@dataclass
+class Once(Recorder):
+    """Does something once: as soon as more than `after` rows are done, in a pass whose title holds `title`."""
+
+    what: Callable[[], object] | None = stop
+    after: int = 0
+    title: str = ""
+
+    def advance(self, rows):
+        super().advance(rows)
+        if self.what and self.rows > self.after and self.title in self.started[-1][0]:
+            what, self.what = self.what, None
+            what()

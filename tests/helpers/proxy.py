@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Literal
 
 _REQUEST = re.compile(rb"^(GET|PUT|HEAD|POST|DELETE) (\S+) HTTP/1")
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close sends a reset
@@ -24,7 +23,7 @@ class Proxy:
     """
 
     to: int
-    mode: Literal["pass", "reset", "stall", "cut"] = "pass"
+    mode: str = "pass"
     left: int = 0
     answer: Callable[[str, str], bytes | None] = lambda method, path: None
     requests: list[tuple[str, str]] = field(default_factory=list)

@@ -5,8 +5,6 @@ files in Python, in this process and in others. A folder holds what is to happen
 reads: processes that are started with `Reads.environment` take part.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -14,10 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.helpers.files import ROOT
 
@@ -34,20 +30,20 @@ _LATER = 10**9  # nanoseconds by which the other version of a file is younger
 class Reads:
     """Reads of files below `root`, of which `twin` holds other versions; `folder`, for notes, is beside both."""
 
-    def __init__(self, folder: Path, root: Path, twin: Path | None = None) -> None:
+    def __init__(self, folder, root, twin=None):
         folder.mkdir(exist_ok=True)
         self._folder, self._root, self._twin = folder, root, twin or root
         (folder / "site").mkdir(exist_ok=True)
         (folder / "site" / "sitecustomize.py").write_text("from tests.helpers import reads\nreads.watch()\n")
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """Of processes whose reads count."""
         held = [str(self._folder / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         return {NAME: str(self._folder), "PYTHONPATH": os.pathsep.join(filter(None, held))}
 
     @contextmanager
-    def fault(self, files: Sequence[Path], what: str = "", at: int = 0) -> Iterator[None]:
+    def fault(self, files, what="", at=0):
         """While entered, this happens at the read of that number, from 1, of these files; then all is as before."""
         plan = {"files": [str(file) for file in files], "what": what, "at": at}
         for name in ("count", "happened"):
@@ -58,31 +54,30 @@ class Reads:
             yield
         finally:
             if (held := self._folder / "held").exists():
-                assert self.happened is not None
                 os.replace(held, self.happened)  # the true file, with its times
             (self._folder / "plan").unlink()
 
     @contextmanager
-    def replaced(self, file: Path) -> Iterator[None]:
+    def replaced(self, file):
         """While entered, the other version of this file is there, as after the fault of that name."""
         with self.fault([file], "other version", 1):
             file.open("rb").close()
             yield
 
     @property
-    def happened(self) -> str | None:
+    def happened(self):
         """The file that was read when it happened."""
         found = self._folder / "happened"
         return found.read_text() if found.exists() else None
 
     @property
-    def count(self) -> int:
+    def count(self):
         """Reads since `fault` was entered."""
         found = self._folder / "count"
         return int(found.read_text() or 0) if found.exists() else 0
 
 
-def watch() -> None:
+def watch():
     """Let this process take part, for as long as it runs; what happens depends on the environment at each read."""
     global _watching
     if not _watching:
@@ -92,26 +87,25 @@ def watch() -> None:
 
 _watching = False
 _busy = threading.local()  # while a thread reads the plan
-_plans: dict[str, tuple[Any, dict[str, Any]]] = {}  # and their versions, by folder
+_plans = {}  # and their versions, by folder
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+def _hook(event, arguments):
     if event != "open" or (folder := os.environ.get(NAME)) is None or getattr(_busy, "now", False):
         return
     path, _, flags = arguments
     if isinstance(path, int) or path is None or (isinstance(flags, int) and flags & _WRITES):
         return
     name = os.path.abspath(os.fsdecode(path))
-    if not name.startswith(os.path.dirname(folder) + os.sep):
-        return
-    _busy.now = True
-    try:
-        _read(Path(folder), name)
-    finally:
-        _busy.now = False
+    if name.startswith(os.path.dirname(folder) + os.sep):
+        _busy.now = True
+        try:
+            _read(Path(folder), name)
+        finally:
+            _busy.now = False
 
 
-def _read(folder: Path, name: str) -> None:
+def _read(folder, name):
     """A file is about to be opened: let happen what is to happen."""
     try:
         plan = _plan(folder)
@@ -135,7 +129,7 @@ def _read(folder: Path, name: str) -> None:
         _show_another(folder, name, plan)
 
 
-def _plan(folder: Path) -> dict[str, Any]:
+def _plan(folder):
     status = os.stat(folder / "plan")
     version = status.st_ino, status.st_mtime_ns
     if str(folder) not in _plans or _plans[str(folder)][0] != version:
@@ -144,7 +138,7 @@ def _plan(folder: Path) -> dict[str, Any]:
     return _plans[str(folder)][1]
 
 
-def _counted(folder: Path) -> int:
+def _counted(folder):
     """The number of this read, in all processes."""
     with (folder / "count").open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -155,7 +149,7 @@ def _counted(folder: Path) -> int:
     return number
 
 
-def _show_another(folder: Path, name: str, plan: dict[str, Any]) -> None:
+def _show_another(folder, name, plan):
     """Another file in place of this one, at once; the true one is held."""
     true, status = Path(name).read_bytes(), os.stat(name)
     other = Path(plan["twin"] + name.removeprefix(plan["root"]))

@@ -17,10 +17,10 @@ import pytest
 KEY, SECRET, BUCKET = "bigkpca-test-key", "bigkpca-test-secret", "rows"
 READER = {"key": "bigkpca-test-reader", "secret": "bigkpca-test-reader-secret"}  # which may not write
 IDENTITIES = [
-    {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
-    for name, key, secret, actions in (
-        ("all", KEY, SECRET, ["Admin", "Read", "Write", "List", "Tagging"]),
-        ("reader", READER["key"], READER["secret"], ["Read", "List"]),
+    {"name": key, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": actions}
+    for key, secret, actions in (
+        (KEY, SECRET, ["Admin", "Read", "Write", "List", "Tagging"]),
+        (READER["key"], READER["secret"], ["Read", "List"]),
     )
 ]
 
@@ -38,11 +38,8 @@ def settings(port, key=KEY, secret=SECRET):
 
 def program(name):
     """The path of a program that a test needs; skips the test where it is not installed."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed: pip install '.[test]'")
-    return found
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return shutil.which(name, path=places) or pytest.skip(f"{name} is not installed: pip install '.[test]'")
 
 
 def free_ports(count):

@@ -3,17 +3,12 @@
 It needs root, as its daemons do: `apt-get install --no-install-recommends slurm-wlm munge`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from types import TracebackType
 
 import pytest
 
@@ -52,12 +47,12 @@ _DAEMONS = ("munged", "slurmctld", "slurmd")
 class Slurm:
     """The daemons, on ports that are free and in a folder of their own. They end with the context."""
 
-    def __init__(self, folder: Path, cpus: int = 4) -> None:
+    def __init__(self, folder, cpus=4):
         missing = [name for name in (*_DAEMONS, "sbatch", "mungekey") if not shutil.which(name, path=_path())]
         if missing or os.geteuid():
             pytest.skip("needs root and Slurm: apt-get install --no-install-recommends slurm-wlm munge")
         self.folder = folder
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._daemons = []
         for name in ("state", "spool"):
             (folder / name).mkdir(parents=True)
         words = {"folder": folder, "cpus": cpus, "ports": free_ports(2), "host": socket.gethostname().split(".")[0]}
@@ -65,18 +60,15 @@ class Slurm:
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         self.env = {**os.environ, "PATH": _path(), "SLURM_CONF": str(folder / "slurm.conf")}
 
-    def __enter__(self) -> Slurm:
+    def __enter__(self):
         try:
             self._start()
         except BaseException:
-            self.close()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def _start(self) -> None:
+    def _start(self):
         key, munge = self.folder / "munge.key", self.folder / "munge.socket"
         self.run("mungekey", "--create", f"--keyfile={key}")
         files = [f"--{name}-file={self.folder}/munge.{name}" for name in ("log", "pid", "seed")]
@@ -86,11 +78,11 @@ class Slurm:
         self._daemon("slurmd", "-D")
         wait_until(lambda: "idle" in self.run("sinfo", "--noheader", "--format=%T", check=False))
 
-    def _daemon(self, *command: str) -> None:
+    def _daemon(self, *command):
         with (self.folder / f"{command[0]}.out").open("wb") as out:
             self._daemons.append(subprocess.Popen(command, stdout=out, stderr=out, env=self.env))
 
-    def close(self) -> None:
+    def __exit__(self, *_):
         """End all jobs, then the daemons, and wait for them."""
         with suppress(AssertionError, subprocess.TimeoutExpired):  # where the daemons never came up
             self.run("scancel", "--user=root", check=False)
@@ -99,28 +91,25 @@ class Slurm:
             daemon.terminate()
             daemon.wait(60)
 
-    def run(self, *command: str, check: bool = True) -> str:
+    def run(self, *command, check=True, **how):
         """What a command of Slurm prints."""
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, **{"env": self.env, "timeout": 60, **how}, capture_output=True, text=True)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
-    def submit(self, folder: Path, *options: str, env: Mapping[str, str] | None = None) -> int:
+    def submit(self, folder, *options, env=None):
         """Submit a job from a folder; its number."""
-        command = ["sbatch", "--parsable", *options]
-        done = subprocess.run(command, cwd=folder, env={**self.env, **(env or {})}, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout)
+        return int(self.run("sbatch", "--parsable", *options, cwd=folder, env={**self.env, **(env or {})}))
 
-    def job(self, number: int) -> dict[str, str]:
+    def job(self, number):
         """What Slurm says of a job, such as {"JobState": "RUNNING", "Restarts": "0", "ExitCode": "0:0"}."""
         return dict(re.findall(r"(\w+)=(\S*)", self.run("scontrol", "show", "job", str(number))))
 
-    def wait(self, number: int, *states: str, seconds: float = 120.0) -> dict[str, str]:
+    def wait(self, number, *states, seconds=120.0):
         """Wait until a job is in one of these states; what Slurm says of it then."""
         wait_until(lambda: self.job(number)["JobState"] in states, seconds)
         return self.job(number)
 
 
-def _path() -> str:
+def _path():
     return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])

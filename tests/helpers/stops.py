@@ -19,6 +19,8 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from bigkpca.cli import main as run
+
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 
@@ -37,17 +39,15 @@ def swept(folder, command, before, kept, timed=(), emptied=(), most=None):
     """
     here, start, timed = folder / "here", folder / "start", tuple(timed)
     for each in before:
-        assert _in_child(here, lambda each=each: _run(each)) == 0, _printed(here)
+        assert _in_child(here, lambda each=each: run(each, standalone_mode=False)) == 0, _printed(here)
     (here / _PRINTED).unlink(missing_ok=True)
     for name in emptied:
         (here / name).write_bytes(b"")
     _copy(here, start)
     steps = _counted(command, here)
-    wanted, old, stops, bad = tree(here), tree(start), 0, []
-    spread = (
-        range(1, steps + 1) if most is None else sorted({1 + (2 * i + 1) * steps // (2 * most) for i in range(most)})
-    )
-    for stop in spread:
+    wanted, old, stops, bad = _untimed(here, timed), _untimed(start, timed), 0, []
+    most = most or steps
+    for stop in sorted({1 + (2 * i + 1) * steps // (2 * most) for i in range(most)}):
         _copy(start, here)
         status = _in_child(here, lambda stop=stop: _run_until(command, stop))
         if status == 0:
@@ -56,34 +56,21 @@ def swept(folder, command, before, kept, timed=(), emptied=(), most=None):
             bad.append(f"stop {stop}: before it, the command ended with {status}: {_printed(here)}")
             continue
         stops += 1
-        left = tree(here)
+        left = _untimed(here, timed)
         for name in kept:
             now, *known = (
-                {
-                    path: value
-                    for path, value in _untimed(held, timed).items()
-                    if path == name or path.startswith(f"{name}/")
-                }
+                [(path, held[path]) for path in held if f"{path}/".startswith(f"{name}/")]
                 for held in (left, old, wanted)
             )
             if now not in known:
                 bad.append(f"stop {stop}: {name} is neither what it was nor what it is to be")
-        status = _in_child(here, lambda: _run(command))
-        again = tree(here)
+        status = _in_child(here, lambda: run(command, standalone_mode=False))
+        again = _untimed(here, timed)
         if status:
             bad.append(f"stop {stop}: the same command ends with {status}: {_printed(here)}")
-        elif _untimed(again, timed) != _untimed(wanted, timed):
-            bad.append(f"stop {stop}: {_difference(_untimed(again, timed), _untimed(wanted, timed))}")
+        elif again != wanted:
+            bad.append(f"stop {stop}: {_difference(again, wanted)}")
     return {"steps": steps, "stops": stops, "bad": bad}
-
-
-def tree(folder):
-    """The bytes of every file below a folder, and None for a folder that is empty."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-        if (path.is_file() or not any(path.iterdir())) and path.name != _PRINTED
-    }
 
 
 _PRINTED = "printed.txt"
@@ -91,9 +78,14 @@ _PRINTED = "printed.txt"
 _TIMES = rb'"(started|finished)": "[^"]*"|"(fit|extract|total)": [\d.e-]+'
 
 
-def _untimed(held, timed):
-    """The same files, without times and without the content of those that hold little else."""
-    return {path: b"" if path.endswith(timed) else value and re.sub(_TIMES, b"", value) for path, value in held.items()}
+def _untimed(folder, timed):
+    """Files below a folder, without times: bytes, or True for those that hold little else; False for empty folders."""
+    held = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name != _PRINTED and (path.is_file() or not any(path.iterdir())):
+            plain = path.is_file() and not path.name.endswith(timed)
+            held[str(path.relative_to(folder))] = re.sub(_TIMES, b"", path.read_bytes()) if plain else path.is_file()
+    return held
 
 
 def _difference(left, wanted):
@@ -115,22 +107,18 @@ def _copy(folder, to):
 def _counted(command, folder):
     """Run the command in `folder`; how many stops it has."""
     counts = folder.with_name("steps")
-
-    def work():
-        steps = _Steps(None)
-        sys.addaudithook(steps)
-        _run(command)
-        steps.counting = False
-        counts.write_text(str(steps.number))
-
-    status = _in_child(folder, work)
+    status = _in_child(folder, lambda: counts.write_text(str(_run_until(command, None))))
     assert status == 0, _printed(folder)
     return int(counts.read_text())
 
 
 def _run_until(command, stop):
-    sys.addaudithook(_Steps(stop))
-    _run(command)
+    """Run the command until it is killed at this stop, if at any; the number of its stops."""
+    steps = _Steps(stop)
+    sys.addaudithook(steps)
+    run(command, standalone_mode=False)
+    steps.counting = False
+    return steps.number
 
 
 @dataclass
@@ -142,11 +130,9 @@ class _Steps:
     counting: bool = True
 
     def __call__(self, event, arguments):
-        if not self.counting:
-            return
-        if event in _CHANGES:
+        if self.counting and event in _CHANGES:
             self._step()
-        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
+        if self.counting and event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
             path, _, flags = arguments
             if isinstance(path, int) or str(path).startswith(("/dev/", "/proc/")):
                 return
@@ -160,12 +146,6 @@ class _Steps:
         self.number += 1
         if self.number == self.stop:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _run(command):
-    from bigkpca.cli import main
-
-    main(command, standalone_mode=False)
 
 
 def _in_child(folder, work):
@@ -194,9 +174,7 @@ def _in_child(folder, work):
 
 def main():
     sweep = json.load(sys.stdin)
-    # What commands import when they run, imported once.
-    import bigkpca.cli
-    import bigkpca.ingesting.streaming
+    import bigkpca.ingesting.streaming  # what commands import when they run, imported once
 
     if {"compare", "report"} & {command[0] for command in (sweep["command"], *sweep["before"])}:
         import bigkpca.comparing

@@ -1,25 +1,21 @@
 """A process that waits, is stopped in the middle of its work and later goes on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def suspended(code: str, *argv: str) -> Iterator[Callable[[], int]]:
+def suspended(code, *argv):
     """Run code until it prints a line, and stop it. The call given wakes it, sends a line, and tells its exit code."""
     command = [sys.executable, "-c", code, *argv]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline()
         os.kill(process.pid, signal.SIGSTOP)
 
-        def wake() -> int:
+        def wake():
             os.kill(process.pid, signal.SIGCONT)
             process.communicate("go on\n", timeout=120)
             return process.returncode
@@ -27,5 +23,4 @@ def suspended(code: str, *argv: str) -> Iterator[Callable[[], int]]:
         try:
             yield wake
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()

@@ -4,31 +4,27 @@ The file that `BIGKPCA_TEST_FAULT` names says what happens, at which moment, in 
 workers together; nothing happens while it is not there. Each time leaves a file beside it, which holds the worker's id.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 NAME = "BIGKPCA_TEST_FAULT"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a worker: `moment` is reading, computing or writing; `what` one of the functions below."""
+    """What happens to a worker: `moment` is reading, computing or writing; `what` is one of WHAT."""
 
     moment: str
     what: str
     row: int | None = None  # of the block in which it happens; None for any
     times: int = 1
 
-    def arm(self, folder: Path) -> None:
+    def arm(self, folder):
         """Make it happen from now on."""
         for old in folder.glob("fault*"):
             old.unlink()
@@ -36,90 +32,72 @@ class Fault:
         (folder / "new").rename(folder / "fault")
 
 
-def happened(folder: Path) -> list[int]:
+def happened(folder):
     """Process ids of the workers to which it happened."""
     return [int(path.read_text()) for path in sorted(folder.glob("fault-*")) if path.read_text()]
 
 
-def killed() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def exited() -> None:
-    os._exit(3)
-
-
-def segfault() -> None:
-    ctypes.string_at(0)
-
-
-def full_memory() -> None:
-    """A gigabyte, for a while."""
-    held = [os.urandom(1 << 20) * 64 for _ in range(16)]
-    del held
-
-
-def stalled() -> None:
-    file = Path(os.environ[NAME])
-    while file.exists():
+def stalled():
+    while Path(os.environ[NAME]).exists():
         time.sleep(0.02)
 
 
-def slow() -> None:
-    time.sleep(0.3)
+WHAT = {
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "exited": lambda: os._exit(3),
+    "segfault": lambda: ctypes.string_at(0),
+    "full_memory": lambda: len([os.urandom(1 << 20) * 64 for _ in range(16)]),  # a gigabyte, for a while
+    "stalled": stalled,
+    "slow": lambda: time.sleep(0.3),  # at every block of that worker
+}
 
 
-def _at(moment: str, start: int | None, stop: int | None) -> None:
+def _at(moment, start=None, stop=None):
     """Let happen what is to happen now."""
     file = Path(os.environ[NAME])
     try:
         fault = Fault(**json.loads(file.read_text()))
     except FileNotFoundError:
         return
-    if fault.moment != moment:
-        return
-    if fault.row is not None and start is not None and stop is not None and not start <= fault.row < stop:
+    elsewhere = None not in (fault.row, start, stop) and not start <= fault.row < stop
+    if fault.moment != moment or elsewhere:
         return
     for number in range(fault.times):
+        sign = Path(f"{file}-{number:03}")
         try:
-            sign = os.open(f"{file}-{number:03}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            with sign.open("x") as new:
+                new.write(str(os.getpid()))
         except FileExistsError:
-            if fault.what == "slow" and Path(f"{file}-{number:03}").read_text() == str(os.getpid()):
-                slow()
-                return
-            continue
-        os.write(sign, str(os.getpid()).encode())
-        os.close(sign)
-        globals()[fault.what]()
+            if fault.what != "slow" or sign.read_text() != str(os.getpid()):
+                continue
+        WHAT[fault.what]()
         return
 
 
-def dask_setup(worker: Any) -> None:
+def dask_setup(worker):
     """Called by the worker as it starts."""
     from bigkpca.data.zarr import ZarrRows
     from bigkpca.numerics.features.base import FeatureMap
 
     block, evaluation, replace = ZarrRows.block, FeatureMap.evaluation, os.replace
 
-    def reading(self: Any, start: int, stop: int, *given: Any) -> Any:
+    def reading(self, start, stop, *given):
         _at("reading", start, stop)
         return block(self, start, stop, *given)
 
-    def computing(self: Any, *given: Any) -> Callable[[Any], Any]:
+    def computing(self, *given):
         evaluate = evaluation(self, *given)
 
-        def evaluated(X: Any) -> Any:
+        def evaluated(X):
             found = evaluate(X)
-            _at("computing", None, None)
+            _at("computing")
             return found
 
         return evaluated
 
-    def writing(source: Any, target: Any) -> None:
+    def writing(source, target):
         if "/c/" in str(target):
-            _at("writing", None, None)
+            _at("writing")
         replace(source, target)
 
-    for holder, name, changed in ((ZarrRows, "block", reading), (FeatureMap, "evaluation", computing)):
-        setattr(holder, name, changed)
-    os.replace = writing
+    ZarrRows.block, FeatureMap.evaluation, os.replace = reading, computing, writing

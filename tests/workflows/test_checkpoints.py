@@ -6,11 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from unittest import mock
 
 import numpy as np
 import pytest
-import zarr
 
 import bigkpca
 from bigkpca.errors import BigKPCAError, DataError
@@ -21,8 +20,10 @@ from bigkpca.numerics.methods import RandomFeatures
 from bigkpca.workflows import checkpoints
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.files import ROOT
 from tests.helpers.fits import OPTIONS
-from tests.helpers.progress import Recorder
+from tests.helpers.progress import Once, Recorder
+from tests.helpers.stores import as_zarr
 
 ROWS, BLOCK = 600, 100  # six blocks
 GIVEN = {**OPTIONS, "block_rows": BLOCK}
@@ -37,26 +38,11 @@ MANY_PASSES = {
     "denoising": {"preimage": "denoising", "noise": 2.0},
     "refine": {"refine": 1},
 }
-OTHERS_REMOVED = "holds sums of other rows, options, versions or processors: removed"
-
-
-@dataclass
-class Stopping(Recorder):
-    """Stops the fit, as Ctrl-C does, once so many rows are done in its passes."""
-
-    most: int = 0
-
-    def advance(self, rows):
-        super().advance(rows)
-        if self.rows > self.most:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, digits):
-    path = str(tmp_path_factory.mktemp("rows") / "digits.zarr")
-    zarr.create_array(path, shape=(ROWS, 64), dtype=digits.dtype, chunks=(BLOCK, 64))[:] = digits[:ROWS]
-    return path
+    return as_zarr(tmp_path_factory.mktemp("rows"), digits[:ROWS], (BLOCK, 64))
 
 
 @pytest.fixture
@@ -70,7 +56,7 @@ def at_once(monkeypatch):
 def stopped(at_once, dataset, tmp_path):
     """The path of a model whose fit was stopped when half of its pass was done."""
     with pytest.raises(KeyboardInterrupt):
-        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=ROWS + ROWS // 2), **GIVEN)
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Once(after=ROWS + ROWS // 2), **GIVEN)
     assert saved(tmp_path / "m.zarr")
     return tmp_path / "m.zarr"
 
@@ -96,7 +82,7 @@ def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(name, dat
     bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
     for _ in range(60):
         try:
-            bigkpca.fit(dataset, out, progress=Stopping(most=ROWS + 30 + 300 * stops), **given)
+            bigkpca.fit(dataset, out, progress=Once(after=ROWS + 30 + 300 * stops), **given)
             break
         except KeyboardInterrupt:
             stops += 1
@@ -105,61 +91,50 @@ def test_a_fit_that_is_stopped_again_and_again_ends_as_one_that_is_not(name, dat
     assert [path.name for path in tmp_path.glob("stopped.zarr*")] == ["stopped.zarr"]
 
 
-def test_blocks_whose_sums_were_saved_are_not_computed_again(stopped, dataset, clean, monkeypatch):
-    computed, shown, add = [], Recorder(), PartialSums.add
-    monkeypatch.setattr(
-        PartialSums, "add", lambda self, group, value: (computed.append(group), add(self, group, value))[1]
-    )
-    bigkpca.fit(dataset, stopped, progress=shown, **GIVEN)
-    assert 0 < len(computed) <= 3 + 2  # those at work when it was stopped
+def test_blocks_whose_sums_were_saved_are_not_computed_again(stopped, dataset, clean):
+    shown = Recorder()
+    with mock.patch.object(PartialSums, "add", autospec=True, side_effect=PartialSums.add) as computed:
+        bigkpca.fit(dataset, stopped, progress=shown, **GIVEN)
+    assert 0 < computed.call_count <= 3 + 2  # those at work when it was stopped
     assert shown.rows == 2 * ROWS  # of the sample, and all of the pass: what was done before counts as done
     assert tree_bytes(stopped) == clean
 
 
+OTHERS = [{"seed": 4}, {"sigma": 30.0}, {"block_rows": 50}, "numpy", "bigkpca", "processor"]
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"seed": 4}, *(pytest.param(each, marks=pytest.mark.full) for each in ({"sigma": 30.0}, {"block_rows": 50}))],
+    [change if change in ({"seed": 4}, "numpy") else pytest.param(change, marks=pytest.mark.full) for change in OTHERS],
     ids=str,
 )
-def test_sums_of_other_options_are_not_taken_up(change, stopped, dataset, tmp_path):
-    shown = Recorder()
-    bigkpca.fit(dataset, stopped, progress=shown, **{**GIVEN, **change})
-    assert any(OTHERS_REMOVED in note for note in shown.notes)
-    bigkpca.fit(dataset, tmp_path / "clean.zarr", **{**GIVEN, **change})
-    assert tree_bytes(stopped) == tree_bytes(tmp_path / "clean.zarr")
-
-
-@pytest.mark.parametrize(
-    "what", ["numpy", *(pytest.param(each, marks=pytest.mark.full) for each in ("bigkpca", "processor"))]
-)
-def test_sums_of_other_versions_or_processors_are_not_taken_up(what, stopped, dataset, monkeypatch):
-    shown, real = Recorder(), checkpoints.version
-    if what == "processor":
+def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, stopped, dataset, tmp_path, monkeypatch):
+    shown, real, given = Recorder(), checkpoints.version, {**GIVEN, **(change if isinstance(change, dict) else {})}
+    monkeypatch.setattr(checkpoints, "version", lambda name: "0.0" if name == change else real(name))
+    if change == "processor":
         monkeypatch.setattr(Engine, "core_types", lambda self: ["Other"])
-    else:
-        monkeypatch.setattr(checkpoints, "version", lambda name: "0.0" if name == what else real(name))
-    bigkpca.fit(dataset, stopped, progress=shown, **GIVEN)
-    assert any(OTHERS_REMOVED in note for note in shown.notes)
-
-
-DAMAGE = [
-    lambda path: path.write_bytes(path.read_bytes()[:-200]),
-    lambda path: path.write_bytes(path.read_bytes()[:2000] + b"\1\2" + path.read_bytes()[2002:]),
-    lambda path: path.write_bytes(b""),
-    lambda path: path.write_bytes(b"PK\5\6" + bytes(18)),  # no members
-    lambda path: path.rename(path.with_name("x-y.npz")),
-    lambda path: path.rename(path.with_name("40-0.npz")),  # no node of this tree
-]
+    bigkpca.fit(dataset, stopped, progress=shown, **given)
+    assert any("holds sums of other rows, options, versions or processors: removed" in note for note in shown.notes)
+    if given != GIVEN:
+        bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
+        assert tree_bytes(stopped) == tree_bytes(tmp_path / "clean.zarr")
 
 
 def test_damaged_files_of_sums_are_computed_again(stopped, dataset, clean):
     kept = stopped.with_name("kept")
     shutil.copytree(f"{stopped}.bigkpca-sums", kept)
-    for number, damage in enumerate(DAMAGE):
+    for damage in (
+        lambda path: path.write_bytes(path.read_bytes()[:-200]),
+        lambda path: path.write_bytes(path.read_bytes()[:2000] + b"\1\2" + path.read_bytes()[2002:]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"PK\5\6" + bytes(18)),  # no members
+        lambda path: path.rename(path.with_name("x-y.npz")),
+        lambda path: path.rename(path.with_name("40-0.npz")),  # no node of this tree
+    ):
         for path in saved(stopped):
             damage(path)
         bigkpca.fit(dataset, stopped, **GIVEN)
-        assert tree_bytes(stopped) == clean, f"damage {number}"
+        assert tree_bytes(stopped) == clean
         shutil.rmtree(stopped)
         shutil.copytree(kept, f"{stopped}.bigkpca-sums")
 
@@ -185,10 +160,7 @@ def test_rows_that_cannot_be_fitted_leave_no_sums(tmp_path, digits):
 
 @pytest.mark.usefixtures("at_once")
 def test_a_fit_goes_on_where_its_sums_cannot_be_saved(dataset, clean, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    shown = Recorder()
+    shown, full = Recorder(), mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(checkpoints.SavedPass, "_save", full)
     bigkpca.fit(dataset, tmp_path / "m.zarr", progress=shown, **GIVEN)
     told = next(note for note in shown.notes if "cannot be saved" in note)
@@ -206,7 +178,7 @@ def test_a_disk_that_is_full_does_not_end_the_fit(dataset, tmp_path):
         shown.finish = lambda: shown.started[-1][0] == "fitting" and filler.unlink()  # room for the model
         filler.write_bytes(bytes(8 * 2**20 - 2 * 300 * 300 * 8))  # room for one sum, and part of another
         with pytest.raises(KeyboardInterrupt):
-            bigkpca.fit(dataset, disk / "m.zarr", progress=Stopping(most=ROWS + 500), **given)
+            bigkpca.fit(dataset, disk / "m.zarr", progress=Once(after=ROWS + 500), **given)
         assert len(saved(disk / "m.zarr")) == 1
         assert not list(disk.rglob("*.partial"))  # which would keep it full
         bigkpca.fit(dataset, disk / "m.zarr", progress=shown, **given)
@@ -219,7 +191,7 @@ def test_a_disk_that_is_full_does_not_end_the_fit(dataset, tmp_path):
 @pytest.mark.usefixtures("at_once")
 def test_sums_are_saved_from_a_cluster_too(dataset, clean, tmp_path, two_processes):
     with two_processes.client.as_current(), pytest.raises(KeyboardInterrupt):
-        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Stopping(most=ROWS + ROWS // 2), **GIVEN)
+        bigkpca.fit(dataset, tmp_path / "m.zarr", progress=Once(after=ROWS + ROWS // 2), **GIVEN)
     assert saved(tmp_path / "m.zarr")
     bigkpca.fit(dataset, tmp_path / "m.zarr", **GIVEN)  # on threads, in groups of another size
     assert tree_bytes(tmp_path / "m.zarr") == clean
@@ -228,30 +200,24 @@ def test_sums_are_saved_from_a_cluster_too(dataset, clean, tmp_path, two_process
 # Processes
 
 
-_DIGEST = """
-import numpy as np
-from bigkpca.execution.engine import content_digest
-from bigkpca.numerics.kernels import Gaussian
-print(content_digest("fitting", 18, (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")))
-"""
+def digest_of_a_pass(number=18):
+    return content_digest("fitting", number, (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a"))
 
 
 @pytest.mark.full
 def test_passes_are_recognised_in_another_process():
-    run, env = [sys.executable, "-c", _DIGEST], {**os.environ, "PYTHONHASHSEED": "7"}
+    code = f"from {__name__} import digest_of_a_pass; print(digest_of_a_pass())"
+    run, env = [sys.executable, "-c", code], {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
     there = subprocess.run(run, capture_output=True, text=True, check=True, env=env)
-    given = (Gaussian(2.0), np.arange(6.0).reshape(2, 3), None, "a")
-    assert there.stdout.strip() == content_digest("fitting", 18, given)
-    assert content_digest("fitting", 17, given) != content_digest("fitting", 18, given)
+    assert there.stdout.strip() == digest_of_a_pass() != digest_of_a_pass(17)
 
 
-_KILLED = """
-import sys
-import bigkpca
+_AT_ONCE = """
+from bigkpca.cli import main
 from bigkpca.workflows import checkpoints
 checkpoints._EVERY_SECONDS = checkpoints._SHORT_SECONDS = 0.0
-print("fitting", flush=True)
-bigkpca.fit(sys.argv[1], sys.argv[2], components=10, size=400, seed=3, block_rows=100, refine=1)
+print("working", flush=True)
+main()
 """
 
 
@@ -259,10 +225,11 @@ bigkpca.fit(sys.argv[1], sys.argv[2], components=10, size=400, seed=3, block_row
 def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset, tmp_path):
     """SIGKILL while sums are written, too."""
     out, clean, rng = tmp_path / "m.zarr", tmp_path / "clean.zarr", np.random.default_rng(0)
-    command, kills, ends, seconds = [sys.executable, "-c", _KILLED, dataset], 0, 0, 1.0
-    subprocess.run([*command, str(clean)], check=True, timeout=100)
+    options = ["--components", "10", "--size", "400", "--seed", "3", "--block-rows", "100", "--refine", "1", "-q"]
+    command, kills, ends, seconds = [sys.executable, "-c", _AT_ONCE, "fit", dataset], 0, 0, 1.0
+    subprocess.run([*command, clean, *options], check=True, timeout=100)
     while kills < 8 or not ends:
-        with subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE) as fit:
+        with subprocess.Popen([*command, out, *options], stdout=subprocess.PIPE) as fit:
             assert fit.stdout
             assert fit.stdout.read(1)  # it begins to fit
             try:
@@ -279,23 +246,15 @@ def test_a_fit_that_is_killed_at_random_times_ends_as_one_that_is_not(dataset, t
         ends, seconds = ends + 1, 0.8 * seconds
 
 
-_AT_ONCE = """
-from bigkpca.cli import main
-from bigkpca.workflows import checkpoints
-checkpoints._EVERY_SECONDS = 0.0
-main()
-"""
+FULL, LONG = pytest.param(signal.SIGTERM, marks=pytest.mark.full), pytest.param(signal.SIGINT, marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, marks=pytest.mark.full), pytest.param(signal.SIGINT, marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("number", [FULL, LONG])
 def test_a_fit_that_is_told_to_end_saves_its_sums(number, tmp_path):
     out = tmp_path / "m.zarr"
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4"))
-    options = "--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"
-    command = [sys.executable, "-c", _AT_ONCE, "fit", str(tmp_path / "x.npy"), str(out), *options]
+    options = ["--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"]
+    command = [sys.executable, "-c", _AT_ONCE, "fit", tmp_path / "x.npy", out, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as fit:
         wait_until(lambda: bool(saved(out)) or fit.poll() is not None)
         fit.send_signal(number)

@@ -9,21 +9,18 @@ import pytest
 
 import bigkpca
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.data.opening import open_rows
 from bigkpca.data.stores.local_locks import lock
 from bigkpca.errors import CorruptionError, LockedError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning.base import process_bytes
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting.fit import fit_rows
-from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
-from bigkpca.storage.models import load_model, model_digest, save_model
+from bigkpca.storage.models import load_model
 from tests.helpers.disks import tree_bytes
-from tests.helpers.fits import OPTIONS, fit
+from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Recorder
-from tests.helpers.stores import as_zarr, counted_reads
+from tests.helpers.stores import as_zarr
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +39,6 @@ def model(dataset, tmp_path):
     """A model that remembers the path of `dataset`."""
     bigkpca.fit(dataset, tmp_path / "model.zarr", **OPTIONS)
     return str(tmp_path / "model.zarr")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("block_rows", [None, 200])
-@pytest.mark.bits
-def test_models_and_scores_are_the_same_bytes_everywhere(engine, dataset, tmp_path, block_rows):
-    rows = open_rows(dataset)
-    spec = FitSpec.checked(**OPTIONS, block_rows=block_rows)
-    reference = fit_rows(rows, spec, Engine(threads=1), Silent())
-    save_model(reference, str(tmp_path / "reference.zarr"))
-    fitted = fit_rows(rows, spec, engine, Silent())
-    save_model(fitted, str(tmp_path / "fitted.zarr"))
-    assert tree_bytes(tmp_path / "fitted.zarr") == tree_bytes(tmp_path / "reference.zarr")
-    assert (
-        score_rows(rows, fitted, engine, Silent()).tobytes()
-        == score_rows(rows, reference, Engine(threads=1), Silent()).tobytes()
-    )
 
 
 @pytest.mark.bits
@@ -92,27 +72,6 @@ def test_a_model_needs_no_training_data_and_scores_the_same_rows_in_memory(datas
     np.testing.assert_allclose((scores.astype(float) ** 2).sum(axis=0), fitted.solution.eigenvalues, rtol=1e-4)
 
 
-def test_seeds_matter_and_repeat(digits):
-    first, again, other = (fit(digits[:300], components=3, size=50, seed=seed) for seed in (1, 1, 2))
-    assert model_digest(first) == model_digest(again)
-    assert not np.array_equal(first.features.landmarks, other.features.landmarks)
-
-
-def test_each_chunk_is_read_once_for_the_sample_and_once_for_the_pass(dataset, monkeypatch):
-    chunks = counted_reads(monkeypatch, 6, 100)
-    fit_rows(open_rows(dataset), FitSpec.checked(**OPTIONS), Engine(threads=1), Silent())
-    np.testing.assert_array_equal(chunks, 2)
-
-
-def test_the_same_fit_again_does_nothing(dataset, model):
-    before, notes = tree_bytes(model), Recorder()
-    changed = {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")}
-    bigkpca.fit(dataset, model, progress=notes, **OPTIONS)
-    assert "nothing to do" in notes.notes[0]
-    assert tree_bytes(model) == before
-    assert {path: os.stat(path).st_mtime_ns for path in Path(model).rglob("*")} == changed
-
-
 def test_other_rows_in_memory_are_not_taken_for_the_same(digits, model, tmp_path):
     out, scores, notes = tmp_path / "memory.zarr", tmp_path / "scores.zarr", Recorder()
     for _ in range(2):
@@ -126,26 +85,18 @@ def test_other_rows_in_memory_are_not_taken_for_the_same(digits, model, tmp_path
         bigkpca.transform(model, digits[::-1], scores)
 
 
-def test_another_fit_in_the_way_is_named_and_kept(dataset, model):
-    before = tree_bytes(model)
+def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kept(dataset, model):
+    before, notes = tree_bytes(model), Recorder()
+    changed = {path: path.stat().st_mtime_ns for path in Path(model).rglob("*")}
+    bigkpca.fit(dataset, model, progress=notes, **OPTIONS)
+    assert "nothing to do" in notes.notes[0]
+    assert {path: path.stat().st_mtime_ns for path in Path(model).rglob("*")} == changed
     with pytest.raises(SpecError, match=r"in the way: .*spec.size is 100 there and 50 here.*--overwrite"):
         bigkpca.fit(dataset, model, components=10, size=50, seed=3)
     assert tree_bytes(model) == before
     bigkpca.fit(dataset, model, components=10, size=50, seed=3, overwrite=True)
     assert load_model(model).features.size == 50
     assert sorted(path.name for path in Path(model).parent.iterdir()) == ["digits.zarr", "model.zarr"]
-
-
-def test_what_is_not_ours_is_never_replaced(dataset, model, tmp_path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "holiday.jpg").write_bytes(b"sun")
-    for work in (
-        lambda: bigkpca.fit(dataset, tmp_path / "photos", overwrite=True, **OPTIONS),
-        lambda: bigkpca.transform(model, dataset, tmp_path / "photos", overwrite=True),
-    ):
-        with pytest.raises(SpecError, match="was not made by bigkpca"):
-            work()
-    assert (tmp_path / "photos" / "holiday.jpg").read_bytes() == b"sun"
 
 
 def test_two_runs_at_once_are_refused(dataset, model, tmp_path):

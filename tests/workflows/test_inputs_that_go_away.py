@@ -1,4 +1,4 @@
-"""Input that is moved, unmounted or replaced while a command reads it: the right bytes, or an error and nothing.
+"""Input that is moved, unmounted, replaced or changed while a command reads it: the right bytes, or an error alone.
 
 A command in a process of its own stops itself at a read (SIGSTOP); then its input goes, and the process goes on.
 """
@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import bigkpca
@@ -22,7 +22,8 @@ from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 from tests.helpers.disks import tree_bytes
-from tests.helpers.progress import Recorder
+from tests.helpers.fits import OPTIONS
+from tests.helpers.progress import Once
 from tests.helpers.reads import Reads
 
 pytestmark = pytest.mark.timeout(3000)
@@ -54,33 +55,35 @@ class Scene:
             subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process,
         ):
             try:
-                wait_until(lambda: process.poll() is not None or is_stopped(process.pid))
+                wait_until(lambda: process.poll() is not None or psutil.Process(process.pid).status() == "stopped")
                 assert process.poll() is None, process.stderr.read()
                 yield process
             finally:
                 process.kill()
 
-    def transform(self, timeout):
-        """The arguments of a command."""
-        return ["transform", self.model, self.data, self.out, "--block-rows", BLOCK, "--timeout", timeout, "-q"]
-
-    def check(self, process, where, ended):
-        """A transform that goes on now ends well, or publishes nothing and the same command then ends well."""
-        told = process.communicate(timeout=200)[1]
-        ended[process.returncode] += 1
+    def check(self, at, seconds, away, back):
+        """A transform whose input is away for so long from this read on, or until it ended, ends well; or it publishes
+        nothing, and the same command then ends well."""
+        where = f"away at read {at} for {seconds} s"
+        transform = ["transform", self.model, self.data, self.out, "--block-rows", BLOCK, "-q"]
+        with self.stopped(at, chunks(self.data), *transform, "--timeout", 4) as process:
+            away()
+            process.send_signal(signal.SIGCONT)
+            if seconds is None:
+                wait_until(lambda: process.poll() is not None)
+            else:
+                time.sleep(seconds)  # shorter and longer than reads are tried again
+            back()
+            told = process.communicate(timeout=200)[1]
+        print(where, process.returncode)
         assert process.returncode in (0, 6, 7), f"{where}: {told}"
         if process.returncode:
             assert not self.out.exists(), f"{where}: published, though it ended with {process.returncode}"
-            again = run_apart(*self.transform(60))
+            again = run_apart(*transform)
             assert again.returncode == 0, f"{where}: the same command: {again.stderr}"
         assert tree_bytes(self.out) == self.wanted, f"{where}: ended with {process.returncode}: {told}"
         for path in self.here.glob("out.zarr*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def is_stopped(pid):
-    """Whether a process got SIGSTOP."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def chunks(place):
@@ -94,16 +97,10 @@ def scene(tmp_path_factory):
 
 @pytest.mark.parametrize("moves", [pytest.param(2, marks=pytest.mark.full), pytest.param(100, marks=pytest.mark.long)])
 def test_an_input_that_is_moved_away_for_a_moment_gives_no_wrong_row(moves, scene):
-    ended, rng, away = Counter(), random.Random(0), scene.here / "away"
-    for number in range(moves):
+    rng, away = random.Random(0), scene.here / "away"
+    for _ in range(moves):
         at, seconds = rng.randint(1, ROWS // BLOCK), rng.choice([0.02, 0.2, 0.6, 2.5])
-        with scene.stopped(at, chunks(scene.data), *scene.transform(3)) as process:
-            scene.data.rename(away)
-            process.send_signal(signal.SIGCONT)
-            time.sleep(seconds)  # how long it is away: shorter and longer than reads are tried again
-            away.rename(scene.data)
-            scene.check(process, f"move {number}, at read {at} for {seconds} s", ended)
-    print(ended)
+        scene.check(at, seconds, lambda: scene.data.rename(away), lambda: away.rename(scene.data))
 
 
 # File systems that go, and workers that do not see them
@@ -126,32 +123,9 @@ def mounted(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.3, 4.0, None])
 def test_a_file_system_that_goes_away_gives_no_wrong_row(seconds, mounted, tmp_path):
-    ended, at = Counter(), tmp_path / "mount"
-    for number in (1, 30, ROWS // BLOCK):
-        with mounted.stopped(number, chunks(mounted.data), *mounted.transform(4)) as process:
-            subprocess.run(["umount", "-l", at], check=True)
-            process.send_signal(signal.SIGCONT)
-            if seconds is None:
-                wait_until(lambda process=process: process.poll() is not None)
-            else:
-                time.sleep(seconds)
-            subprocess.run(["mount", "--bind", tmp_path / "disk", at], check=True)
-            mounted.check(process, f"gone at read {number}", ended)
-    print(ended)
-
-
-class Then(Recorder):
-    """Does something once, when some blocks are done."""
-
-    def __init__(self, what):
-        super().__init__()
-        self.what = what
-
-    def advance(self, rows):
-        super().advance(rows)
-        if self.what is not None and self.rows >= 500:
-            self.what()
-            self.what = None
+    away, back = ["umount", "-l", tmp_path / "mount"], ["mount", "--bind", tmp_path / "disk", tmp_path / "mount"]
+    for at in (1, 30, ROWS // BLOCK):
+        mounted.check(at, seconds, lambda: subprocess.run(away, check=True), lambda: subprocess.run(back, check=True))
 
 
 @pytest.mark.long
@@ -176,7 +150,7 @@ def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, mounted, 
             else:
                 subprocess.run(["nsenter", "-t", str(worker.pid), "-m", "umount", "-l", at], check=True)
 
-        then, finished = Then(event), False
+        then, finished = Once(what=event, after=499), False
         with suppress(IncompleteError, CorruptionError, *([SpecError] if late else [])):
             transform(scheduler=cluster.address, timeout=20, progress=then)
             finished = True
@@ -190,14 +164,14 @@ def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, mounted, 
 
 
 REPLACED = {  # what is replaced, and the command that reads it meanwhile
-    "export csv": ("s.zarr", ["export", "s.zarr", "out.csv"]),
-    "export npy": ("s.zarr", ["export", "s.zarr", "out.npy"]),
-    "export parquet": ("s.zarr", ["export", "s.zarr", "out.parquet"]),
-    "reconstruct": ("s.zarr", ["reconstruct", "m.zarr", "s.zarr", "out.zarr", "--block-rows", "50"]),
-    "report": ("s.zarr", ["report", "m.zarr", "out.html", "--scores", "s.zarr"]),
-    "verify": ("s.zarr", ["verify", "s.zarr"]),
-    "transform": ("m.zarr", ["transform", "m.zarr", "d.zarr", "out.zarr", "--block-rows", "50"]),
-    "export onnx": ("m.zarr", ["export", "m.zarr", "out.onnx"]),
+    "export csv": ("s.zarr", "export s.zarr out.csv"),
+    "export npy": ("s.zarr", "export s.zarr out.npy"),
+    "export parquet": ("s.zarr", "export s.zarr out.parquet"),
+    "reconstruct": ("s.zarr", "reconstruct m.zarr s.zarr out.zarr --block-rows 50"),
+    "report": ("s.zarr", "report m.zarr out.html --scores s.zarr"),
+    "verify": ("s.zarr", "verify s.zarr"),
+    "transform": ("m.zarr", "transform m.zarr d.zarr out.zarr --block-rows 50"),
+    "export onnx": ("m.zarr", "export m.zarr out.onnx"),
 }
 
 
@@ -208,21 +182,19 @@ REPLACED = {  # what is replaced, and the command that reads it meanwhile
 )
 def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, most, scene, monkeypatch):
     monkeypatch.chdir(scene.here)
-    replaced, command = REPLACED[name]
-    out = Path(next((word for word in command if word.startswith("out.")), "none"))
+    replaced, command = REPLACED[name][0], [*REPLACED[name][1].split(), "-q"]
     kept, fit = scene.here.parent / "kept", {"components": 3, "seed": 1}
     if not kept.exists():
-        kept.mkdir()
+        shutil.copytree("m.zarr", kept / "m.zarr")
         bigkpca.fit("d.zarr", "other.zarr", size=25, **fit)
         bigkpca.transform("m.zarr", "d.zarr", kept / "s.zarr", block_rows=50)
-        shutil.copytree("m.zarr", kept / "m.zarr")
 
-    def restore():
-        """The first version of model and scores, and nothing of earlier runs."""
-        for path in (Path("s.zarr"), Path("m.zarr"), *Path().glob("out.*")):
+    def restore(*paths):
+        """The first version of these, and nothing that the command wrote."""
+        for path in (*map(Path, paths), *Path().glob("out.*")):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        for each in ("s.zarr", "m.zarr"):
-            shutil.copytree(kept / each, each)
+        for path in paths:
+            shutil.copytree(kept / path, path)
 
     def replace():
         if replaced == "s.zarr":
@@ -231,16 +203,16 @@ def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, most, sc
             bigkpca.fit("d.zarr", "m.zarr", size=25, overwrite=True, **fit)
 
     def written():
-        return tree_bytes(out) if out.is_dir() else out.read_bytes() if out.exists() else None
+        return {path.name: tree_bytes(path) if path.is_dir() else path.read_bytes() for path in Path().glob("out.*")}
 
     def whole_run():
         """What the command writes where nobody disturbs it."""
-        shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
-        done = run_apart(*command, "-q")
+        restore()
+        done = run_apart(*command)
         assert done.returncode == 0, done.stderr
         return written()
 
-    restore()
+    restore("s.zarr", "m.zarr")
     files = chunks(Path(replaced).absolute())
     with monkeypatch.context() as watched, scene.reads.fault(files):
         for variable, value in scene.reads.environment.items():
@@ -249,13 +221,55 @@ def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, most, sc
     replace()
     after = whole_run()
     for at in random.Random(3).sample(range(1, count + 1), min(most, count)):
-        restore()
-        with scene.stopped(at, files, *command, "-q") as process:
+        restore("s.zarr", "m.zarr")
+        with scene.stopped(at, files, *command) as process:
             replace()
             process.send_signal(signal.SIGCONT)
             told = process.communicate(timeout=200)[1]
         where = f"replaced at read {at} of {count}: {process.returncode}: {told}"
         assert process.returncode in (0, 6), where
-        assert written() in ((before, after) if process.returncode == 0 else (None,)), where
+        assert written() in ((before, after) if process.returncode == 0 else ({},)), where
         assert whole_run() == after, where
-    restore()
+    restore("s.zarr", "m.zarr")
+
+
+@pytest.mark.parametrize(
+    ("command", "change"),
+    [
+        ("transform", "written over"),
+        pytest.param("transform", "added", marks=pytest.mark.full),
+        pytest.param("fit", "written over", marks=pytest.mark.full),
+        pytest.param("fit", "added", marks=pytest.mark.full),
+    ],
+)
+def test_rows_that_change_while_they_are_read_are_refused(command, change, tmp_path, digits):
+    rows, data, model, out = (tmp_path / name for name in ("x.npy", "d.zarr", "m.zarr", "out.zarr"))
+    np.save(rows, digits[:600])
+    bigkpca.ingest(rows, data, block_rows=100)
+    bigkpca.fit(data, model, **OPTIONS)
+    of_300, of_400 = (data / "x" / "c" / number / "0" for number in "34")  # to 399, and to 499
+    whole = of_400.read_bytes()
+
+    def run(**how):
+        if command == "fit":
+            bigkpca.fit(data, out, components=10, size=60, seed=4, block_rows=100, **how)
+        else:
+            bigkpca.transform(model, data, out, **how)
+
+    def meddle():
+        if change == "added":
+            bigkpca.ingest(rows, data, append=True)
+        else:
+            of_400.write_bytes(of_300.read_bytes())
+
+    refused = r"d\.zarr changed while it was read: run again when nothing writes to it"
+    with pytest.raises(IncompleteError, match=refused):
+        run(progress=Once(what=meddle, title="fitting" if command == "fit" else ""))
+    if change == "written over":
+        with pytest.raises(CorruptionError, match="rows 400 to 499 are other values than were written there"):
+            run()
+        of_400.write_bytes(whole)
+    assert not out.exists()
+    run()
+    bigkpca.verify(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.zarr", "m.zarr", "out.zarr", "x.npy"]

@@ -8,14 +8,15 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
 import zarr
-from hypothesis import Phase, settings
+from hypothesis import Phase, settings, stateful
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -50,20 +51,17 @@ class Stop(BaseException):
 @contextmanager
 def cut_off(at):
     """While entered, no change of the disk from the number `at` on is carried out, as after SIGKILL."""
-    count = 0
+    numbers = count(1)
 
     def counted(real):
         def change(*given, **named):
-            nonlocal count
-            count += 1
-            if at is not None and count >= at:
+            if at is not None and next(numbers) >= at:
                 raise Stop
             return real(*given, **named)
 
         return change
 
-    changed = {name: counted(getattr(LocalDisk, name)) for name in CHANGES}
-    with mock.patch.multiple(LocalDisk, **changed):
+    with mock.patch.multiple(LocalDisk, **{name: counted(getattr(LocalDisk, name)) for name in CHANGES}):
         yield
 
 
@@ -71,12 +69,6 @@ def cut_off(at):
 def serial_model(rows, seed):
     """The model of the first rows, fitted on one thread in memory."""
     return fit(ROWS[:rows], seed=seed, **OPTIONS)
-
-
-@cache
-def serial_scores(rows, seed, of):
-    """Scores of the first `of` rows."""
-    return scores(serial_model(rows, seed), ROWS[:of])
 
 
 @dataclass(frozen=True)
@@ -128,27 +120,25 @@ class Life(RuleBasedStateMachine):
 
     @rule(seed=seeds, overwrite=st.booleans(), stop=stops)
     def fit(self, seed, overwrite, stop):
-        key = json.dumps([self.fingerprint("d"), seed])
+        key = json.dumps([self.rows_there(), seed])
         wanted = Published(key, (self.rows, seed), values_of_model(serial_model(self.rows, seed)))
 
-        def run():
-            return bigkpca.fit(self.at / "d", self.at / "m", seed=seed, overwrite=overwrite, **OPTIONS)
-
+        how = {"seed": seed, "overwrite": overwrite, **OPTIONS}
+        run = partial(bigkpca.fit, self.at / "d", self.at / "m", **how)
         self.carry_out("m", wanted, run, overwrite=overwrite, mends=overwrite, stop=stop)
 
     @precondition(lambda self: "m" in self.there)
     @rule(overwrite=st.booleans(), stop=stops)
     def transform(self, overwrite, stop):
-        def run():
-            return bigkpca.transform(self.at / "m", self.at / "d", self.at / "s", block_rows=BLOCK, overwrite=overwrite)
-
+        how = {"block_rows": BLOCK, "overwrite": overwrite}
+        run = partial(bigkpca.transform, self.at / "m", self.at / "d", self.at / "s", **how)
         if self.there["m"].damaged:
             with pytest.raises(CorruptionError, match=r"/m\b"):
                 run()
             return
         serial = (*self.there["m"].serial, self.rows)
-        key = json.dumps([self.digest(), self.fingerprint("d")])
-        wanted = Published(key, serial, (serial_scores(*serial).tobytes(),))
+        key = json.dumps([model_digest(load_model(str(self.at / "m"))), self.rows_there()])
+        wanted = Published(key, serial, (scores(serial_model(*serial[:2]), ROWS[: self.rows]).tobytes(),))
         self.carry_out("s", wanted, run, overwrite=overwrite, mends=True, stop=stop)
 
     def carry_out(self, name, wanted, run, *, overwrite, mends, stop):
@@ -181,7 +171,6 @@ class Life(RuleBasedStateMachine):
         self.there[name] = replace(self.there[name], damaged=True)
 
     def whole(self):
-        """Outputs that are not damaged."""
         return [name for name in sorted(self.there) if not self.there[name].damaged]
 
     @invariant()
@@ -213,27 +202,16 @@ class Life(RuleBasedStateMachine):
         group = zarr.open_group(self.at / name, mode="r")
         return (np.asarray(group[MAIN[name]]).tobytes(),)
 
-    def digest(self):
-        return model_digest(load_model(str(self.at / "m")))
-
-    def fingerprint(self, name):
-        return open_rows(self.at / name).fingerprint()
+    def rows_there(self):
+        return open_rows(self.at / "d").fingerprint()
 
 
 # Not shrunk: a failure would take minutes. It prints its steps, which can be made fewer by hand.
 HOW = {"deadline": None, "derandomize": True, "database": None, "phases": [Phase.generate]}
-TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=2, stateful_step_count=10, **HOW)
+FULL, LONG = pytest.param(10, 15, marks=pytest.mark.full), pytest.param(100, 30, marks=pytest.mark.long)
 
 
-@pytest.mark.full
-class TestFullLife(Life.TestCase):
-    """More of them, and longer ones."""
-
-    settings = settings(max_examples=10, stateful_step_count=15, **HOW)
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3000)
-class TestLongLife(Life.TestCase):
-    settings = settings(max_examples=100, stateful_step_count=30, **HOW)
+@pytest.mark.parametrize(("lives", "steps"), [(2, 10), FULL, LONG])
+def test_any_life_of_an_output(lives, steps):
+    stateful.run_state_machine_as_test(Life, settings=settings(max_examples=lives, stateful_step_count=steps, **HOW))

@@ -46,7 +46,6 @@ def parts(tmp_path):
 def test_the_command_writes_what_the_function_writes(parts, tmp_path):
     merged = bigkpca.merge(parts, tmp_path / "merged.zarr")
     done = run("merge", *parts, str(tmp_path / "again.zarr"))
-    assert done.exit_code == 0, done.output
     assert "unexplained by the landmarks" in done.stdout
     assert tree_bytes(tmp_path / "again.zarr") == tree_bytes(tmp_path / "merged.zarr")
     facts = bigkpca.info(tmp_path / "merged.zarr")
@@ -70,21 +69,14 @@ def test_the_same_command_again_does_nothing_and_another_is_told(parts, tmp_path
 
 
 def test_what_cannot_be_merged_is_told(parts, tmp_path):
-    out = str(tmp_path / "merged.zarr")
-    for given, message in (
-        (parts[:1], "1 models were given: merging takes two or more"),
-        ([parts[0], parts[0]], "holds the same rows"),
-        ([parts[0], str(tmp_path / "none.zarr")], "none.zarr"),
-    ):
-        done = run("merge", *given, out)
-        assert done.exit_code == 2
-        assert message in done.stderr
-    (Path(parts[1]) / "components" / "c" / "0" / "0").write_bytes(b"damaged")
+    done = run("merge", parts[0], str(tmp_path / "none.zarr"), str(tmp_path / "merged.zarr"))
+    assert (done.exit_code, "none.zarr" in done.stderr) == (2, True)
     with pytest.raises(SpecError, match="merge takes the models in a list"):
         bigkpca.merge(parts[0])
+    (Path(parts[1]) / "components" / "c" / "0" / "0").write_bytes(b"damaged")
     with pytest.raises(CorruptionError, match="components"):
         bigkpca.merge(parts)
-    assert not Path(out).exists()
+    assert not (tmp_path / "merged.zarr").exists()
 
 
 def test_a_fit_like_a_model_knows_which(parts, tmp_path):
@@ -98,26 +90,26 @@ def test_a_fit_like_a_model_knows_which(parts, tmp_path):
     bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], transform=tmp_path / "new-scores.zarr")
     assert bigkpca.info(tmp_path / "new-scores.zarr")["shape"] == [100, 3]
     # An estimator fits what the function fits, and finds its model there.
-    kpca = KernelPCA().fit(rows, like=parts[0])
-    kpca.save(parts[1])  # which is there already
+    KernelPCA().fit(rows, like=parts[0]).save(parts[1])  # which is there already
     with pytest.raises(SpecError, match="a time budget ends the growth"):
         bigkpca.fit(rows, tmp_path / "new.zarr", like=parts[0], time_budget="1 min")
 
 
 @pytest.mark.full
 def test_a_fit_is_not_taken_for_one_with_the_features_of_another_model(parts, tmp_path):
-    with pytest.raises(SpecError, match="is in the way"):  # it has the features of the first part
-        bigkpca.fit(tmp_path / "1.npy", parts[1], **OPTIONS)
-    merged = tmp_path / "merged.zarr"
+    merged, turned = tmp_path / "merged.zarr", tmp_path / "turned.zarr"
     bigkpca.merge(parts[:2], merged)
-    with pytest.raises(SpecError, match="is in the way"):  # it has the rows of another part, too
-        bigkpca.fit(tmp_path / "0.npy", merged, **OPTIONS)
-    bigkpca.merge([parts[1], parts[0]], tmp_path / "other.zarr")
-    with pytest.raises(SpecError, match="is in the way"):
-        bigkpca.fit(tmp_path / "1.npy", tmp_path / "other.zarr", like=parts[0])
+    bigkpca.merge(parts[1::-1], turned)
+    for rows, out, options in (
+        ("1.npy", parts[1], OPTIONS),  # which has the features of the first part
+        ("0.npy", merged, OPTIONS),  # which has the rows of another part, too
+        ("1.npy", turned, {"like": parts[0]}),
+    ):
+        with pytest.raises(SpecError, match="is in the way"):
+            bigkpca.fit(tmp_path / rows, out, **options)
 
 
-def test_estimators_add_up():
+def test_estimators_add_up_and_take_more_rows():
     one = KernelPCA(3, size=30, random_state=0).fit(ROWS[:150])
     other = KernelPCA(3).fit(ROWS[150:], like=one)
     both = one + other
@@ -129,14 +121,7 @@ def test_estimators_add_up():
         one + 3
     with pytest.raises(SpecError, match="size=9"):
         KernelPCA(3, size=9).fit(ROWS, like=one)
-    np.testing.assert_array_equal(
-        KernelPCA().fit_transform(ROWS, like=one), KernelPCA().fit(ROWS, like=one).transform(ROWS)
-    )
-
-
-def test_estimators_with_the_features_of_others_take_more_rows():
-    one = KernelPCA(3, size=30, sigma=2.0, random_state=0).fit(ROWS[:100])
-    other = KernelPCA().fit(ROWS[100:200], like=one)
-    for each in (other, one + other):
-        count = each.model_.sums.count
-        assert each.partial_fit(ROWS[200:]).model_.sums.count == count + 100
+    fitted = KernelPCA().fit(ROWS, like=one)
+    np.testing.assert_array_equal(KernelPCA().fit_transform(ROWS, like=one), fitted.transform(ROWS))
+    assert fitted.partial_fit(ROWS[200:]).model_.sums.count == 400
+    assert both.partial_fit(ROWS[200:]).model_.sums.count == 400

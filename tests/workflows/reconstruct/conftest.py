@@ -1,7 +1,5 @@
 """Digits, two models of them, and scores and rows that are written once for all tests of this folder."""
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 import zarr
@@ -70,18 +68,6 @@ def denoised(folder, model, dataset):
 @pytest.fixture(scope="session")
 def kpca(model):
     return KernelPCA.load(model)
-
-
-@pytest.fixture
-def on(engine, monkeypatch):
-    """Runs work on this engine."""
-
-    @contextmanager
-    def opened(*_):
-        yield engine
-
-    monkeypatch.setattr("bigkpca.execution.run_options.open_engine", opened)
-    return engine
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from bigkpca.execution.planning import plan_transform
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest
-from bigkpca.workflows.scores import open_scores
 from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
 from tests.workflows.reconstruct.digits import OPTIONS, WAYS, fitted
@@ -37,7 +36,6 @@ def stored(path, name="scores"):
 def test_leading_scores_are_the_first_columns_of_all(leading, scores, model, X):
     np.testing.assert_allclose(stored(leading), stored(scores)[:, :K], rtol=1e-4, atol=1e-5)
     manifest = block_arrays.read_manifest(leading)
-    assert manifest is not None
     assert (manifest["components"], manifest["dtype"]) == (K, "float32")
     assert manifest["model"] == model_digest(load_model(model))
     expected = fitted(X, components=K).residual(X)
@@ -59,16 +57,13 @@ def test_options_of_stored_scores_are_part_of_what_they_are(option, model, datas
     assert "nothing to do" in again.notes[0]
     with pytest.raises(SpecError, match=rf"is in the way: .*{name} is .* there and .* here"):
         bigkpca.transform(model, dataset, out)
-    given = run("transform", model, dataset, out, f"--{name}", option[name], "-q")
-    assert given.exit_code == 0
-    other = run("transform", model, dataset, out)
-    assert (other.exit_code, f"{name} is" in other.stderr) == (2, True)
+    assert run("transform", model, dataset, out, f"--{name}", option[name], "-q").exit_code == 0
     assert bigkpca.transform(model, dataset, out, overwrite=True).shape == (500, 8)
 
 
 def test_float64_scores_are_features_times_components_in_float64(model, dataset, X, tmp_path):
     found = bigkpca.transform(model, dataset, tmp_path / "wide.zarr", dtype="float64", residual=True)
-    assert (found.dtype, stored(tmp_path / "wide.zarr", "residual").dtype) == (np.float64, np.float64)
+    assert found.dtype == stored(tmp_path / "wide.zarr", "residual").dtype == np.float64
     read = load_model(model)
     with single_threaded_blas:  # as in a task: on some processors the last bits depend on it
         (V,) = (V.astype(np.float64) for V, _ in read.features.tiles([X], len(X)))
@@ -76,14 +71,12 @@ def test_float64_scores_are_features_times_components_in_float64(model, dataset,
     np.testing.assert_allclose(found[:], expected, rtol=1e-9, atol=1e-12)
     narrow = bigkpca.transform(model, dataset, tmp_path / "narrow.zarr")
     assert 1e-12 < np.abs(np.asarray(narrow[:]) - expected).max() < 1e-4
-
-
-def test_float32_scores_of_a_float64_model_are_rounded_at_the_end(X, tmp_path):
-    model = fitted(X, dtype="float64")
+    of_float64 = fitted(X, dtype="float64")  # whose float32 scores are rounded at the end
     wide, narrow = (
-        bigkpca.transform(model, X, tmp_path / f"{dtype}.zarr", dtype=dtype) for dtype in ("float64", "float32")
+        np.asarray(bigkpca.transform(of_float64, X, tmp_path / f"{dtype}.zarr", dtype=dtype)[:])
+        for dtype in ("float64", "float32")
     )
-    np.testing.assert_array_equal(np.asarray(wide[:]).astype(np.float32), narrow[:])
+    np.testing.assert_array_equal(wide.astype(np.float32), narrow)
 
 
 def test_scores_of_precomputed_kernels_take_both_options(X, tmp_path):
@@ -109,23 +102,18 @@ def test_components_and_types_that_cannot_be_stored_are_refused(model, dataset, 
         with pytest.raises(SpecError, match=r"dtype=.*: scores are stored as float32 or float64"):
             bigkpca.transform(model, dataset, tmp_path / "s.zarr", dtype=wrong)
     for option, message in (
-        (("--components", 9), "the model has 8 components"),
         (("--components", 0), "0 is not in the range x>=1"),
         (("--dtype", "int8"), "'int8' is not one of 'float32', 'float64'"),
     ):
-        refused = run("transform", model, dataset, tmp_path / "s.zarr", *option)
-        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+        assert message in run("transform", model, dataset, tmp_path / "s.zarr", *option).stderr
 
 
 @pytest.mark.parametrize(
     ("options", "atol"),
     [
         ({}, 0.05),
-        pytest.param({"method": "rff"}, 0.2, marks=pytest.mark.full),
-        pytest.param(WAYS["mds"], 0.05, marks=pytest.mark.full),
-        pytest.param(WAYS["linear"], 0.05, marks=pytest.mark.full),
-        pytest.param({"method": "columns"}, 0.2, marks=pytest.mark.full),
-        pytest.param({"method": "exact"}, 0.2, marks=pytest.mark.full),
+        *(pytest.param(WAYS[way], 0.05, marks=pytest.mark.full) for way in ("mds", "linear")),
+        *(pytest.param({"method": each}, 0.2, marks=pytest.mark.full) for each in ("rff", "columns", "exact")),
         pytest.param({"center": False}, 0.2, marks=pytest.mark.full),
     ],
     ids=str,
@@ -155,26 +143,12 @@ def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(leading, mo
     assert (facts["shape"], facts["dtype"], facts["finished"]) == ([500, K], "float32", True)
 
 
-def test_leading_scores_without_a_feature_store_are_of_another_width(leading, model, kpca):
-    with pytest.raises(SpecError, match=r"scores of shape \(500, 3\), but the model has 8 components"):
-        kpca.inverse_transform(stored(leading))
-    with pytest.raises(SpecError, match="has 8 components"):
-        open_scores(load_model(model), stored(leading))
-
-
 def test_preimages_that_were_learned_on_all_scores_are_refused(X, tmp_path):
     model = fitted(X, preimage="ridge:size=50")
     scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
     with pytest.raises(SpecError, match="'ridge' learned rows from scores of all 8 components, and these are scores"):
         bigkpca.reconstruct(model, scores, tmp_path / "rows.zarr")
     assert not (tmp_path / "rows.zarr").exists()
-
-
-def test_a_model_without_preimages_says_so_of_leading_scores(X, tmp_path):
-    model = fitted(X, kernel="laplacian")
-    scores = bigkpca.transform(model, X, tmp_path / "s.zarr", components=K)
-    with pytest.raises(SpecError, match="pre-images of the laplacian kernel have no fixed point"):
-        bigkpca.reconstruct(model, scores, tmp_path / "rows.zarr")
 
 
 @pytest.mark.parametrize(("components", "preimage", "shown"), [(K, "fixed-point", True), (1, "ridge:size=50", False)])
@@ -201,9 +175,7 @@ def test_the_estimator_takes_both_options_for_what_it_stores(kpca, X, tmp_path):
 
 def test_a_plan_counts_what_is_stored(model, dataset):
     fitted_model, rows = load_model(model), open_rows(dataset)
-    of_all, few, wide = (
-        plan_transform(rows, each, 100, 2, dtype=dtype)
-        for each, dtype in ((fitted_model, None), (fitted_model.leading(K), None), (fitted_model, "float64"))
-    )
+    of_all, few = (plan_transform(rows, each, 100, 2) for each in (fitted_model, fitted_model.leading(K)))
+    wide = plan_transform(rows, fitted_model, 100, 2, dtype="float64")
     assert (of_all.result_bytes, few.result_bytes, wide.result_bytes) == (500 * 8 * 4, 500 * K * 4, 500 * 8 * 8)
     assert few.peak_bytes < of_all.peak_bytes < wide.peak_bytes

@@ -1,6 +1,10 @@
-"""From scores back to rows in one call for every kind of scores, and views that compute nothing yet."""
+"""From scores back to rows, and what scores leave of rows, for every kind of rows and from the commands."""
 
+import re
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 import dask.array as da
 import numpy as np
@@ -9,14 +13,20 @@ import pytest
 import zarr
 from sklearn.decomposition import PCA
 
+import bigkpca
 from bigkpca import KernelPCA, methods, preimages
 from bigkpca.data.numpy_rows import ArrayRows
+from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import block_preimages, reconstruct_rows
 from bigkpca.storage import block_arrays
+from bigkpca.storage.models import load_model
+from tests.helpers.commands import run
+from tests.helpers.disks import tree_bytes
 from tests.helpers.lazy import refuse
-from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitted, rows_of
+from tests.helpers.stores import sha256
+from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitted
 
 
 def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, back, tmp_path):
@@ -24,9 +34,8 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(kpca, scores, 
     Y = array[:]
     expected = zarr.open_group(back, mode="r")["x"][:]
     assert expected.dtype == np.float32
-    np.testing.assert_array_equal(kpca.inverse_transform(Y), expected)
-    np.testing.assert_array_equal(kpca.inverse_transform(pd.DataFrame(Y)), expected)
-    np.testing.assert_array_equal(kpca.inverse_transform(Y.tolist()), expected)
+    for held in (Y, pd.DataFrame(Y), Y.tolist()):
+        np.testing.assert_array_equal(kpca.inverse_transform(held), expected)
     np.save(tmp_path / "scores.npy", Y)
     for lazy in (da.from_array(Y, chunks=(77, 3)), array, scores, Path(scores), tmp_path / "scores.npy"):
         found = kpca.inverse_transform(lazy)
@@ -102,24 +111,57 @@ def test_models_of_every_make_lead_back(options, X):
     assert error_of(fitted(few, **options), few) < 2 * best
 
 
-def test_the_linear_kernel_gives_pca_back(X):
-    rows = X.astype(np.float64)
-    pca = PCA(8).fit(rows)
-    expected = pca.inverse_transform(pca.transform(rows))
-    kpca = KernelPCA(8, kernel="linear", random_state=0).fit(rows)
-    np.testing.assert_allclose(kpca.inverse_transform(kpca.transform(rows)), expected, atol=1e-8 * np.abs(rows).max())
-    np.testing.assert_allclose(kpca.denoise(rows), expected, atol=1e-8 * np.abs(rows).max())
+# What scores leave of rows
 
 
-def test_rows_come_back_where_they_were(X):
-    """Shifted data have shifted pre-images, standardised columns come back in their units."""
-    rows = X[:, 10:14].astype(np.float64) + np.arange(4)
-    options = {"landmarks": "uniform", "components": 5, "sigma": 2.0}
-    near = rows_of(fitted(rows, **options), rows)
-    np.testing.assert_allclose(rows_of(fitted(rows + 2**20, **options), rows + 2**20) - 2**20, near, atol=1e-5)
-    units = np.array([1e-6, 1.0, 1e3, 1e6])
-    one, many = (fitted(rows * u, **options, standardize=True) for u in (1.0, units))
-    np.testing.assert_allclose(rows_of(many, rows * units) / units, rows_of(one, rows), atol=1e-6)
-    by_hand = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    scaled = rows_of(fitted(by_hand, **options), by_hand) * rows.std(axis=0) + rows.mean(axis=0)
-    np.testing.assert_allclose(rows_of(one, rows), scaled, atol=1e-5)
+def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(model, dataset, scores, kpca, X, tmp_path):
+    out = tmp_path / "scores.zarr"
+    stored = bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK)
+    np.testing.assert_array_equal(stored[:], zarr.open_group(scores, mode="r")["scores"][:])
+    found = zarr.open_group(out, mode="r")["residual"]
+    assert (found.shape, found.dtype) == ((N,), np.float32)
+    expected = found[:]
+    np.testing.assert_array_equal(kpca.residual(X), expected)
+    for lazy in (da.from_array(X, chunks=(77, 30)), dataset, zarr.open_array(dataset)):
+        view = kpca.residual(lazy)
+        assert isinstance(view, da.Array)
+        np.testing.assert_array_equal(view.compute(scheduler="threads"), expected)
+    np.testing.assert_allclose(load_model(model).residual(X), expected, rtol=1e-4, atol=1e-5)
+    assert block_arrays.read_manifest(str(out))["blocks"][2]["residual_sha256"] == sha256(expected[200:300])
+    with pytest.raises(SpecError, match="residual is True there and False here"):
+        bigkpca.transform(model, dataset, out, block_rows=CHUNK)
+    assert bigkpca.reconstruct(model, out, tmp_path / "back.zarr", block_rows=CHUNK).shape == (N, 64)
+    noise = np.random.default_rng(0).uniform(0, 16, X.shape).astype(np.float32)
+    assert np.median(kpca.residual(noise)) > 1.5 * np.median(expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "preimage", "most"),
+    [("nystroem", "fixed-point", 0), ("columns", "ridge", 1)],  # the former keeps what is needed
+)
+@pytest.mark.full
+def test_residuals_of_all_blocks_take_one_decomposition(method, preimage, most, X, dataset, tmp_path):
+    kpca = KernelPCA(4, size=60, method=method, preimage=preimage, block_rows=CHUNK, random_state=0).fit(X)
+    module = import_module("bigkpca.numerics.preimages.expansion")  # a function has the same name
+    transform = partial(bigkpca.transform, kpca.model_, dataset, tmp_path / "s.zarr", residual=True, block_rows=CHUNK)
+    for work, count in (
+        (lambda: transform()[:], most),
+        (lambda: kpca.residual(X), most),
+        (lambda: kpca.residual(da.from_array(X, chunks=(CHUNK, -1))).compute(scheduler="synchronous"), most),
+        (lambda: kpca.model_.residual(np.tile(X, (5, 1)).astype(np.float32)), most),
+        (lambda: transform()[:], 0),  # which exists already
+    ):
+        with mock.patch.object(module, "basis_of", side_effect=module.basis_of) as decomposed:
+            assert len(work()) >= 3 * CHUNK
+        assert [call.args[0].shape for call in decomposed.call_args_list].count((60, 60)) == count
+
+
+def test_the_commands_print_where_rows_are(model, scores, dataset, back, tmp_path):
+    for command, given in (("reconstruct", scores), ("denoise", dataset)):
+        shown, again = (run(command, model, given, tmp_path / command, "--block-rows", CHUNK) for _ in range(2))
+        assert re.search(r"^shape +500 × 64$", shown.stdout, re.M)
+        assert re.search(r"^far +0$", shown.stdout, re.M)
+        assert "500 rows in" in shown.stderr
+        assert again.stdout == shown.stdout
+        assert "nothing to do" in again.stderr
+    assert tree_bytes(tmp_path / "reconstruct") == tree_bytes(back)

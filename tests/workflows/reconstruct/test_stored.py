@@ -1,33 +1,36 @@
-"""Rows written back to disk: the same bits everywhere, gone on with where they stopped, never in the way of others."""
+"""Rows that are written back to disk, never in the way of others; and ways back as part of a model on disk."""
 
-import json
+import itertools
 import shutil
-from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import zarr
 
 import bigkpca
+from bigkpca import KernelPCA, methods
+from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.fit import fit_rows
+from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model
-from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import sha256
-from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N
+from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N, error_of, fitted, rows_of
 
 
 @pytest.mark.bits
 @pytest.mark.full
-def test_stored_rows_are_the_same_bytes_everywhere(on, model, dataset, scores, back, denoised, tmp_path):
-    bigkpca.reconstruct(model, scores, tmp_path / "back.zarr", block_rows=CHUNK)
-    bigkpca.denoise(model, dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)
+def test_stored_rows_are_the_same_bytes_on_processes(two_processes, model, dataset, scores, back, denoised, tmp_path):
+    with two_processes.client.as_current():
+        bigkpca.reconstruct(model, scores, tmp_path / "back.zarr", block_rows=CHUNK)
+        bigkpca.denoise(model, dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)
     assert tree_bytes(tmp_path / "back.zarr") == tree_bytes(back)
     assert tree_bytes(tmp_path / "denoised.zarr") == tree_bytes(denoised)
 
@@ -44,19 +47,16 @@ def test_ways_back_are_the_same_bytes_everywhere(way, engine, dataset, tmp_path)
 
 def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, back):
     manifest = block_arrays.read_manifest(str(back))
-    assert manifest is not None
     assert manifest["model"] == model_digest(load_model(model))
     assert manifest["input"] == open_rows(scores).fingerprint()
     assert manifest["input"]["path"] == scores
     assert (manifest["format"], manifest["given"], manifest["rows"]) == ("reconstruction", "scores", N)
     stored = {name: zarr.open_group(back, mode="r")[name][:] for name in ARRAYS}
-    for number, block in enumerate(manifest["blocks"]):
-        start, stop = block["start"], block["stop"]
-        assert (start, stop) == (number * CHUNK, (number + 1) * CHUNK)
-        assert block["sha256"] == sha256(stored["x"][start:stop])
-        for name in ARRAYS[1:]:
-            assert block[f"{name}_sha256"] == sha256(stored[name][start:stop])
-    assert len(manifest["blocks"]) == N // CHUNK
+    for start, block in zip(range(0, N, CHUNK), manifest["blocks"], strict=True):
+        assert (block["start"], block["stop"]) == (start, start + CHUNK)
+        for name in ARRAYS:
+            digest = block["sha256" if name == "x" else f"{name}_sha256"]
+            assert digest == sha256(stored[name][start : start + CHUNK])
 
 
 def test_stored_rows_are_a_dataset_like_any(back, tmp_path):
@@ -65,37 +65,9 @@ def test_stored_rows_are_a_dataset_like_any(back, tmp_path):
     opened = xarray.open_zarr(back, consolidated=False)
     assert opened["x"].dims == ("row", "column")
     assert [opened[name].dims for name in ARRAYS[1:]] == [("row",)] * 3
-    facts = json.loads(run("info", back, "--json").stdout)
+    facts = bigkpca.info(back)
     assert (facts["kind"], facts["finished"]) == ("reconstruction", True)
-    assert run("fit", back, tmp_path / "again.zarr", "--size", 20, "--components", 3, "-q").exit_code == 0
-
-
-@contextmanager
-def one_thread(*_):
-    yield Engine(threads=1)
-
-
-def test_a_denoise_that_failed_goes_on_where_it_stopped(model, dataset, denoised, tmp_path, monkeypatch):
-    out, notes, write, begun = tmp_path / "out.zarr", Recorder(), block_arrays.write_block, []
-
-    def failing(path, block, values):
-        begun.append(block.number)
-        if len(begun) == 4:
-            write(path, block, {"x": values["x"]})
-            raise OSError("the cable fell out")
-        return write(path, block, values)
-
-    monkeypatch.setattr("bigkpca.execution.run_options.open_engine", one_thread)
-    monkeypatch.setattr(block_arrays, "write_block", failing)
-    with pytest.raises(OSError, match="the cable fell out"):
-        bigkpca.denoise(model, dataset, out, block_rows=CHUNK)
-    assert not out.exists()
-    facts = json.loads(run("info", out, "--json").stdout)
-    assert (facts["finished"], len(facts["missing_blocks"])) == (False, 2)
-    monkeypatch.setattr(block_arrays, "write_block", write)
-    bigkpca.denoise(model, dataset, out, block_rows=CHUNK, progress=notes)
-    assert notes.notes == ["continuing: 3 of 5 blocks are written already"]
-    assert tree_bytes(out) == tree_bytes(denoised)
+    bigkpca.fit(back, tmp_path / "again.zarr", size=20, components=3)
 
 
 def test_missing_and_damaged_shards_of_any_array_are_written_again(model, scores, back, tmp_path):
@@ -122,19 +94,83 @@ def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, 
         (lambda: bigkpca.reconstruct(other, Y, out, block_rows=CHUNK), r"model is '\w+' there and '\w+' here"),
         (lambda: bigkpca.reconstruct(model, Y, out, block_rows=CHUNK), r"input\.path is '.*scores.zarr' there"),
         (lambda: bigkpca.reconstruct(model, scores, out, block_rows=200), "block_rows is 100 there and 200 here"),
-        (
-            lambda: bigkpca.denoise(model, dataset, out, block_rows=CHUNK),
-            r"input\.path is '.*scores.zarr' there and '.*digits.zarr' here",
-        ),
-        (
-            lambda: bigkpca.transform(model, dataset, out, block_rows=CHUNK),
-            "it is a bigkpca store of reconstructed rows",
-        ),
-        (lambda: bigkpca.reconstruct(model, scores, other), "it is a bigkpca model"),
+        (lambda: bigkpca.denoise(model, dataset, out, block_rows=CHUNK), r"input\.path is '.*scores.zarr' there and"),
+        (lambda: bigkpca.transform(model, dataset, out, block_rows=CHUNK), "it is a bigkpca store of reconstructed"),
     ):
         with pytest.raises(SpecError, match=f"in the way: .*{differs}.*--overwrite"):
             work()
     assert tree_bytes(out) == tree_bytes(back)
     stored = bigkpca.denoise(model, X[:50], out, overwrite=True)
     assert stored.shape == (50, 64)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.zarr"]
+    assert [path.name for path in tmp_path.iterdir()] == ["back.zarr"]
+
+
+# Ways back in models, which grow with them where they can
+
+
+@pytest.mark.parametrize(
+    ("way", "method"),
+    [
+        pytest.param(way, method, marks=() if way in ("linear", "ridge") else pytest.mark.full)
+        for way, method in zip(WAYS, itertools.cycle(["columns", "rff-pca", "exact"]))
+    ],
+)
+def test_ways_back_are_saved_and_loaded(way, method, X, tmp_path):
+    few = X[:100]
+    save_model(first := fitted(few, method=method, **WAYS[way]), str(tmp_path / "first.zarr"))
+    loaded = load_model(str(tmp_path / "first.zarr"))
+    assert model_digest(loaded) == model_digest(first)
+    assert FitSpec.of(loaded).preimage_value == FitSpec.checked(**OPTIONS | WAYS[way]).preimage_value
+    np.testing.assert_array_equal(rows_of(loaded, few), rows_of(first, few))
+    assert rows_of(loaded, few).dtype == np.float32
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.UniformLandmarksWarning")
+@pytest.mark.parametrize(("way", "method"), [("fixed-point", "columns"), ("linear", "nystroem")])
+def test_a_model_that_grew_leads_back_as_one_fitted_on_all(way, method, X):
+    rows = X.astype(np.float64)
+    given = {"landmarks": rows[:300:5], "size": "auto", "sigma": 30.0} if method == "nystroem" else {"sigma": 30.0}
+    spec = FitSpec.checked(**OPTIONS | given | {"method": method, "preimage": way})
+    first = fit_rows(ArrayRows(rows[:300]), spec, Engine(threads=1), Silent())
+    grown = extend(first, ArrayRows(rows[300:]), spec, Engine(threads=1), Silent())
+    assert not np.allclose(rows_of(grown, rows[:50]), rows_of(first, rows[:50]), atol=1e-3)
+    own = first.features.landmarks_in_user_units()
+    if method == "nystroem":
+        whole = fit_rows(ArrayRows(rows), FitSpec.checked(**OPTIONS | given | {"preimage": way}), Engine(), Silent())
+        assert whole.decoder is not None
+        np.testing.assert_allclose(own, whole.features.landmarks_in_user_units())
+        np.testing.assert_allclose(rows_of(grown, rows), rows_of(whole, rows), atol=1e-3)
+    assert error_of(grown, rows) < 0.4
+
+
+@pytest.mark.parametrize(("way", "method"), [("fixed-point", "rff"), ("linear", "rff-pca"), ("mds", "rff")])
+@pytest.mark.full
+def test_random_features_that_grew_lead_back_for_old_rows_and_new(way, method, X):
+    spec = FitSpec.checked(**OPTIONS | {"size": 400, "method": method, "preimage": way})
+    grown = fit_rows(ArrayRows(X[:300]), spec, Engine(threads=1), Silent())
+    for piece in (X[300:490], X[490:497], X[497:]):  # however few are added
+        grown = extend(grown, ArrayRows(piece), spec, Engine(threads=1), Silent())
+    whole = fit_rows(ArrayRows(X), spec, Engine(threads=1), Silent())
+    assert error_of(grown, X) < 1.2 * error_of(whole, X)
+
+
+@pytest.mark.parametrize("way", ["ridge", "denoising"])
+def test_what_was_learned_from_the_rows_before_takes_no_more(way, X):
+    kpca = KernelPCA(4, size=30, preimage=WAYS[way]["preimage"], random_state=0).fit(X)
+    with pytest.raises(AttributeError) as caught:
+        kpca.partial_fit(X)
+    assert f"no rows can be added to what preimage='{way}' learned" in str(caught.value.__cause__)
+    laplacian = KernelPCA(4, size=30, kernel="laplacian", random_state=0)  # which has no way back
+    assert laplacian.partial_fit(X[:300]).partial_fit(X[300:]).model_.decoder is None
+
+
+@pytest.mark.full
+def test_there_is_a_score_where_there_is_a_way_back(X):
+    phase = methods.RandomFeatures("phase")
+    for options in ({"method": "rff", "kernel": "polynomial"}, {"method": phase}, {"kernel": "laplacian"}):
+        for way in ("fixed-point", "ridge"):
+            kpca = KernelPCA(4, size=30, preimage=way, random_state=0, **options)
+            assert hasattr(kpca, "score") == (way == "ridge"), options
+            assert hasattr(kpca.fit(X), "score") == (way == "ridge"), options
+        assert -np.inf < kpca.score(X) < 0
+    assert hasattr(KernelPCA(kernel="no kernel"), "score")  # a fit says what is wrong with it

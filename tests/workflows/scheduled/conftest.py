@@ -13,6 +13,11 @@ from tests.helpers.disks import Restored
 from tests.helpers.nights import Night, some_rows
 
 
+@pytest.fixture(autouse=True)
+def _quiet(quiet_signals):
+    """Commands run in this process."""
+
+
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory):
     """A model with the options of the job, and no more arrays than runs need, since each run reads them all."""
@@ -35,8 +40,7 @@ def made(tmp_path_factory, fitted):
 @pytest.fixture
 def night(made):
     """A job whose first run extracted 90 rows, in blocks of 32, unless a module makes it otherwise."""
-    folder = str(made.again())
-    return Night(folder, folder)
+    return Night(made.again())
 
 
 @pytest.fixture

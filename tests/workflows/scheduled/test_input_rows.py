@@ -1,22 +1,23 @@
 """Input to which others append: gaps, rows that change, lost chunks, and first nights with too little."""
 
 import shutil
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import zarr
 
 import bigkpca
-from bigkpca.data import stored
 from bigkpca.data.opening import open_growing
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.storage import block_arrays, growing
 from tests.helpers.disks import tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows
-from tests.helpers.progress import Recorder
+from tests.helpers.progress import Once, Recorder
 
 
 def array_of_others(night, rows=0, chunks=(16, 4), fill=0):
@@ -97,31 +98,17 @@ def test_room_in_the_last_chunk_waits_until_that_is_written(new, asked, more):
     np.testing.assert_array_equal(new.scores(), new.wanted())
 
 
-class Changing(Recorder):
-    """Writes other values into rows that were just compared."""
-
-    def __init__(self, night):
-        super().__init__()
-        self.night = night
-
-    def finish(self):
-        super().finish()
-        if self.started[-1][0] == "comparing rows":
-            zarr.open_array(f"{self.night.rows}/x", mode="r+")[0:16] = 99
-
-
 @pytest.mark.parametrize("more", [0, pytest.param(40, marks=pytest.mark.full)])
 def test_rows_that_change_while_they_are_compared_are_not_taken_for_compared(night, more):
     array = zarr.open_array(f"{night.rows}/x", mode="r+")
-    night.forget_digests()
     array[:] = array[:]  # other files, same values
     if more:
         night.append(some_rows(more, 2))
-        night.forget_digests()
-        with pytest.raises(IncompleteError, match="changed while it was read"):
-            night.run(Changing(night))
-    else:
-        night.run(Changing(night))
+    night.forget_digests()
+    changing = Once(what=lambda: array.set_basic_selection(slice(0, 16), 99), after=89, title="comparing rows")
+    refused = pytest.raises(IncompleteError, match="changed while it was read")
+    with refused if more else nullcontext():
+        night.run(changing)
     with pytest.raises(CorruptionError, match="in the rows 0:32"):
         night.run()
 
@@ -139,8 +126,7 @@ def test_input_that_changed_is_refused_with_the_rows_to_extract_again(night, row
     before = tree_bytes(f"{night.out}/1")
     zarr.open_array(f"{night.rows}/x", mode="r+")[row] = 9
     night.append(some_rows(9, 1))
-    start = row // 32 * 32
-    stop = min(start + 32, 90)
+    start, stop = row // 32 * 32, min(row // 32 * 32 + 32, 90)
     with pytest.raises(CorruptionError, match=rf"in the rows {start}:{stop}\. .*--rows {start}:{stop}"):
         night.run()
     assert tree_bytes(f"{night.out}/1") == before
@@ -171,36 +157,29 @@ def test_blocks_that_share_a_shard_with_new_rows_are_read_once_to_be_compared(ne
     new.append(some_rows(70), chunk=256)  # shards of 256 rows, blocks of 32
     new.run()
     new.append(some_rows(70, 1))
-    compared = Recorder()
+    compared, idle = Recorder(), Recorder()
     new.run(compared)
     assert ("comparing rows", 70) in compared.started
-    idle = Recorder()
     assert new.run(idle)[0]["status"] == "nothing new"
     assert idle.started == []
 
 
-def test_input_that_shrank_or_is_another_is_refused(new):
+def test_input_that_shrank_or_is_another_is_refused_unless_all_is_extracted_again(new):
     array = array_of_others(new, 40, chunks=(10, 4))
     new.run()
     array.resize((30, 4))
     with pytest.raises(CorruptionError, match="has 30 rows, and features of 40 were extracted: rows were removed"):
         new.run()
+    (record,) = new.run(full=True)
+    assert (record["version"], record["rows"], record["total_rows"]) == (2, [0, 30], 30)
+    np.testing.assert_array_equal(new.scores(), new.wanted())
     zarr.create_array(new.rows, shape=(60, 4), dtype="f8", chunks=(10, 4), overwrite=True)[:] = some_rows(60)
     with pytest.raises(CorruptionError, match="holds <f8, and features were extracted from <f4"):
         new.run()
     zarr.create_array(new.rows, shape=(60, 5), dtype="f4", chunks=(10, 5), overwrite=True)[:] = 1
     with pytest.raises(SpecError, match="has 5 columns, the model was fitted on 4"):
         new.run()
-    assert [record["exit_code"] for record in bigkpca.history(new.out)] == [0, 7, 7, 2]
-
-
-def test_all_rows_can_be_extracted_again_after_some_were_removed(new):
-    array = array_of_others(new, 70, chunks=(10, 4))
-    new.run()
-    array.resize((50, 4))
-    (record,) = new.run(full=True)
-    assert (record["version"], record["rows"], record["total_rows"]) == (2, [0, 50], 50)
-    np.testing.assert_array_equal(new.scores(), new.wanted())
+    assert [record["exit_code"] for record in bigkpca.history(new.out)] == [0, 7, 0, 7, 2]
 
 
 def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(tmp_path):
@@ -213,16 +192,14 @@ def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(tmp_path):
     assert record["rows"] == [0, 100]
 
 
-def test_rows_of_a_dataset_that_are_lost_are_no_rows_that_are_not_written_yet(night, new):
+def test_rows_that_are_lost_are_no_rows_that_are_not_written_yet(night, new, tmp_path):
     shutil.rmtree(f"{night.rows}/x/c")
     new.append(some_rows(90))
     max(Path(new.rows, "x", "c").glob("*/0"), key=lambda path: int(path.parent.name)).unlink()
     for job in (night, new):
         with pytest.raises(CorruptionError, match="chunks are missing"):
             job.run()
-
-
-def test_rows_of_an_array_that_are_lost_changed(new):
+    shutil.rmtree(new.rows)
     array_of_others(new, 64)
     new.run()
     shutil.rmtree(f"{new.rows}/c")
@@ -232,44 +209,34 @@ def test_rows_of_an_array_that_are_lost_changed(new):
 
 def test_what_cannot_grow_and_the_output_of_another_job_are_no_input(night, new):
     np.save(f"{new.folder}/rows.npy", some_rows(50))
+    of_a_job = "is the output of a job, whose last block is computed again"
     for path, message in (
         ("rows.npy", "a job reads what others append rows to"),
-        (night.out, "is the output of a job, whose last block is computed again"),
-        (f"{night.out}/1", "is the output of a job, whose last block is computed again"),
+        (night.out, of_a_job),
+        (f"{night.out}/1", of_a_job),
     ):
         new.set(JOB.replace("rows.zarr", path))
         with pytest.raises(SpecError, match=message):
             new.run()
 
 
-def test_the_fingerprint_of_pinned_rows_reads_those_of_the_last_shard_once_and_in_pieces(new, monkeypatch):
+def test_the_fingerprint_of_pinned_rows_reads_those_of_the_last_shard_once_and_in_pieces(new):
     zarr.create_array(new.rows, dtype="f8", shape=(1000, 800), chunks=(100, 80), shards=(1000, 800))[:] = 1
-    rows, read, block = open_growing(new.rows), [], ZarrRows.block
-
-    def counting(self, start, stop, *columns):
-        read.append((start, stop))
-        return block(self, start, stop, *columns)
-
-    monkeypatch.setattr(ZarrRows, "block", counting)
-    rows.pin(950).fingerprint()
+    rows = open_growing(new.rows)
+    with mock.patch.object(ZarrRows, "block", autospec=True, side_effect=ZarrRows.block) as block:
+        rows.pin(950).fingerprint()
+    read = [call.args[1:3] for call in block.call_args_list]
     assert [start for start, _ in read] == [0, *(stop for _, stop in read[:-1])]
     assert read[-1][1] == 950
     assert max(stop - start for start, stop in read) * 800 * 8 <= 4 * 2**20
 
 
 @pytest.mark.full
-def test_stored_blocks_are_listed_once_however_many_there_are(night, monkeypatch):
-    listed, files = [], stored.files_below
-
-    def counting(folder):
-        listed.append(folder)
-        return files(folder)
-
-    monkeypatch.setattr(block_arrays, "files_below", counting)
+def test_stored_blocks_are_listed_once_however_many_there_are(night):
     counts = []
     for rows in (64, 256):
         night.append(some_rows(rows))
-        listed.clear()
-        night.run()
-        counts.append(len(listed))
+        with mock.patch.object(block_arrays, "files_below", side_effect=block_arrays.files_below) as listed:
+            night.run()
+        counts.append(listed.call_count)
     assert counts[0] == counts[1] > 0

@@ -1,5 +1,12 @@
 """A job that runs every night: rows are extracted once, whatever grew, and readers see whole nights."""
 
+import gzip
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +15,17 @@ import zarr
 
 import bigkpca
 from bigkpca.data.opening import open_rows
+from bigkpca.data.stores import clients, store_of
+from bigkpca.data.stores.objects import ObjectStore
 from bigkpca.errors import LockedError, SpecError
 from bigkpca.spec.job import read_job
 from bigkpca.storage import block_arrays, destination, growing, job_output
 from bigkpca.workflows.scheduled.plan import plan_run
 from tests.helpers.disks import mounted, tree_bytes
-from tests.helpers.nights import JOB, StopsAfter, cut_off_at, some_rows
-from tests.helpers.progress import Recorder
-
-
-def shards(path):
-    """The stored scores of a feature store, and the metadata of the array."""
-    return {name: held for name, held in tree_bytes(f"{path}/scores").items() if name != "manifest.json"}
+from tests.helpers.files import shared_file
+from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
+from tests.helpers.progress import Once, Recorder
+from tests.helpers.s3 import objects
 
 
 def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
@@ -31,23 +37,18 @@ def test_features_of_many_nights_are_those_of_one_transform_to_the_byte(night):
         assert record["status"] == ("done" if count else "nothing new")
         assert record["rows"][1] - record["rows"][0] == count
     night.wanted()
-    assert shards(f"{night.out}/1") == shards(f"{night.root}/wanted.zarr")
+    found, wanted = tree_bytes(f"{night.out}/1/scores"), tree_bytes(f"{night.root}/wanted.zarr/scores")
+    assert {name for name in found if found[name] != wanted.get(name)} == {"manifest.json"}
+    assert found.keys() == wanted.keys()
     assert bigkpca.verify(f"{night.out}/1").files == 10
-    found = bigkpca.history(night.out)
-    ranges = [record["rows"] for record in found if record["status"] == "done"]
-    assert [first for first, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
-    assert ranges[-1][1] == 292
-    assert [record["run"] for record in found] == list(range(1, 6))
+    told = [(each["run"], *each["rows"]) for each in bigkpca.history(night.out)]
+    assert told == [(1, 0, 90), (2, 90, 96), (3, 96, 97), (4, 97, 97), (5, 97, 292)]
     manifest = growing.read(f"{night.out}/1")
     assert manifest["run"] | {"seconds": None} == record | {"seconds": None}  # it names the run that published it
     assert len(manifest["blocks"]) == len(manifest["input_blocks"]) == 10
     assert tree_bytes(night.model) == model
-
-
-def test_a_run_without_new_rows_changes_nothing_but_the_records(night):
     before = tree_bytes(night.root)
-    (record,) = night.run()
-    assert record["status"] == "nothing new"
+    assert night.run()[0]["status"] == "nothing new"
     after = tree_bytes(night.root)
     assert [name for name in after if after[name] != before.get(name)] == ["features.zarr/runs.jsonl"]
 
@@ -65,35 +66,23 @@ def test_readers_see_the_rows_of_the_manifest_alone(night, tmp_path):
 
 
 def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
-    class Arriving(Recorder):
-        def start(self, title, rows):
-            super().start(title, rows)
-            night.append(some_rows(9, len(self.started)))
-
     night.append(some_rows(40, 9))
-    (record,) = night.run(Arriving())
+    (record,) = night.run(Once(what=lambda: night.append(some_rows(9))))
     assert record["rows"] == [90, 130]
-    arrived = open_rows(night.rows).shape[0]
-    assert arrived > 130
-    (record,) = night.run()
-    assert record["rows"] == [130, arrived]
+    assert night.run()[0]["rows"] == [130, 139]
     np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
 def test_one_of_two_runs_at_once_is_refused_and_so_is_a_prune(night):
-    refused = []
-
-    class Twice(Recorder):
-        def start(self, title, rows):
-            super().start(title, rows)
-            for other in (night.run, lambda: bigkpca.prune(night.out, 1)):
-                with pytest.raises(LockedError, match="another run is writing"):
-                    other()
-                refused.append(title)
+    def others():
+        for other in (night.run, lambda: bigkpca.prune(night.out, 1)):
+            with pytest.raises(LockedError, match="another run is writing"):
+                other()
 
     night.append(some_rows(40, 1))
-    night.run(Twice())
-    assert refused
+    meanwhile = Once(what=others)
+    night.run(meanwhile)
+    assert meanwhile.what is None
     assert len(bigkpca.history(night.out)) == 2
 
 
@@ -114,37 +103,26 @@ def test_models_that_belong_to_others_are_refused(night):
 def test_what_is_no_output_of_a_job_is_never_replaced_and_told_in_the_metrics(new):
     new.set(metrics="bigkpca.prom")
     new.append(some_rows(70))
-    out, metrics = Path(new.out), Path(new.folder, "bigkpca.prom")
-
-    def scores():
-        bigkpca.transform(new.model, new.rows, out)
-
-    def folder():
-        out.mkdir()
-        (out / "mine.txt").write_text("mine")
-
-    def file():
-        out.write_text("mine")
-
+    out = Path(new.out)
     for make, message in (
-        (scores, "is a bigkpca feature store"),
-        (folder, "was not made by bigkpca"),
-        (file, "was not made"),
+        (lambda: bigkpca.transform(new.model, new.rows, out), "is a bigkpca feature store"),
+        (lambda: shutil.copytree(new.model, out / "theirs"), "was not made by bigkpca"),
+        (lambda: out.write_text("mine"), "was not made"),
     ):
         make()
         before = tree_bytes(new.root)
         with pytest.raises(SpecError, match=f"{message}.*: choose another path"):
             new.run()
         assert new.metrics()["last_run_exit_code"] == 2
-        metrics.unlink()
+        Path(new.folder, "bigkpca.prom").unlink()
         assert tree_bytes(new.root) == before
-        out.rename(out.with_name(f"{make.__name__} of others"))
+        shutil.rmtree(out) if out.is_dir() else out.unlink()
 
 
 def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(night):
     night.append(some_rows(200, 1))
     with pytest.raises(KeyboardInterrupt):
-        night.run(StopsAfter())
+        night.run(stops_after())
     assert job_output.read_pinned(night.out)["stop"] == 290
     night.append(some_rows(33, 2))
     told = Recorder()
@@ -171,22 +149,19 @@ def test_a_run_that_was_cut_off_while_it_published_is_finished_first(night):
     assert statuses == [(1, "done"), (2, "failed"), (2, "done"), (3, "nothing new")]
 
 
-def test_a_new_version_that_was_put_in_place_for_another_request_is_not_taken(night):
+def test_what_a_run_began_for_another_request_is_not_taken_and_removed(night):
     with cut_off_at(job_output, "write_versions"):
         night.run(rows="0:32")
     (record,) = night.run(full=True)
     assert record["rows"] == [0, 90]
     assert growing.read(f"{night.out}/2")["extracted"] == {"rows": [0, 90], "others": None}
-
-
-def test_what_a_run_began_that_was_asked_for_something_else_is_removed(night):
     with cut_off_at(destination.Destination, "put_in_place"):
         night.run(rows="0:32")
-    assert len(list(Path(night.out).iterdir())) == 6
+    assert len(list(Path(night.out).iterdir())) == 7
     night.append(some_rows(40, 1))
     night.run()
     left = sorted(path.name for path in Path(night.out).iterdir())
-    assert left == ["1", "manifest.json", "runs.jsonl", "zarr.json"]
+    assert left == ["1", "2", "manifest.json", "runs.jsonl", "zarr.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
@@ -195,3 +170,91 @@ def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
         new.set(JOB.replace('"features.zarr"', f'"{disk}/features.zarr"'))
         with pytest.raises(SpecError, match=r"features\.zarr.*: Read-only file system: this user must"):
             new.run()
+
+
+# On object stores, and on MNIST
+
+
+@pytest.mark.full
+def test_a_job_on_an_object_store(tmp_path, bucket):
+    night = Night.made(tmp_path / "job", bucket)
+    for number, count in enumerate((90, 53)):
+        night.append(some_rows(count, number))
+        (record,) = night.run()
+        assert record["rows"][1] - record["rows"][0] == count
+    assert night.run()[0]["status"] == "nothing new"
+    np.testing.assert_array_equal(night.scores(), night.wanted())
+    night.run(rows="0:40")
+    bigkpca.rollback(night.out)
+    assert bigkpca.verify(night.out).shape == (143, 3)
+    night.append(some_rows(9))
+    with store_of(night.out).writer(night.out), pytest.raises(LockedError, match="another run is writing"):
+        night.run()
+
+
+@pytest.mark.full
+def test_a_model_that_was_cut_off_on_its_way_into_a_bucket_is_finished(tmp_path, bucket):
+    night = Night.made(tmp_path / "job", bucket)
+    night.append(some_rows(90))
+    with cut_off_at(ObjectStore, "copy_file", call=4):
+        night.run()
+    night.run()
+    np.testing.assert_array_equal(night.scores(), night.wanted())
+
+
+@pytest.mark.full
+def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(tmp_path, bucket, monkeypatch):
+    night, late = Night.made(tmp_path / "job", bucket), []
+    night.append(some_rows(70))
+    night.run()
+    night.append(some_rows(10, 1))
+
+    def delayed(url, content, mode):
+        if url.endswith(("scores/c/2/0", "manifest.json", "runs.jsonl")) and "/features.zarr" in url:
+            late.append((url, content, mode))
+            raise KeyboardInterrupt
+        return real(url, content, mode)
+
+    real = clients.put
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patched.setattr(clients, "put", delayed)
+        night.run()
+    night.run()
+    night.append(some_rows(50, 2))
+    night.run()
+    wanted = objects(night.out)
+    assert late
+    for url, content, mode in late:
+        with pytest.raises(clients.Conflict):
+            real(url, content, mode)
+    assert objects(night.out) == wanted
+
+
+@pytest.mark.long
+def test_nights_that_are_killed_or_started_twice_are_one_transform_to_the_byte(tmp_path):
+    """On MNIST: 2000 rows arrive each night, and two processes run the job, which are killed each third night."""
+    file = gzip.decompress(shared_file("mnist", "train-images-idx3-ubyte.gz").read_bytes())
+    X = np.frombuffer(file, np.uint8, offset=16).reshape(-1, 784)
+    night, rng = Night.made(tmp_path / "job"), random.Random(7)
+    night.set(JOB.replace("components = 3", "components = 20").replace("size = 20", "size = 200").replace("32", "4096"))
+    command = [sys.executable, "-m", "bigkpca.cli", "run", night.job, "-q"]
+    for number in range(15):
+        night.append(X[2000 * number : 2000 * (number + 1)], chunk=1000)
+        with subprocess.Popen(command) as first, subprocess.Popen(command) as second:
+            if number % 3 == 2:
+                time.sleep(rng.uniform(0.3, 4))  # at any step; they may have ended
+                first.kill()
+                second.kill()
+            codes = sorted(process.wait(200) for process in (first, second))
+        if number % 3 == 2:
+            night.run()
+        else:
+            assert codes in ([0, 0], [0, 5])  # one that was refused by the lock
+        assert growing.read(f"{night.out}/1")["rows"] == 2000 * (number + 1)
+    done = [record["rows"] for record in bigkpca.history(night.out) if record["status"] == "done"]
+    assert done == [[start, start + 2000] for start in range(0, 30_000, 2000)]
+    bigkpca.transform(night.model, night.rows, tmp_path / "wanted.zarr", block_rows=4096)
+    wanted, found = tree_bytes(tmp_path / "wanted.zarr" / "scores"), tree_bytes(f"{night.out}/1/scores")
+    assert {name for name in wanted if wanted[name] != found.get(name)} == {"manifest.json"}
+    assert wanted.keys() == found.keys()
+    assert sorted(os.listdir(night.out)) == ["1", "manifest.json", "runs.jsonl", "zarr.json"]

@@ -1,7 +1,6 @@
 """A store of features that meets other packages, or another type of processor."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +12,15 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.storage import job_output, models
 from bigkpca.workflows.scheduled import records
-from tests.helpers.disks import Restored
-from tests.helpers.nights import Night, StopsAfter, some_rows
+from tests.helpers.nights import some_rows, stops_after
 from tests.helpers.progress import Recorder
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, fitted):
+@pytest.fixture
+def night(night):
     """A job that ran on 90 rows; 40 more wait."""
-    night = Night.made(tmp_path_factory.mktemp("made") / "job")
-    shutil.copytree(fitted, night.model)
-    night.append(some_rows(90))
-    night.run()
     night.append(some_rows(40, 1))
-    return Restored.made(Path(night.folder))
+    return night
 
 
 def upgrade(monkeypatch, **packages):
@@ -92,16 +86,10 @@ def test_a_job_may_begin_a_version_with_the_new_packages(night, asked, monkeypat
     assert reason == f"all rows extracted again: numpy {np.__version__} before, numpy 9.9 now"
     night.append(some_rows(9))
     assert night.run()[0]["version"] == 2
+    upgrade(monkeypatch, numpy="9.10")
+    assert night.run()[0]["version"] == 2  # no new rows, nothing is made again
     np.testing.assert_array_equal(night.scores(), night.wanted())
     assert not list(Path(night.out).glob("*.bigkpca-*"))
-
-
-def test_a_run_without_new_rows_makes_nothing_again(night, monkeypatch):
-    night.run()
-    night.set(on_upgrade="full")
-    upgrade(monkeypatch, numpy="9.9")
-    assert night.run()[0]["status"] == "nothing new"
-    assert numbers(night) == [1]
 
 
 @pytest.mark.full
@@ -110,10 +98,10 @@ def test_blocks_of_a_run_that_was_cut_off_before_an_upgrade_are_made_again(night
     night.set(on_upgrade=on_upgrade)
     night.append(some_rows(200, 2))
     with pytest.raises(KeyboardInterrupt):
-        night.run(StopsAfter())
+        night.run(stops_after())
     assert job_output.read_pinned(night.out)["made_by"]["numpy"] == np.__version__
     upgrade(monkeypatch, numpy="9.9")
-    told, stopped = Recorder(), StopsAfter()
+    told, stopped = Recorder(), stops_after()
     with pytest.raises(KeyboardInterrupt):
         night.run(stopped)
     assert not any(note.startswith("continuing: ") for note in stopped.notes)
