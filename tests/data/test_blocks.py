@@ -1,6 +1,5 @@
 """Blocks, tiles and samples: the numbers of the rules, and that no row is lost."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,17 +29,14 @@ def test_block_rows_are_whole_chunks():
     assert output_block_rows(60_000, 1500, 200) == 4500
 
 
-@pytest.mark.parametrize(
-    ("n", "row_bytes", "rows"),
-    [
+def test_a_block_of_output_is_bounded_in_bytes():
+    for n, row_bytes, rows in (
         (60_000, 200, 4096),  # the block of the fit
         (60_000_000, 200, 16_384),  # 4 MB of output
         (60_000_000, 1, 65_536),
         (60_000_000, 8000, 2048),  # never less than a tile
-    ],
-)
-def test_a_block_of_output_is_bounded_in_bytes(n, row_bytes, rows):
-    assert output_block_rows(n, 1, row_bytes) == rows
+    ):
+        assert output_block_rows(n, 1, row_bytes) == rows
 
 
 @given(n=counts, row_bytes=st.integers(1, 2048), rows=st.integers(1, 10**6))
@@ -72,18 +68,15 @@ def test_tiles_of_usual_sizes():
     assert [tile_rows(*size) for size in sizes] == [2048, 2048, 1024, 16]
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "size", "rows"),
-    [
+def test_the_sample_is_bounded_in_rows_and_bytes():
+    for n, d, size, rows in (
         (100, 10, 50, 100),
         (10**6, 784, 1000, 20_000),
         (10**6, 1600, 1000, 10_000),  # 64 MB as float32
         (10**6, 10**8, 1000, 1000),  # but never fewer than the landmarks
         (10**6, 10, 30_000, 30_000),
-    ],
-)
-def test_the_sample_is_bounded_in_rows_and_bytes(n, d, size, rows):
-    assert sample_rows(n, d, size) == rows
+    ):
+        assert sample_rows(n, d, size) == rows
 
 
 @given(n=counts, d=st.integers(1, 10**6), size=st.integers(1, 10**5))
