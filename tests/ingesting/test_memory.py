@@ -11,7 +11,7 @@ import pytest
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.planning.base import process_bytes
 from bigkpca.ingesting.streaming import ingest
-from tests.helpers.commands import peak_bytes, peak_of_refusal, run_apart
+from tests.helpers.commands import peak_bytes, peak_of_refusal
 from tests.ingesting.files import npy, refuse
 
 
@@ -104,17 +104,11 @@ def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path):
     message = r"10,000 in a shard, need \d+ MB .* or fewer rows with --block-rows"
     refuse(tmp_path, MemoryLimitError, message, source, block_rows=10_000, **limit)
     assert ingest([source], tmp_path / "x.zarr", **limit).already_done
+    message = "100 MB are allowed"  # also when rows are added
+    refuse(tmp_path, MemoryLimitError, message, source, out="x.zarr", append=True, memory="100 MB")
     labels = tmp_path / "labels.csv.gz"
     no_line_break(labels, 50)
     refuse(tmp_path, MemoryLimitError, r"labels\.csv\.gz: a line of", source, labels=str(labels), **limit)
-
-
-@pytest.mark.full
-def test_a_limit_of_the_command_holds_when_rows_are_added(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((40, 1000)))
-    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr")
-    done = run_apart("ingest", tmp_path / "x.npy", tmp_path / "x.zarr", "--append", "--memory", "100 MB")
-    assert (done.returncode, "100 MB are allowed" in done.stderr) == (4, True)
 
 
 @pytest.mark.alone

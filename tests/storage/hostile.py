@@ -17,6 +17,7 @@ from bigkpca import kernels
 from bigkpca.errors import BigKPCAError
 from bigkpca.storage import groups
 from bigkpca.storage.models import _digest
+from tests.helpers.disks import tree_bytes
 
 GONE = object()
 KINDS = {
@@ -100,10 +101,6 @@ def changed(values, changes):
     return values
 
 
-def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-
-
 def put(folder, content):
     """A folder with these files and no others."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -142,7 +139,7 @@ _DECODED = {}  # since most models differ by one array at most
 
 def _array(path):
     """The values of an array."""
-    content = tuple(sorted(files(path).items()))
+    content = tuple(tree_bytes(path).items())
     if content not in _DECODED:
         _DECODED[content] = zarr.open_array(str(path), mode="r")[...]
     return np.asarray(_DECODED[content])
