@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from bigkpca.cli import options
 from bigkpca.numerics.landmarks import Rows
 from bigkpca.spec import FitSpec
-from bigkpca.spec.job import Job, JobRun, read_job
+from bigkpca.spec.job import JobRun, read_job
 from bigkpca.spec.units import parse_seconds
 from tests.helpers.jobs import LEAST, job_of, jobs, toml_of, written
 
@@ -30,16 +29,6 @@ def test_the_least_job_file_has_defaults(tmp_path):
     assert (job.output.path, job.output.block_rows) == (str(tmp_path / "features.zarr"), None)
     assert job.run == JobRun(timeout="10 min", on_drift="warn", drift_threshold=0.2, log="plain")
     assert (job.run.scheduler, job.run.workers, job.run.memory, job.run.metrics) == (None, None, None, None)
-
-
-def test_a_job_is_frozen_and_has_no_other_fields(tmp_path):
-    job = job_of(tmp_path, LEAST)
-    with pytest.raises(ValidationError, match="frozen"):
-        job.seed = 1
-    with pytest.raises(ValidationError, match="frozen"):
-        job.run.log = "json"
-    with pytest.raises(ValidationError, match="extra"):
-        Job(**dict(job), other=1)
 
 
 def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
