@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import itertools
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecErro
 from bigkpca.ingesting import streaming
 from bigkpca.ingesting.formats import base, text_rows
 from bigkpca.ingesting.formats.base import decoding
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting.streaming import Ingested, ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.memory import traced_peak
@@ -44,66 +45,59 @@ class Stop(BaseException):
     """As Ctrl-C, at a moment of the test's choice."""
 
 
-def stop_at(monkeypatch, module, name, call=1):
-    real, calls = getattr(module, name), []
+def stopped(moment, source, out, **options):
+    """An ingest that is stopped at a call of a function."""
+    owner, name, at = moment
+    real, calls = getattr(owner, name), itertools.count(1)
 
     def stopping(*args, **kwargs):
-        calls.append(args)
-        if len(calls) == call:
+        if next(calls) == at:
             raise Stop
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(module, name, stopping)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, stopping)
+        with pytest.raises(Stop):
+            ingest([source], out, **options)
 
 
 MOMENTS = [(streaming, "_codes", 1), (LocalDisk, "sync", 1), (zarr.core.attributes.Attributes, "__setitem__", 1)]
 
 
 def test_doing_it_again_touches_nothing_and_other_input_is_in_the_way(tmp_path):
-    a, b = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X * 2)
-    assert not ingest([a], tmp_path / "out.zarr").already_done
-    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out.zarr").rglob("*")}
-    again = ingest([a], str(tmp_path / "out.zarr") + "/")
-    assert again.already_done
-    assert (again.rows, again.columns, again.dtype) == (300, 5, np.float64)
+    a, b, out = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X * 2), tmp_path / "out.zarr"
+    assert not ingest([a], out).already_done
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert ingest([a], f"{out}/") == Ingested(str(out), 300, 5, (5,), np.dtype(float), False, True)
     with pytest.raises(SpecError, match=r"in the way.*--overwrite"):
-        ingest([b], tmp_path / "out.zarr")
-    assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "out.zarr").rglob("*")}
-    ingest([b], tmp_path / "out.zarr", overwrite=True)
-    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X * 2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", "b.npy", "out.zarr"]
+        ingest([b], out)
+    assert stamps == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    ingest([b], out, overwrite=True)
+    np.testing.assert_array_equal(rows_of(out), X * 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.npy", "out.zarr"]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_stopped_ingest_starts_over_and_ends_the_same(tmp_path, moment):
+@pytest.mark.parametrize(
+    ("overwrite", "moment"),
+    [
+        *((False, moment) for moment in MOMENTS),
+        (True, MOMENTS[0]),
+        (True, (destination.Destination, "put_in_place", 1)),
+    ],
+)
+def test_a_stopped_ingest_leaves_what_was_there_and_starts_over(overwrite, moment, tmp_path):
     source, options = write_npz(tmp_path, X, Y)
-    ingest([source], tmp_path / "whole.zarr", block_rows=64, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, *moment)
-        with pytest.raises(Stop):
-            ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
-    assert not list(tmp_path.glob("out.zarr*"))
-    with pytest.raises(SpecError, match="does not exist"):
-        open_rows(tmp_path / "out.zarr")
-    assert not ingest([source], tmp_path / "out.zarr", block_rows=64, **options).already_done
-    assert tree_bytes(tmp_path / "out.zarr") == tree_bytes(tmp_path / "whole.zarr")
-
-
-@pytest.mark.parametrize("moment", [MOMENTS[0], (destination.Destination, "put_in_place", 1)])
-def test_a_stopped_overwrite_leaves_the_old_dataset(tmp_path, moment):
-    old = npy(tmp_path / "old.npy", X * 2)
-    ingest([old], tmp_path / "out.zarr")
-    before = tree_bytes(tmp_path / "out.zarr")
-    source, options = write_npz(tmp_path, X, Y)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, *moment)
-        with pytest.raises(Stop):
-            ingest([source], tmp_path / "out.zarr", overwrite=True, **options)
-    assert tree_bytes(tmp_path / "out.zarr") == before
-    assert ingest([old], tmp_path / "out.zarr").already_done
-    ingest([source], tmp_path / "out.zarr", overwrite=True, **options)
-    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
-    np.testing.assert_array_equal(labels_of(tmp_path / "out.zarr"), Y)
+    options |= {"block_rows": 64, "overwrite": overwrite}
+    whole, out = tmp_path / "whole.zarr", tmp_path / "out.zarr"
+    ingest([source], whole, **options)
+    if overwrite:
+        made(tmp_path, X * 2, out="out.zarr")
+    before = tree_bytes(out)
+    stopped(moment, source, out, **options)
+    assert tree_bytes(out) == before
+    assert overwrite or not list(tmp_path.glob("out.zarr*"))
+    assert not ingest([source], out, **options).already_done
+    assert tree_bytes(out) == tree_bytes(whole)
 
 
 def test_refused_rows_are_named_by_their_file_and_leave_the_old_dataset(tmp_path, monkeypatch):
@@ -115,15 +109,6 @@ def test_refused_rows_are_named_by_their_file_and_leave_the_old_dataset(tmp_path
             made(tmp_path, X, bad, append=append)
         np.testing.assert_array_equal(open_rows(tmp_path / "o.zarr").block(0, 300), X)
         assert not list(tmp_path.glob("o.zarr.*"))
-
-
-def test_the_bytes_of_a_dataset_do_not_depend_on_the_pieces(tmp_path, monkeypatch):
-    source, options = write_npz(tmp_path, X, WORDS[Y])
-    ingest([source], tmp_path / "a.zarr", block_rows=64, **options)
-    for piece_bytes in (1, 333, 5000):
-        monkeypatch.setattr(base, "READ_BYTES", piece_bytes)
-        ingest([source], tmp_path / f"{piece_bytes}.zarr", block_rows=64, **options)
-        assert tree_bytes(tmp_path / f"{piece_bytes}.zarr") == tree_bytes(tmp_path / "a.zarr"), piece_bytes
 
 
 def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
@@ -258,10 +243,7 @@ def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, mome
     path = dataset(tmp_path)
     longer, *_ = more(tmp_path, 400, "longer")
     source, new, words = more(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, *moment)
-        with pytest.raises(Stop):
-            ingest([longer], path, labels="y", append=True)
+    stopped(moment, longer, path, labels="y", append=True)
     rows = open_rows(path)
     assert rows.shape == (300, 5)
     np.testing.assert_array_equal(rows.block(0, 300), X)

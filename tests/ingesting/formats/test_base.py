@@ -11,7 +11,8 @@ from tests.ingesting.files import WORDS, X, Y, csv_text, made, npy, refuse
 
 
 @pytest.mark.parametrize("kind", ["npz", "csv", "parquet", "hdf5", "file", "npy"])
-def test_text_labels_become_codes_by_first_appearance(tmp_path, kind):
+def test_text_labels_become_codes_by_first_appearance(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(base, "READ_BYTES", 333)  # also of labels of which each piece holds some
     words, content, labels = WORDS[Y], X, "kind"
     if kind == "npz":
         content = tmp_path / "a.npz"

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting.formats import base, parquet, text_rows
 from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
+from tests.helpers.disks import tree_bytes
 from tests.helpers.files import shared_file
 from tests.helpers.stores import sha256
 from tests.ingesting.files import (
@@ -39,7 +40,7 @@ from tests.ingesting.files import (
 @pytest.mark.parametrize("writer", WRITERS)
 def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, writer):
     source, options = writer(tmp_path, X, Y)
-    for piece_bytes in (2**23, 1000, 1):
+    for piece_bytes in (2**23, 5000, 333, 1):
         for module in (base, parquet):
             monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
         monkeypatch.setattr(text_rows, "_TEXT_BYTES", piece_bytes)
@@ -49,6 +50,7 @@ def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, 
         np.testing.assert_array_equal(rows_of(out), X)
         if options:
             np.testing.assert_array_equal(labels_of(out), Y)
+        assert tree_bytes(out) == tree_bytes(tmp_path / f"{2**23}.zarr")
         assert about(out)["provenance"] == [{"sources": [source.name], "rows": [0, 300], "sha256": sha256(X)}]
 
 
