@@ -1,6 +1,7 @@
 """Where outputs go: things of others are never replaced, and at no moment is an output at no path."""
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -124,11 +125,7 @@ def test_an_estimator_makes_the_model_of_the_command(home):
 
 @pytest.mark.parametrize(
     ("write", "can", "step"),
-    [
-        *(("transform", can, step) for can in (True, False) for step in (1, 2, 3)),
-        ("ingest", True, 2),
-        ("ingest", False, 3),
-    ],
+    [*itertools.product(["transform"], [True, False], [1, 2, 3]), ("ingest", True, 2), ("ingest", False, 3)],
 )
 def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(write, step, can, home):
     """Also where the system cannot exchange two folders at once, and renames them one after the other."""
