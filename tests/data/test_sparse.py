@@ -12,13 +12,8 @@ import zarr
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data import sparse
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.fitting.fit import fit_rows
-from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info
 
 RNG = np.random.default_rng(4)
@@ -123,15 +118,6 @@ def test_the_pipeline_takes_stored_matrices(tmp_path):
     np.testing.assert_array_equal(scores[:], KernelPCA.load(tmp_path / "dense.zarr").transform(DENSE))
     lazy = KernelPCA.load(tmp_path / "model.zarr").transform(str(path))
     np.testing.assert_array_equal(lazy.compute() if hasattr(lazy, "compute") else lazy, scores[:])
-
-
-@pytest.mark.full
-def test_workers_read_stored_matrices(tmp_path, two_processes):
-    spec = FitSpec.checked(components=3, size=50, block_rows=192)
-    expected = fit_rows(ArrayRows(DENSE), spec, Engine(), Silent())
-    for write in (npz, in_zarr, in_hdf5):
-        found = fit_rows(open_rows(write(tmp_path)), spec, two_processes, Silent())
-        np.testing.assert_array_equal(found.solution.eigenvalues, expected.solution.eigenvalues, write.__name__)
 
 
 def test_an_explicit_nan_is_named_by_row_and_column():

@@ -1,4 +1,4 @@
-"""Rows of characters: from FASTA files and columns of text to components."""
+"""Rows of characters, from FASTA files and columns of text."""
 
 import gzip
 
@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import bigkpca
-from bigkpca import KernelPCA, kernels
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from tests.helpers.named import WRITERS
 from tests.ingesting.files import made, refuse
@@ -66,16 +65,3 @@ def test_files_that_are_no_fasta(tmp_path):
         ({"text": "s", "missing": "mean"}, "missing texts have no mean"),
     ):
         refuse(tmp_path, SpecError, message, "s,t\nab,cd\n", **options)
-
-
-def test_strings_are_fitted_out_of_core(tmp_path):
-    rng = np.random.default_rng(0)
-    sources = [0.4, 0.1, 0.1, 0.4], [0.25] * 4
-    texts = ["".join(rng.choice(list("ACGT"), rng.integers(20, 40), p=p)) for p in sources * 150]
-    (tmp_path / "a.fasta").write_text("".join(f">{i}\n{text}\n" for i, text in enumerate(texts)))
-    x, m = tmp_path / "x.zarr", tmp_path / "m.zarr"
-    bigkpca.ingest(tmp_path / "a.fasta", x, block_rows=100)
-    model = bigkpca.fit(x, m, kernel="spectrum:k=2", components=3, size=50)
-    scores = bigkpca.transform(m, x, tmp_path / "s.zarr")[:, 0]
-    assert np.abs(scores[::2].mean() - scores[1::2].mean()) / scores.std() > 1
-    assert model.features.kernel == KernelPCA.load(m).kernel_ == kernels.Spectrum(2)

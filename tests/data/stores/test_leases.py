@@ -107,33 +107,30 @@ def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
         store_of(out).check_writer(out)
 
 
-def test_a_renewal_whose_answer_was_lost_is_our_own(bucket, monkeypatch):
-    """Each conditional write is carried out, and then said to have failed."""
-    put = clients.put
+def test_a_renewal_whose_answer_was_lost_is_our_own(s3_server, bucket, use_s3, monkeypatch):
+    out, store, put = f"{bucket}/out", store_of(bucket), clients.put
 
     def unheard(url, content, mode):
+        """A conditional write that is carried out, and then said to have failed."""
         done = put(url, content, mode)
         if url.endswith("-lock"):
             raise IncompleteError("no answer")
         return done
 
-    monkeypatch.setattr(clients, "put", unheard)
-    with store_of(bucket).writer(f"{bucket}/out"):
-        store_of(bucket).check_writer(f"{bucket}/out")
-        store_of(bucket).check_writer(f"{bucket}/out")
-    assert objects(bucket) == {}
-
-
-def test_a_renewal_after_one_that_was_carried_out_unheard(s3_server, bucket, use_s3, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(clients, "put", unheard)
+        with store.writer(out):
+            store.check_writer(out)
+            store.check_writer(out)
     monkeypatch.setattr(clients, "PATIENCE", IMPATIENT)
     with proxy(s3_server.port) as between:
         use_s3(between.port)
-        with store_of(bucket).writer(f"{bucket}/out"):
-            between.mode = "cut"  # the server is asked, and its answers are lost
+        with store.writer(out):
+            between.mode = "cut"  # the server is asked, and its answers are lost, also those to questions
             with pytest.raises(IncompleteError, match="does not answer"):
-                store_of(bucket).check_writer(f"{bucket}/out")
+                store.check_writer(out)
             between.mode = "pass"
-            store_of(bucket).check_writer(f"{bucket}/out")
+            store.check_writer(out)
         assert objects(bucket) == {}
 
 
@@ -286,23 +283,22 @@ def test_every_holder_has_a_scratch_of_its_own(bucket):
     assert list(objects(bucket)) == ["out.zarr.bigkpca-new-of-mine/zarr.json"]
 
 
-def failing(target, meanwhile):
-    """A run that fails before its output is made."""
-    with target.made() as scratch:
-        store_of(scratch).write(f"{scratch}/zarr.json", b"{}")
-        meanwhile()
-        raise OSError("broken")
-
-
 def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket):
     out, store = f"{bucket}/out.zarr", store_of(bucket)
+
+    def fail(meanwhile):
+        with target.made() as scratch:
+            store.write(f"{scratch}/zarr.json", b"{}")
+            meanwhile()
+            raise OSError("broken")
+
     with store.writer(out):
         target = place(out)
         with pytest.raises(OSError, match="broken"):
-            failing(target, lambda: None)
+            fail(lambda: None)
         assert not store.exists(target.work)
         with pytest.raises(LockedError, match="could not renew"):
-            failing(target, lambda: write_lock(out, THEIRS))
+            fail(lambda: write_lock(out, THEIRS))
         assert store.exists(target.work)
 
 

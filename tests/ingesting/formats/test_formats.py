@@ -214,12 +214,3 @@ def test_mnist(tmp_path):
     assert done.row_shape == (28, 28)
     np.testing.assert_array_equal(rows_of(done.path), expected)
     np.testing.assert_array_equal(labels_of(done.path)[:5], [7, 2, 1, 0, 4])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("name", "rows"), [("usps/usps_int16.npz", "X_milli"), ("covertype/covtype_93k.npz", "X_raw")])
-def test_real_npz(tmp_path, name, rows):
-    found = made(tmp_path, shared_file(name), labels="y")
-    with np.load(shared_file(name)) as arrays:
-        np.testing.assert_array_equal(found["x"], arrays[rows])
-        np.testing.assert_array_equal(found["y"], arrays["y"])
