@@ -46,18 +46,11 @@ FLIGHTS = flights()
 
 def numbers(frame):
     """The same as columns of numbers, by pandas; NaN where a value is missing."""
-    days = (frame["at"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
-    parts = []
-    for name in frame.columns:
-        if name == "at":
-            parts.append(days.rename("at"))
-        elif frame[name].dtype.kind in "biuf":
-            parts.append(frame[name].astype(float))
-        else:
-            each = pd.get_dummies(frame[name], prefix=name, prefix_sep="=").astype(float)
-            each[frame[name].isna()] = np.nan
-            parts.append(each)
-    return pd.concat(parts, axis=1)
+    words, days = ["carrier", "origin"], (frame["at"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
+    found = pd.get_dummies(frame.assign(at=days), columns=words, prefix_sep="=", dtype=float).astype(float)
+    for word in words:
+        found.loc[frame[word].isna(), found.columns.str.startswith(word)] = np.nan
+    return found[sorted(found, key=lambda name: frame.columns.get_loc(name.partition("=")[0]))]
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -185,20 +185,6 @@ def test_the_spec_of_a_model_is_the_one_it_was_fitted_with(digits):
             assert isinstance(given, str) or again == spec
 
 
-def test_what_options_of_a_kernel_leave_open_comes_from_the_options_of_the_fit():
-    spec = FitSpec.checked(kernel="matern:nu=2.5")
-    assert (spec.needs_median, spec.distance, spec.stationary) == (True, "sqeuclidean", True)
-    assert spec.kernel_value(3, 1.5) == kernels.Matern(1.5, nu=2.5)
-    assert FitSpec.checked(kernel="matern:nu=2.5", sigma=4).kernel_value(3, None) == kernels.Matern(4.0, nu=2.5)
-    wide = FitSpec.checked(kernel="rational-quadratic:sigma=2")
-    assert not wide.needs_median
-    assert wide.kernel_value(3, None) == kernels.RationalQuadratic(2.0)
-    with pytest.raises(SpecError, match=r"the kernel rational-quadratic:sigma=2\.0 has no length sigma to choose"):
-        _ = wide.distance
-    polynomial = FitSpec.checked(kernel="poly:degree=2", coef0=0.5)
-    assert polynomial.kernel_value(4, None) == kernels.Polynomial(0.25, degree=2, coef0=0.5)
-
-
 def test_a_fit_chooses_the_length_that_options_of_its_kernel_leave_open():
     X = np.random.default_rng(0).normal(size=(80, 3))
     kpca, bare = (KernelPCA(2, kernel=kernel, random_state=0).fit(X) for kernel in ("matern:nu=2.5", "matern"))

@@ -15,7 +15,7 @@ from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.storage import destination
 from bigkpca.workflows import checkpoints
 from tests.data.cases import case
-from tests.helpers.disks import tree_bytes
+from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.progress import Recorder
 from tests.storage.outputs import FIT, OTHERS, WRITES
 
@@ -166,23 +166,23 @@ MARKS = {5: pytest.mark.full, 1: pytest.mark.long}
         *(pytest.param(*place, every, marks=mark) for every, mark in MARKS.items() for place in PLACES),
     ],
 )
-def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(write, limit, every, home, mounted):
+def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(write, limit, every, home):
     """One of `every` sizes of it, or numbers of files, is tried."""
     WRITES[write]("wanted.zarr")
     wanted, messages = tree_bytes(home / "wanted.zarr"), []
     for many in range(2, 100, every):
         amount = f"{4 * many}k" if limit == "size" else str(many)
-        disk = mounted(f"{limit}={amount}")
-        try:
+        with mounted(f"{limit}={amount}", home / f"disk{many}") as disk:
+            try:
+                WRITES[write](disk / "o.zarr")
+            except IncompleteError as error:
+                messages.append(str(error))
+            else:
+                break
+            subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", disk], check=True)
             WRITES[write](disk / "o.zarr")
-        except IncompleteError as error:
-            messages.append(str(error))
-        else:
-            break
-        subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", disk], check=True)
-        WRITES[write](disk / "o.zarr")
-        assert tree_bytes(disk / "o.zarr") == wanted
-        assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
+            assert tree_bytes(disk / "o.zarr") == wanted
+            assert [entry.name for entry in disk.iterdir()] == ["o.zarr"]
     assert messages
     told = re.compile(r"the disk is full while writing .*make room and run the same command")
     assert all(told.search(message) for message in messages)

@@ -12,7 +12,7 @@ from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting.streaming import ingest
 from tests.data.cases import case
 from tests.helpers.commands import run
-from tests.helpers.disks import tree_bytes
+from tests.helpers.disks import mounted, tree_bytes
 from tests.storage.outputs import FIT, OTHERS, WRITES, X
 
 # Where no output may be
@@ -84,12 +84,12 @@ def test_what_is_no_path_or_lies_below_a_file_is_refused(home):
     assert {entry.name for entry in home.iterdir()} == there
 
 
-def test_the_folder_where_a_disk_is_mounted_is_refused(home, mounted):
-    disk = mounted("size=8m")
-    for name, write in WRITES.items():
-        with case(name), pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
-            write(disk)
-    assert not list(home.glob("disk.*"))
+def test_the_folder_where_a_disk_is_mounted_is_refused(home):
+    with mounted("size=8m", home / "disk") as disk:
+        for name, write in WRITES.items():
+            with case(name), pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
+                write(disk)
+        assert not list(home.glob("disk.*"))
 
 
 def test_what_is_no_rows_is_not_read_as_rows(home):
