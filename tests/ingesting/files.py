@@ -62,8 +62,8 @@ def write(folder, content, name="a"):
 def made(folder, *contents, out="o.zarr", **options):
     """What a dataset made of these contents, in files a, b, ..., holds, and the notes of ingest. It replaces others."""
     sources = [write(folder, content, name) for content, name in zip(contents, "abcde", strict=False)]
-    told, options = Recorder(), {"overwrite": not options.get("append")} | options
-    return stored(ingest(sources, folder / out, progress=told, **options).path) | {"notes": told.notes}
+    options = {"overwrite": not options.get("append"), "progress": Recorder()} | options
+    return stored(ingest(sources, folder / out, **options).path) | {"notes": options["progress"].notes}
 
 
 def refuse(folder, error, message, *contents, out="o.zarr", **options):
@@ -73,14 +73,6 @@ def refuse(folder, error, message, *contents, out="o.zarr", **options):
         made(folder, *contents, out=out, **options)
     assert sorted(folder.glob(f"{out}*")) == there
     assert tree_bytes(folder / out) == before
-
-
-def rows_of(path):
-    return stored(path)["x"]
-
-
-def labels_of(path):
-    return stored(path)["y"]
 
 
 def about(path):

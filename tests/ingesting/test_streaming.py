@@ -21,24 +21,10 @@ from bigkpca.ingesting.streaming import Ingested, ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.memory import traced_peak
+from tests.helpers.named import stored
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import sha256
-from tests.ingesting.files import (
-    RNG,
-    WORDS,
-    X,
-    Y,
-    about,
-    csv_text,
-    idx_bytes,
-    labels_of,
-    made,
-    npy,
-    refuse,
-    rows_of,
-    write,
-    write_npz,
-)
+from tests.ingesting.files import RNG, WORDS, X, Y, about, csv_text, idx_bytes, made, npy, refuse, write_npz
 
 
 class Stop(BaseException):
@@ -73,7 +59,7 @@ def test_doing_it_again_touches_nothing_and_other_input_is_in_the_way(tmp_path):
         ingest([b], out)
     assert stamps == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     ingest([b], out, overwrite=True)
-    np.testing.assert_array_equal(rows_of(out), X * 2)
+    np.testing.assert_array_equal(stored(out)["x"], X * 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.npy", "out.zarr"]
 
 
@@ -127,16 +113,16 @@ def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypat
 
 def test_a_dataset_of_which_only_the_beginning_is_there_is_refused(tmp_path):
     """As one that an ingest is writing, or as earlier versions left it when they were stopped."""
-    a = npy(tmp_path / "a.npy", X)
-    ingest([a], tmp_path / "out.zarr")
-    group = zarr.open_group(tmp_path / "out.zarr")
+    a, out = npy(tmp_path / "a.npy", X), tmp_path / "out.zarr"
+    ingest([a], out)
+    group = zarr.open_group(out)
     group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "rows"}
     with pytest.raises(IncompleteError, match="its ingest did not finish"):
-        open_rows(tmp_path / "out.zarr")
+        open_rows(out)
     with pytest.raises(IncompleteError, match="did not finish; run that command again"):
-        ingest([a], tmp_path / "out.zarr", append=True)
-    ingest([a], tmp_path / "out.zarr")
-    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
+        ingest([a], out, append=True)
+    ingest([a], out)
+    np.testing.assert_array_equal(stored(out)["x"], X)
     (tmp_path / "new.zarr.bigkpca-new").mkdir()
     with pytest.raises(IncompleteError, match=r"new\.zarr is not finished: run the command that makes it again"):
         open_rows(tmp_path / "new.zarr/")
@@ -176,26 +162,23 @@ def test_pieces_are_at_most_eight_megabytes():
 
 def test_progress_is_told_of_every_row(tmp_path):
     told = Recorder()
-    ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr", progress=told)
+    made(tmp_path, X, progress=told)
     assert told == Recorder([("ingest", 300)], 300, 1, [])
-    with pytest.raises(DataError, match="row 1"):
-        ingest([write(tmp_path, "1,2\n3,x\n")], tmp_path / "b.zarr", progress=told)
+    refuse(tmp_path, DataError, "row 1", "1,2\n3,x\n", progress=told)
     assert told == Recorder([("ingest", 300), ("ingest", 0)], 300, 2, [])
 
 
 def test_a_file_that_changes_or_cannot_be_read_for_the_moment_is_not_called_damaged(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((50, 3)))
+    source = npy(tmp_path / "x.npy", np.zeros((50, 3)))
 
     class Meddling(Recorder):
         def advance(self, rows):
-            np.save(tmp_path / "x.npy", np.ones((51, 3)))
+            np.save(source, np.ones((51, 3)))
 
-    with pytest.raises(IncompleteError, match=r"x\.npy changed while it was read"):
-        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", progress=Meddling())
-    assert not (tmp_path / "d.zarr").exists()
-    assert ingest([tmp_path / "x.npy"], tmp_path / "d.zarr").rows == 51
+    refuse(tmp_path, IncompleteError, r"x\.npy changed while it was read", source, progress=Meddling())
+    assert len(made(tmp_path, source)["x"]) == 51
     message = r"x\.npy cannot be read for the moment .*run the same command again"
-    with pytest.raises(IncompleteError, match=message), decoding(tmp_path / "x.npy"):
+    with pytest.raises(IncompleteError, match=message), decoding(source):
         raise OSError(errno.ESTALE, "Stale file handle")
 
 
@@ -213,10 +196,15 @@ def more(tmp_path, count=200, name="more"):
     return tmp_path / f"{name}.npz", *new
 
 
+def words_of(path):
+    """The labels of a dataset as text."""
+    found = stored(path)
+    return np.array(found["categories"])[found["y"]]
+
+
 def check_appended(path, new, words):
-    np.testing.assert_array_equal(rows_of(path), np.concatenate([X, new]))
-    categories = np.array(about(path)["categories"])
-    np.testing.assert_array_equal(categories[labels_of(path)], np.concatenate([WORDS[Y], words]))
+    np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
+    np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
     assert about(path)["provenance"] == [
         {"sources": ["first.npz"], "rows": [0, 300], "sha256": sha256(X)},
         {"sources": ["more.npz"], "rows": [300, 300 + len(new)], "sha256": sha256(new)},
@@ -247,7 +235,7 @@ def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, mome
     rows = open_rows(path)
     assert rows.shape == (300, 5)
     np.testing.assert_array_equal(rows.block(0, 300), X)
-    np.testing.assert_array_equal(np.array(about(path)["categories"])[labels_of(path)[:300]], WORDS[Y])
+    np.testing.assert_array_equal(words_of(path)[:300], WORDS[Y])
     assert ingest([tmp_path / "first.npz"], path, labels="y", block_rows=64).already_done
     ingest([source], path, labels="y", append=True)
     check_appended(path, new, words)
