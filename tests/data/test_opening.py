@@ -66,6 +66,10 @@ def test_images_are_flattened_row_by_row(tmp_path):
         np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
 
 
+SERIES = xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])})
+MAP = xr.Dataset({"u": (("y", "x"), [[1.0]])})
+
+
 def test_what_cannot_be_rows_is_refused():
     for data, error, message in (
         (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
@@ -75,21 +79,13 @@ def test_what_cannot_be_rows_is_refused():
         (np.array([["a", "b"]]), DataError, r"holds the text 'a' at \[0, 0\] \(counted from 0\): rows are numbers"),
         (np.zeros((2, 2), object), DataError, "holds object values"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
-        (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
         (da.zeros(4), DataError, "two-dimensional"),
         (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: leave"),
         (SimpleNamespace(X=X, obs=0, var=0), SpecError, r"an AnnData holds several matrices: give one, as X\.X or"),
-        (
-            xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])}),
-            SpecError,
-            r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)\.transpose\('t', 'v",
-        ),
-        (
-            xr.Dataset({"u": (("y", "x"), [[1.0]])}),
-            SpecError,
-            r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)",
-        ),
+        (SERIES, SpecError, r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)"),
+        (SERIES, SpecError, r"X\.to_array\('variable'\)\.transpose\('t', 'v"),
+        (MAP, SpecError, r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)"),
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tracemalloc
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -155,38 +156,27 @@ def set_array(path, name, values):
     forge(path)
 
 
-_SEEN = None
-_EVENTS = {
-    "exec",
-    "compile",
-    "import",
-    "subprocess.Popen",
-    "os.system",
-    "os.exec",
-    "pickle.find_class",
-    "marshal.loads",
-}
+_SEEN = []  # a list of events for the action that is watched
+_RUNS = {"exec", "compile", "import", "subprocess.Popen", "os.system", "os.exec", "pickle.find_class", "marshal.loads"}
 
 
-def _hook(event, args):
-    # `asyncio` of Zarr only wakes its own thread: no socket is made, bound or connected.
-    if _SEEN is not None and (event in _EVENTS or event == "open" or event.startswith("socket.")):
-        _SEEN.append((event, args))
+@cache
+def _listen():
+    def hook(event, args):
+        # `asyncio` of Zarr only wakes its own thread: no socket is made, bound or connected.
+        if _SEEN and (event in _RUNS or event == "open" or event.startswith("socket.")):
+            _SEEN[0].append((event, args))
 
-
-_hooked = False
+    sys.addaudithook(hook)  # which no Python takes off again
 
 
 def watched(action):
     """What `action` executes, and the files that it opens."""
-    global _SEEN, _hooked
-    if not _hooked:
-        sys.addaudithook(_hook)  # which no Python takes off again
-        _hooked = True
-    _SEEN = seen = []
+    _listen()
+    _SEEN.append(seen := [])
     try:
         action()
     finally:
-        _SEEN = None
+        _SEEN.clear()
     opened = {os.path.realpath(args[0]) for event, args in seen if event == "open" and isinstance(args[0], str)}
     return [f"{event} {args!r:.200}" for event, args in seen if event != "open"], opened
