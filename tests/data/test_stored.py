@@ -1,4 +1,4 @@
-"""Rows in files: damage is named, and fingerprints tell what changed."""
+"""Rows in files: what is read is what was listed, damage is named, and fingerprints tell what changed."""
 
 import errno
 import os
@@ -95,9 +95,6 @@ def test_stores_that_tell_neither_tags_nor_times_are_told_apart_by_their_values(
         assert open_rows(each).fingerprint() == ArrayRows(values).fingerprint()
         each[25] = 7.0
         assert open_rows(each).fingerprint() != ArrayRows(values).fingerprint()
-
-
-# What is read is what was listed
 
 
 def foreign(tmp_path, zarr_format=3, **options):

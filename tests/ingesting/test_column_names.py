@@ -62,9 +62,6 @@ def test_the_nameless_first_column_of_a_csv_is_left_out_and_told_unless_it_holds
         assert (found["names"], found["x"].tolist()) == (header.split(","), [[1, 2, 3]])
 
 
-# Several files: columns are found by name
-
-
 @pytest.mark.parametrize(("first", "second"), [("csv", "parquet"), ("parquet", "csv")])
 def test_columns_are_found_by_name_in_further_files(first, second, tmp_path):
     kinds = np.array(["u", "v"])[np.arange(60) % 2]
@@ -141,9 +138,6 @@ def test_a_dataset_of_before_names_is_told_of(tmp_path):
     assert ingest([source], tmp_path / "out.zarr", progress=notes).already_done
     assert [note.endswith("remove it and run this again to be sure") for note in notes.notes] == [True]
     assert open_rows(tmp_path / "out.zarr").names is None
-
-
-# Append: columns are found by name in the dataset
 
 
 def test_append_finds_columns_by_name(tmp_path):

@@ -182,9 +182,6 @@ def test_a_file_that_changes_or_cannot_be_read_for_the_moment_is_not_called_dama
         raise OSError(errno.ESTALE, "Stale file handle")
 
 
-# Rows that are appended
-
-
 def dataset(tmp_path):
     np.savez(tmp_path / "first.npz", x=X, y=WORDS[Y])
     return ingest([tmp_path / "first.npz"], tmp_path / "out.zarr", labels="y", block_rows=64).path

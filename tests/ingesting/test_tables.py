@@ -161,9 +161,6 @@ def test_which_first_lines_are_headers(tmp_path):
         np.testing.assert_array_equal(found["x"], rows, err_msg=lines)
 
 
-# The same columns in further files
-
-
 def test_append_and_like_use_what_was_learnt(tmp_path):
     first, further = FLIGHTS[:200], FLIGHTS[200:]
     a, b = WRITERS["csv"](tmp_path / "a.csv", first), WRITERS["parquet"](tmp_path / "b.parquet", further)
@@ -220,9 +217,6 @@ def test_names_with_commas_are_quoted(tmp_path):
         assert stored(tmp_path / f"{number}.zarr")["names"] == names
     found = made(tmp_path, "b,a,a\n1,2,3\n4,5,6\n", drop=["a"])  # both of this name
     np.testing.assert_array_equal(found["x"], [[1], [4]])
-
-
-# Bad input
 
 
 @pytest.mark.parametrize("kind", WRITERS)

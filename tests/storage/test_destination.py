@@ -152,9 +152,6 @@ def test_an_exchange_that_stops_at_any_rename_is_finished_by_the_same_command(wr
     assert not list(home.glob("o.zarr.*"))
 
 
-# Full disks
-
-
 PLACES = [*((write, "size") for write in WRITES), ("transform", "nr_inodes")]
 MARKS = {5: pytest.mark.full, 1: pytest.mark.long}
 
@@ -188,12 +185,9 @@ def test_a_disk_that_fills_up_at_any_moment_stops_a_command_that_then_goes_on(wr
     assert all(told.search(message) for message in messages)
 
 
-# Links that somebody put where runs write: nothing is written to what they lead to
-
-
 @pytest.fixture
 def elsewhere(home):
-    """A folder of somebody else."""
+    """A folder of somebody else, to which links lead where runs write: nothing is written to it."""
     (home / "elsewhere").mkdir()
     (home / "elsewhere" / "mine.txt").write_text("mine")
     return home / "elsewhere"

@@ -128,9 +128,6 @@ def test_a_model_with_arrays_swapped(models, place):
         assert check_model(Path(hostile.put(place, content))), kind
 
 
-# What is declared, and what is there
-
-
 def test_an_array_that_claims_more_than_its_files_hold_is_refused_in_little_memory(models, place):
     hostile.put(place, models["landmarks"])
     file = place / "components" / "zarr.json"
@@ -190,9 +187,6 @@ def test_a_kernel_of_many_sums_loads_and_more_are_refused(models, place):
     model = load_model(place)
     assert model.features.kernel.towards == "product"
     assert model.residual(X[:2]).shape == (2,)
-
-
-# Nothing is executed, and nothing else is opened
 
 
 def test_loading_executes_nothing_and_opens_nothing_else(models, place):

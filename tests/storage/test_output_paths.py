@@ -15,8 +15,6 @@ from tests.helpers.commands import run
 from tests.helpers.disks import mounted, tree_bytes
 from tests.storage.outputs import FIT, OTHERS, WRITES, X
 
-# Where no output may be
-
 
 def test_the_current_folder_and_those_around_it_are_refused(home, monkeypatch):
     (home / "empty").mkdir()
@@ -98,9 +96,6 @@ def test_what_is_no_rows_is_not_read_as_rows(home):
     (home / "s.zarr" / "scores" / "manifest.json").unlink()
     with pytest.raises(IncompleteError, match=r"s\.zarr is not finished: run the command that makes it again"):
         bigkpca.fit("s.zarr", "o.zarr")
-
-
-# What paths mean
 
 
 @pytest.mark.parametrize(

@@ -257,9 +257,6 @@ def test_a_clock_that_cannot_be_read_leaves_nothing(s3_server, bucket, use_s3, m
     assert [path for _, path in between.requests if "-clock-" in path]
 
 
-# What a run changes
-
-
 def place(out):
     return open_destination(out, {"format": "dataset"}, overwrite=True, whole=True)
 

@@ -60,9 +60,6 @@ def test_any_shape_and_type_is_flattened_and_kept(tmp_path_factory, values, bloc
     np.testing.assert_array_equal(stored(done.path)["x"], values.reshape(len(values), -1))
 
 
-# Several sources, types, labels in one file
-
-
 def test_several_sources_follow_each_other_in_order(tmp_path):
     (tmp_path / "y.csv").write_text("".join(f"{i}\n" for i in range(600)))
     labels = str(tmp_path / "y.csv")
@@ -184,9 +181,6 @@ def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
             refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source)
     (tmp_path / "a").write_bytes(idx_bytes(X) + b"!")
     refuse(tmp_path, CorruptionError, "more values than its header says", tmp_path / "a")
-
-
-# Real files
 
 
 @pytest.mark.full
