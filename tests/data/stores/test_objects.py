@@ -290,7 +290,7 @@ def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeyp
             for name, value in settings.items():
                 patch.setenv(name, value)
             clients.client.cache_clear()
-            refused(f"s3://{BUCKET}/x", SpecError, message)
+            refused(f"s3://{BUCKET}", SpecError, message)
 
 
 @pytest.mark.full
