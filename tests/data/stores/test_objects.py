@@ -274,6 +274,8 @@ def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket
 
 def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeypatch):
     use_s3(1)  # where nobody listens
+    with pytest.raises(FileNotFoundError, match="s3://rows is a bucket"):
+        store_of("s3://rows").file("s3://rows")
     for settings, message in (
         ({"AWS_ALLOW_HTTP": "false"}, "set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL": ""}, "the environment has AWS_ENDPOINT_URL without a value: give one, or unset it"),
@@ -290,7 +292,7 @@ def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeyp
             for name, value in settings.items():
                 patch.setenv(name, value)
             clients.client.cache_clear()
-            refused(f"s3://{BUCKET}", SpecError, message)
+            refused(f"s3://{BUCKET}/x", SpecError, message)
 
 
 @pytest.mark.full
