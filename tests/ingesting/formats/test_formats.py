@@ -170,7 +170,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
 def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
     for writer in WRITERS:
-        source, _ = writer(tmp_path, X, Y)
+        source, options = writer(tmp_path, X, Y)
         if source.suffix == ".csv":
             continue
         content = source.read_bytes()
@@ -178,7 +178,7 @@ def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
         refuse(tmp_path, CorruptionError, f"{source.name}.* (truncated|needed)", source)
         if source.suffix in (".gz", ".npz"):
             source.write_bytes(content[:2000] + bytes([content[2000] ^ 1]) + content[2001:])
-            refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source)
+            refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source, **options)
     (tmp_path / "a").write_bytes(idx_bytes(X) + b"!")
     refuse(tmp_path, CorruptionError, "more values than its header says", tmp_path / "a")
 
