@@ -66,6 +66,10 @@ def test_images_are_flattened_row_by_row(tmp_path):
         np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
 
 
+SERIES = xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])})
+MAP = xr.Dataset({"u": (("y", "x"), [[1.0]])})
+
+
 def test_what_cannot_be_rows_is_refused():
     for data, error, message in (
         (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
@@ -75,21 +79,13 @@ def test_what_cannot_be_rows_is_refused():
         (np.array([["a", "b"]]), DataError, r"holds the text 'a' at \[0, 0\] \(counted from 0\): rows are numbers"),
         (np.zeros((2, 2), object), DataError, "holds object values"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
-        (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), DataError, "real numbers"),
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame holds no rows yet: give what its collect\(\) returns"),
         (da.zeros(4), DataError, "two-dimensional"),
         (np.ma.masked_less(np.arange(6.0).reshape(3, 2), 1), SpecError, "some values of the array are masked: leave"),
         (SimpleNamespace(X=X, obs=0, var=0), SpecError, r"an AnnData holds several matrices: give one, as X\.X or"),
-        (
-            xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])}),
-            SpecError,
-            r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)\.transpose\('t', 'v",
-        ),
-        (
-            xr.Dataset({"u": (("y", "x"), [[1.0]])}),
-            SpecError,
-            r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)",
-        ),
+        (SERIES, SpecError, r"a Dataset holds several arrays: give one, as X\['u'\], .* X\.to_array\('variable'\)"),
+        (SERIES, SpecError, r"X\.to_array\('variable'\)\.transpose\('t', 'v"),
+        (MAP, SpecError, r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)"),
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
@@ -113,13 +109,11 @@ def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was()
 
 def test_what_cannot_be_counted_is_refused_before_a_pass():
     lazy = da.from_array(X, chunks=(10, 7))
-    with dask.config.set(scheduler=refuse):
-        with pytest.raises(
-            SpecError, match=r"unknown number of columns, as after X\[:, mask\]: call compute_chunk_sizes"
-        ):
-            open_rows(lazy[:, lazy[0] > 0])
-        with pytest.raises(DataError, match="the dask array holds complex128 values"):
-            open_rows(lazy[lazy[:, 0] > 0] + 1j)
+    message = r"unknown number of columns, as after X\[:, mask\]: call compute_chunk_sizes"
+    with dask.config.set(scheduler=refuse), pytest.raises(SpecError, match=message):
+        open_rows(lazy[:, lazy[0] > 0])
+    with dask.config.set(scheduler=refuse), pytest.raises(DataError, match="the dask array holds complex128 values"):
+        open_rows(lazy[lazy[:, 0] > 0] + 1j)
     with pytest.raises(DataError, match=r"the dask array is empty: shape \(0, 7\)"):
         open_rows(lazy[lazy[:, 0] > 1e9])
 
@@ -138,25 +132,21 @@ def test_partitions_of_files_are_counted_as_they_are_read(tmp_path):
             assert rows.names == tuple(table.columns)
 
 
-def test_files_and_folders_that_are_no_rows(tmp_path):
+def test_paths_that_are_no_rows(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2\n")
-    with pytest.raises(SpecError, match="bigkpca ingest"):
-        open_rows(tmp_path / "rows.csv")
-    with pytest.raises(SpecError, match="is not a Zarr array or group"):
-        open_rows(tmp_path)
     (tmp_path / "bad.npy").write_bytes(b"not an array")
-    with pytest.raises(DataError, match=r"is not a \.npy file"):
-        open_rows(tmp_path / "bad.npy")
-
-
-def test_arrays_in_groups_are_named(tmp_path):
     group = zarr.create_group(str(tmp_path / "g.zarr"))
     for name in ("first", "second"):
         group.create_array(name, data=X)
-    with pytest.raises(SpecError, match=r"holds the arrays \['first', 'second'\]: name one with --array"):
-        open_rows(tmp_path / "g.zarr")
-    with pytest.raises(SpecError, match="holds no array 'third'"):
-        open_rows(tmp_path / "g.zarr", "third")
+    for name, array, error, message in (
+        ("rows.csv", None, SpecError, "bigkpca ingest"),
+        (".", None, SpecError, "is not a Zarr array or group"),
+        ("bad.npy", None, DataError, r"is not a \.npy file"),
+        ("g.zarr", None, SpecError, r"holds the arrays \['first', 'second'\]: name one with --array"),
+        ("g.zarr", "third", SpecError, "holds no array 'third'"),
+    ):
+        with case((name, array)), pytest.raises(error, match=message):
+            open_rows(tmp_path / name, array)
     assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape
 
 
@@ -171,7 +161,6 @@ def test_values_that_are_not_finite_are_named(tmp_path):
         bad = X.copy()
         bad[45, 3] = value
         rows = open_rows(as_npy(tmp_path, bad))
-        with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
-            list(tiles(rows, 40, 60, 8))
-        with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
-            take(rows, np.array([3, 45, 50]))
+        for read in (lambda: list(tiles(rows, 40, 60, 8)), lambda: take(rows, np.array([3, 45, 50]))):  # noqa: B023
+            with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
+                read()

@@ -58,29 +58,18 @@ def test_other_errors_are_raised_at_once(pauses):
     assert pauses == []
 
 
-def test_a_file_that_does_not_come_back_is_named(pauses):
-    with (
-        retrying_for(60),
-        pytest.raises(
-            CorruptionError, match=r"x\.zarr: a/chunk is missing, and did not come back within 60 seconds; restore it"
-        ),
+def test_errors_that_last_are_told_with_the_file(pauses):
+    for seconds, error, kind, message in (
+        (60, MISSING, CorruptionError, "x.zarr: a/chunk is missing, and did not come back within 60 seconds; restore"),
+        (10, PASSING[2], IncompleteError, "x.zarr: a/chunk: Input/output error, and still so after 10 seconds; run"),
+        (10, PASSING[-1], UnreachableError, "does not answer"),
     ):
-        retried(failing([MISSING] * 1000), "x.zarr", CorruptionError)
-    assert 50 <= sum(pauses) <= 60
-    assert max(pauses) == 5.0
-
-
-def test_other_errors_that_last_can_be_tried_again_later(pauses):
-    with (
-        retrying_for(10),
-        pytest.raises(
-            IncompleteError, match=r"x\.zarr: a/chunk: Input/output error, and still so after 10 seconds; run the same"
-        ),
-    ):
-        retried(failing([PASSING[2]] * 1000), "x.zarr", CorruptionError)
-    with retrying_for(10), pytest.raises(UnreachableError, match="does not answer") as raised:
-        retried(failing([PASSING[-1]] * 1000), "x.zarr", CorruptionError)
-    assert raised.value.__cause__ is None  # and not the error itself, which could not be pickled
+        del pauses[:]
+        with retrying_for(seconds), pytest.raises(kind, match=message) as raised:
+            retried(failing([error] * 1000), "x.zarr", CorruptionError)
+        assert raised.value.__cause__ is not raised.value  # which could not be pickled
+        assert seconds - 10 <= sum(pauses) <= seconds
+        assert max(pauses) <= 5.0
 
 
 def test_it_is_noted_once(caplog):

@@ -2,16 +2,21 @@
 
 import gzip
 import struct
+from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 
 from bigkpca.ingesting.streaming import ingest
 from bigkpca.storage import groups
+from tests.data.cases import case
+from tests.helpers.disks import tree_bytes
+from tests.helpers.named import stored
+from tests.helpers.progress import Recorder
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(300, 5))
@@ -38,12 +43,36 @@ def npy(path, values):
     return path
 
 
-def rows_of(path):
-    return zarr.open_group(path, mode="r")["x"][:]
+def write(folder, content, name="a"):
+    """A file of this content: CSV of text, Parquet of columns or a frame, .npy of an array. A path stays as it is."""
+    if isinstance(content, Path):
+        return content
+    if isinstance(content, np.ndarray):
+        return npy(folder / f"{name}.npy", content)
+    path = folder / f"{name}.{'csv' if isinstance(content, str | bytes) else 'parquet'}"
+    if isinstance(content, str | bytes):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    elif isinstance(content, pd.DataFrame):
+        content.to_parquet(path)
+    else:
+        pq.write_table(pa.table(content), path)
+    return path
 
 
-def labels_of(path):
-    return zarr.open_group(path, mode="r")["y"][:]
+def made(folder, *contents, out="o.zarr", **options):
+    """What a dataset made of these contents, in files a, b, ..., holds, and the notes of ingest. It replaces others."""
+    sources = [write(folder, content, name) for content, name in zip(contents, "abcde", strict=False)]
+    options = {"overwrite": not options.get("append"), "progress": Recorder()} | options
+    return stored(ingest(sources, folder / out, **options).path) | {"notes": options["progress"].notes}
+
+
+def refuse(folder, error, message, *contents, out="o.zarr", **options):
+    """Ingest refuses these contents with an error, and leaves what was there and nothing beside it."""
+    there, before = sorted(folder.glob(f"{out}*")), tree_bytes(folder / out)
+    with case(message), pytest.raises(error, match=message):
+        made(folder, *contents, out=out, **options)
+    assert sorted(folder.glob(f"{out}*")) == there
+    assert tree_bytes(folder / out) == before
 
 
 def about(path):
@@ -106,9 +135,3 @@ def write_hdf5(path, X, y):
 
 WRITERS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]
 WRITERS += [write_csv, write_csv_gz, write_parquet, write_hdf5]
-
-
-def refuse(tmp_path, error, message, *sources, **options):
-    with pytest.raises(error, match=message):
-        ingest(sources, tmp_path / "out.zarr", **options)
-    assert not list(tmp_path.glob("out.zarr*"))

@@ -1,21 +1,18 @@
 """Files whose headers or lines claim more than fits: refused before they are read, in little memory."""
 
 import gzip
-import re
 import struct
 import zipfile
 
 import h5py
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.planning.base import process_bytes
 from bigkpca.ingesting.streaming import ingest
-from tests.data.cases import case
-from tests.helpers.commands import peak_bytes, peak_of_refusal, run_apart
+from tests.helpers.commands import peak_bytes, peak_of_refusal
+from tests.ingesting.files import npy, refuse
 
 
 def many_columns(path):
@@ -45,14 +42,13 @@ def long_npy(path):
         file.truncate(file.tell() + 8 * 10**9)
 
 
-def long_npz(path):
+def long_npz(path, shape=(2**50, 10**9), by_columns=False):
     with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
-        header(file, (2**50, 10**9))
+        header(file, shape, by_columns)
 
 
 def npz_by_columns(path):
-    with zipfile.ZipFile(path, "w") as archive, archive.open("x.npy", "w") as file:
-        header(file, (10**9, 4), by_columns=True)
+    long_npz(path, (10**9, 4), by_columns=True)
 
 
 def long_idx(path):
@@ -70,16 +66,11 @@ QUICK = {
     "x.npz": (long_npz, r"rows of 8,000\.0 MB, 1 in a shard, need"),
     "f.npz": (npz_by_columns, r"rows of 0\.0 MB, 65,536 in a shard, from parts of 64,000\.0 MB, need"),
     "x.idx": (long_idx, r"rows of 17,179\.9 MB, 1 in a shard, need"),
-    "x.h5": (
-        large_chunks,
-        r"rows of 0\.0 MB, 1,024 in a shard, from parts of 1,600\.0 MB, need 1,9|from parts of 1,600",
-    ),
+    "x.h5": (large_chunks, r"rows of 0\.0 MB, 1,024 in a shard, from parts of 1,600\.0 MB, need"),
 }
+MANY = r"a line of [\d.]+ MB or more, with [\d,]+ columns, need [\d,]+ MB in this process, 2"
 TEXTS = {
-    "many.csv.gz": (
-        many_columns,
-        r"a line of [\d.]+ MB or more, with [\d,]+ columns, need [\d,]+ MB in this process, 2",
-    ),
+    "many.csv.gz": (many_columns, MANY),
     "one.csv.gz": (no_line_break, r"a line of \d\d\.\d MB or more, with 1 columns, need"),
 }
 
@@ -87,9 +78,7 @@ TEXTS = {
 def test_what_claims_more_than_two_gigabytes_is_refused(tmp_path):
     for name, (make, match) in QUICK.items():
         make(tmp_path / name)
-        with case(name), pytest.raises(MemoryLimitError, match=match):
-            ingest([tmp_path / name], tmp_path / "d.zarr", memory="1 GB" if name == "x.h5" else None)
-        assert not list(tmp_path.glob("d.zarr*"))
+        refuse(tmp_path, MemoryLimitError, match, tmp_path / name, memory="1 GB" if name == "x.h5" else None)
 
 
 @pytest.mark.full
@@ -99,35 +88,27 @@ def test_what_claims_more_than_two_gigabytes_is_refused_in_little_memory(name, t
     """A process takes 175 MB to start."""
     make, match = (QUICK | TEXTS)[name]
     make(tmp_path / name)
-    with pytest.raises(MemoryLimitError, match=match):
-        ingest([tmp_path / name], tmp_path / "d.zarr", memory="1 GB" if name == "x.h5" else None)
+    if name in TEXTS:
+        refuse(tmp_path, MemoryLimitError, match, tmp_path / name)
     limit = ["--memory", "1 GB"] if name == "x.h5" else []
     assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr", *limit) < 400e6
 
 
 def test_limits_of_the_user_hold_for_columns_rows_and_shards(tmp_path):
-    names = [f"c{number}" for number in range(5000)]
-    pq.write_table(pa.table([np.zeros(1)] * len(names), names=names), tmp_path / "wide.parquet")
-    limit = process_bytes() + 80_000_000
-    wide = re.compile(r"wide\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are")
-    with pytest.raises(MemoryLimitError, match=wide):
-        ingest([tmp_path / "wide.parquet"], tmp_path / "d.zarr", memory=limit)
-    np.save(tmp_path / "x.npy", np.zeros((40, 1000)))
-    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=limit)
-    with pytest.raises(MemoryLimitError, match=r"10,000 in a shard, need \d+ MB .* or fewer rows with --block-rows"):
-        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", memory=limit, block_rows=10_000)
-    assert ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", memory=limit).rows == 40
-    no_line_break(tmp_path / "labels.csv.gz", 50)
-    with pytest.raises(MemoryLimitError, match=r"labels\.csv\.gz: a line of"):
-        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "labels.csv.gz"), memory=limit)
-
-
-@pytest.mark.full
-def test_a_limit_of_the_command_holds_when_rows_are_added(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((40, 1000)))
-    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr")
-    done = run_apart("ingest", tmp_path / "x.npy", tmp_path / "x.zarr", "--append", "--memory", "100 MB")
-    assert (done.returncode, "100 MB are allowed" in done.stderr) == (4, True)
+    limit = {"memory": process_bytes() + 80_000_000}
+    wide, rows = {f"c{number}": np.zeros(1) for number in range(5000)}, np.zeros((40, 1000))
+    message = r"a\.parquet: 5,000 columns, need \d+ MB in this process, \d+ MB are"
+    refuse(tmp_path, MemoryLimitError, message, wide, **limit)
+    source = npy(tmp_path / "x.npy", rows)
+    ingest([source], tmp_path / "x.zarr", **limit)
+    message = r"10,000 in a shard, need \d+ MB .* or fewer rows with --block-rows"
+    refuse(tmp_path, MemoryLimitError, message, source, block_rows=10_000, **limit)
+    assert ingest([source], tmp_path / "x.zarr", **limit).already_done
+    message = "100 MB are allowed"  # also when rows are added
+    refuse(tmp_path, MemoryLimitError, message, source, out="x.zarr", append=True, memory="100 MB")
+    labels = tmp_path / "labels.csv.gz"
+    no_line_break(labels, 50)
+    refuse(tmp_path, MemoryLimitError, r"labels\.csv\.gz: a line of", source, labels=str(labels), **limit)
 
 
 @pytest.mark.alone

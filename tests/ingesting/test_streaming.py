@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import itertools
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -16,104 +17,84 @@ from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecErro
 from bigkpca.ingesting import streaming
 from bigkpca.ingesting.formats import base, text_rows
 from bigkpca.ingesting.formats.base import decoding
-from bigkpca.ingesting.streaming import ingest
+from bigkpca.ingesting.streaming import Ingested, ingest
 from bigkpca.storage import destination
 from tests.helpers.disks import tree_bytes
 from tests.helpers.memory import traced_peak
+from tests.helpers.named import stored
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import sha256
-from tests.ingesting.files import RNG, WORDS, X, Y, about, idx_bytes, labels_of, npy, rows_of, write_npz
+from tests.ingesting.files import RNG, WORDS, X, Y, about, csv_text, idx_bytes, made, npy, refuse, write_npz
 
 
 class Stop(BaseException):
     """As Ctrl-C, at a moment of the test's choice."""
 
 
-def stop_at(monkeypatch, module, name, call=1):
-    real, calls = getattr(module, name), []
+def stopped(moment, source, out, **options):
+    """An ingest that is stopped at a call of a function."""
+    owner, name, at = moment
+    real, calls = getattr(owner, name), itertools.count(1)
 
     def stopping(*args, **kwargs):
-        calls.append(args)
-        if len(calls) == call:
+        if next(calls) == at:
             raise Stop
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(module, name, stopping)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, stopping)
+        with pytest.raises(Stop):
+            ingest([source], out, **options)
 
 
-MOMENTS = [
-    (streaming, "_codes", 1),
-    (LocalDisk, "sync", 1),
-    (zarr.core.attributes.Attributes, "__setitem__", 1),
-]
+MOMENTS = [(streaming, "_codes", 1), (LocalDisk, "sync", 1), (zarr.core.attributes.Attributes, "__setitem__", 1)]
 
 
 def test_doing_it_again_touches_nothing_and_other_input_is_in_the_way(tmp_path):
-    a, b = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X * 2)
-    assert not ingest([a], tmp_path / "out.zarr").already_done
-    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out.zarr").rglob("*")}
-    again = ingest([a], str(tmp_path / "out.zarr") + "/")
-    assert again.already_done
-    assert (again.rows, again.columns, again.dtype) == (300, 5, np.float64)
+    a, b, out = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X * 2), tmp_path / "out.zarr"
+    assert not ingest([a], out).already_done
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert ingest([a], f"{out}/") == Ingested(str(out), 300, 5, (5,), np.dtype(float), False, True)
     with pytest.raises(SpecError, match=r"in the way.*--overwrite"):
-        ingest([b], tmp_path / "out.zarr")
-    assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "out.zarr").rglob("*")}
-    ingest([b], tmp_path / "out.zarr", overwrite=True)
-    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X * 2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", "b.npy", "out.zarr"]
+        ingest([b], out)
+    assert stamps == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    ingest([b], out, overwrite=True)
+    np.testing.assert_array_equal(stored(out)["x"], X * 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.npy", "out.zarr"]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_stopped_ingest_starts_over_and_ends_the_same(tmp_path, moment):
+@pytest.mark.parametrize(
+    ("overwrite", "moment"),
+    [
+        *((False, moment) for moment in MOMENTS),
+        (True, MOMENTS[0]),
+        (True, (destination.Destination, "put_in_place", 1)),
+    ],
+)
+def test_a_stopped_ingest_leaves_what_was_there_and_starts_over(overwrite, moment, tmp_path):
     source, options = write_npz(tmp_path, X, Y)
-    ingest([source], tmp_path / "whole.zarr", block_rows=64, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, *moment)
-        with pytest.raises(Stop):
-            ingest([source], tmp_path / "out.zarr", block_rows=64, **options)
-    assert not list(tmp_path.glob("out.zarr*"))
-    with pytest.raises(SpecError, match="does not exist"):
-        open_rows(tmp_path / "out.zarr")
-    assert not ingest([source], tmp_path / "out.zarr", block_rows=64, **options).already_done
-    assert tree_bytes(tmp_path / "out.zarr") == tree_bytes(tmp_path / "whole.zarr")
-
-
-@pytest.mark.parametrize("moment", [MOMENTS[0], (destination.Destination, "put_in_place", 1)])
-def test_a_stopped_overwrite_leaves_the_old_dataset(tmp_path, moment):
-    old = npy(tmp_path / "old.npy", X * 2)
-    ingest([old], tmp_path / "out.zarr")
-    before = tree_bytes(tmp_path / "out.zarr")
-    source, options = write_npz(tmp_path, X, Y)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, *moment)
-        with pytest.raises(Stop):
-            ingest([source], tmp_path / "out.zarr", overwrite=True, **options)
-    assert tree_bytes(tmp_path / "out.zarr") == before
-    assert ingest([old], tmp_path / "out.zarr").already_done
-    ingest([source], tmp_path / "out.zarr", overwrite=True, **options)
-    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
-    np.testing.assert_array_equal(labels_of(tmp_path / "out.zarr"), Y)
+    options |= {"block_rows": 64, "overwrite": overwrite}
+    whole, out = tmp_path / "whole.zarr", tmp_path / "out.zarr"
+    ingest([source], whole, **options)
+    if overwrite:
+        made(tmp_path, X * 2, out="out.zarr")
+    before = tree_bytes(out)
+    stopped(moment, source, out, **options)
+    assert tree_bytes(out) == before
+    assert overwrite or not list(tmp_path.glob("out.zarr*"))
+    assert not ingest([source], out, **options).already_done
+    assert tree_bytes(out) == tree_bytes(whole)
 
 
 def test_refused_rows_are_named_by_their_file_and_leave_the_old_dataset(tmp_path, monkeypatch):
     monkeypatch.setattr(base, "READ_BYTES", 400)
-    a = npy(tmp_path / "a.npy", X)
-    ingest([a], tmp_path / "out.zarr", block_rows=64)
-    bad = npy(tmp_path / "b.npy", np.where(np.arange(300)[:, None] == 299, np.nan, X))
-    for options in ({"overwrite": True}, {"append": True}):
+    made(tmp_path, X, block_rows=64)
+    bad = np.where(np.arange(300)[:, None] == 299, np.nan, X)
+    for append in (False, True):
         with pytest.raises(DataError, match=r"b\.npy: row 299, column 0 is NaN"):
-            ingest([a, bad], tmp_path / "out.zarr", **options)
-        np.testing.assert_array_equal(open_rows(tmp_path / "out.zarr").block(0, 300), X)
-        assert not list(tmp_path.glob("out.zarr.*"))
-
-
-def test_the_bytes_of_a_dataset_do_not_depend_on_the_pieces(tmp_path, monkeypatch):
-    source, options = write_npz(tmp_path, X, WORDS[Y])
-    ingest([source], tmp_path / "a.zarr", block_rows=64, **options)
-    for piece_bytes in (1, 333, 5000):
-        monkeypatch.setattr(base, "READ_BYTES", piece_bytes)
-        ingest([source], tmp_path / f"{piece_bytes}.zarr", block_rows=64, **options)
-        assert tree_bytes(tmp_path / f"{piece_bytes}.zarr") == tree_bytes(tmp_path / "a.zarr"), piece_bytes
+            made(tmp_path, X, bad, append=append)
+        np.testing.assert_array_equal(open_rows(tmp_path / "o.zarr").block(0, 300), X)
+        assert not list(tmp_path.glob("o.zarr.*"))
 
 
 def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypatch):
@@ -132,16 +113,16 @@ def test_every_shard_is_written_once_and_metadata_never_lags(tmp_path, monkeypat
 
 def test_a_dataset_of_which_only_the_beginning_is_there_is_refused(tmp_path):
     """As one that an ingest is writing, or as earlier versions left it when they were stopped."""
-    a = npy(tmp_path / "a.npy", X)
-    ingest([a], tmp_path / "out.zarr")
-    group = zarr.open_group(tmp_path / "out.zarr")
+    a, out = npy(tmp_path / "a.npy", X), tmp_path / "out.zarr"
+    ingest([a], out)
+    group = zarr.open_group(out)
     group.attrs["bigkpca"] = {key: value for key, value in group.attrs["bigkpca"].items() if key != "rows"}
     with pytest.raises(IncompleteError, match="its ingest did not finish"):
-        open_rows(tmp_path / "out.zarr")
+        open_rows(out)
     with pytest.raises(IncompleteError, match="did not finish; run that command again"):
-        ingest([a], tmp_path / "out.zarr", append=True)
-    ingest([a], tmp_path / "out.zarr")
-    np.testing.assert_array_equal(rows_of(tmp_path / "out.zarr"), X)
+        ingest([a], out, append=True)
+    ingest([a], out)
+    np.testing.assert_array_equal(stored(out)["x"], X)
     (tmp_path / "new.zarr.bigkpca-new").mkdir()
     with pytest.raises(IncompleteError, match=r"new\.zarr is not finished: run the command that makes it again"):
         open_rows(tmp_path / "new.zarr/")
@@ -161,15 +142,11 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, suffix):
     for n in (4, 16):
         values = np.tile(RNG.integers(0, 9, size=(1024, 128)).astype(float), (n, 1))
         source = tmp_path / f"rows{n}{suffix}"
-        if suffix == ".npy":
-            np.save(source, values)
-        elif suffix == ".npz":
-            np.savez(source, values)
-        elif suffix == ".gz":
-            source.write_bytes(gzip.compress(idx_bytes(values), 1))
+        if suffix in (".npy", ".npz"):
+            (np.save if suffix == ".npy" else np.savez)(source, values)
         else:
-            body = "\n".join(",".join(row) for row in values[:1024].astype(int).astype(str)) + "\n"
-            source.write_bytes(gzip.compress((body * n).encode(), 1))
+            content = idx_bytes(values) if suffix == ".gz" else csv_text(values).encode()
+            source.write_bytes(gzip.compress(content, 1))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(base, "READ_BYTES", 2**19)
             patch.setattr(text_rows, "_TEXT_BYTES", 2**17)
@@ -184,50 +161,29 @@ def test_pieces_are_at_most_eight_megabytes():
 
 
 def test_progress_is_told_of_every_row(tmp_path):
-    told = []
-
-    class ShowsSummary:
-        def start(self, title, rows):
-            told.append((title, rows))
-
-        def advance(self, rows):
-            told.append(rows)
-
-        def finish(self):
-            told.append("finish")
-
-        def note(self, message):
-            raise AssertionError(message)
-
-    ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr", progress=ShowsSummary())
-    assert told == [("ingest", 300), 300, "finish"]
-    (tmp_path / "a.csv").write_text("1,2\n3,x\n")
-    with pytest.raises(DataError, match="row 1"):
-        ingest([tmp_path / "a.csv"], tmp_path / "b.zarr", progress=ShowsSummary())
-    assert told[3:] == [("ingest", 0), "finish"]
+    told = Recorder()
+    made(tmp_path, X, progress=told)
+    assert told == Recorder([("ingest", 300)], 300, 1, [])
+    refuse(tmp_path, DataError, "row 1", "1,2\n3,x\n", progress=told)
+    assert told == Recorder([("ingest", 300), ("ingest", 0)], 300, 2, [])
 
 
 def test_a_file_that_changes_or_cannot_be_read_for_the_moment_is_not_called_damaged(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((50, 3)))
+    source = npy(tmp_path / "x.npy", np.zeros((50, 3)))
 
     class Meddling(Recorder):
         def advance(self, rows):
-            np.save(tmp_path / "x.npy", np.ones((51, 3)))
+            np.save(source, np.ones((51, 3)))
 
-    with pytest.raises(IncompleteError, match=r"x\.npy changed while it was read"):
-        ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", progress=Meddling())
-    assert not (tmp_path / "d.zarr").exists()
-    assert ingest([tmp_path / "x.npy"], tmp_path / "d.zarr").rows == 51
+    refuse(tmp_path, IncompleteError, r"x\.npy changed while it was read", source, progress=Meddling())
+    assert len(made(tmp_path, source)["x"]) == 51
     message = r"x\.npy cannot be read for the moment .*run the same command again"
-    with pytest.raises(IncompleteError, match=message), decoding(tmp_path / "x.npy"):
+    with pytest.raises(IncompleteError, match=message), decoding(source):
         raise OSError(errno.ESTALE, "Stale file handle")
 
 
-# Rows that are appended
-
-
-def dataset(tmp_path, rows=X, words=None):
-    np.savez(tmp_path / "first.npz", x=rows, y=WORDS[Y] if words is None else words)
+def dataset(tmp_path):
+    np.savez(tmp_path / "first.npz", x=X, y=WORDS[Y])
     return ingest([tmp_path / "first.npz"], tmp_path / "out.zarr", labels="y", block_rows=64).path
 
 
@@ -237,10 +193,15 @@ def more(tmp_path, count=200, name="more"):
     return tmp_path / f"{name}.npz", *new
 
 
+def words_of(path, rows=None):
+    """The labels of a dataset, or of so many of its rows, as text."""
+    found = stored(path)
+    return np.array(found["categories"])[found["y"][:rows]]
+
+
 def check_appended(path, new, words):
-    np.testing.assert_array_equal(rows_of(path), np.concatenate([X, new]))
-    categories = np.array(about(path)["categories"])
-    np.testing.assert_array_equal(categories[labels_of(path)], np.concatenate([WORDS[Y], words]))
+    np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
+    np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
     assert about(path)["provenance"] == [
         {"sources": ["first.npz"], "rows": [0, 300], "sha256": sha256(X)},
         {"sources": ["more.npz"], "rows": [300, 300 + len(new)], "sha256": sha256(new)},
@@ -257,14 +218,9 @@ def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
     assert [Path(s["path"]).name for s in about(path)["sources"]] == ["first.npz", "more.npz"]
     assert ingest([source], path, labels="y", append=True).already_done
     assert tree_bytes(path) == before
-    assert open_rows(path).shape == (500, 5)
-
-
-def test_append_may_repeat_the_first_source_once(tmp_path):
-    a = npy(tmp_path / "a.npy", X)
-    ingest([a], tmp_path / "out.zarr")
-    assert ingest([a], tmp_path / "out.zarr", append=True).rows == 600
-    assert ingest([a], tmp_path / "out.zarr", append=True).already_done
+    first = tmp_path / "first.npz"  # may be repeated once
+    assert [ingest([first], path, labels="y", append=True).already_done for _ in range(2)] == [False, True]
+    assert open_rows(path).shape == (800, 5)
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, (zarr.Array, "__setitem__", 3)])
@@ -272,51 +228,36 @@ def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, mome
     path = dataset(tmp_path)
     longer, *_ = more(tmp_path, 400, "longer")
     source, new, words = more(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, *moment)
-        with pytest.raises(Stop):
-            ingest([longer], path, labels="y", append=True)
+    stopped(moment, longer, path, labels="y", append=True)
     rows = open_rows(path)
     assert rows.shape == (300, 5)
     np.testing.assert_array_equal(rows.block(0, 300), X)
-    np.testing.assert_array_equal(labels_of(path)[:300], ingested_codes())
+    np.testing.assert_array_equal(words_of(path, 300), WORDS[Y])
     assert ingest([tmp_path / "first.npz"], path, labels="y", block_rows=64).already_done
     ingest([source], path, labels="y", append=True)
     check_appended(path, new, words)
 
 
-def ingested_codes():
-    order = list(dict.fromkeys(WORDS[Y].tolist()))
-    return [order.index(word) for word in WORDS[Y]]
-
-
 def test_append_refuses_what_does_not_fit(tmp_path):
-    path = dataset(tmp_path)
-    before = tree_bytes(path)
-
-    def refused(message, *sources, **options):
-        with pytest.raises(SpecError, match=message):
-            ingest(sources, path, append=True, **options)
-        assert tree_bytes(path) == before
-
+    dataset(tmp_path)
     source, new, _ = more(tmp_path)
-    refused("labels is text there and none in the new rows", source)
-    refused("columns is 5 there and 4", npy(tmp_path / "a.npy", X[:, :4]))
-    refused("dtype is float64 there and float32", source, labels="y", dtype="float32")
-    refused("block_rows is 64 there and 32", source, labels="y", block_rows=32)
     np.savez(tmp_path / "numbers.npz", x=new, y=np.arange(200))
-    refused("labels is text there and int64", tmp_path / "numbers.npz", labels="y")
-    with pytest.raises(SpecError, match="does not exist: no dataset"):
-        ingest([source], tmp_path / "none.zarr", append=True)
-    ingest([npy(tmp_path / "b.npy", X)], tmp_path / "plain.zarr")
-    with pytest.raises(SpecError, match="labels is none there and text"):
-        ingest([source], tmp_path / "plain.zarr", append=True, labels="y")
+    for content, options, message in (
+        (source, {}, "labels is text there and none in the new rows"),
+        (X[:, :4], {}, "columns is 5 there and 4"),
+        (source, {"labels": "y", "dtype": "float32"}, "dtype is float64 there and float32"),
+        (source, {"labels": "y", "block_rows": 32}, "block_rows is 64 there and 32"),
+        (tmp_path / "numbers.npz", {"labels": "y"}, "labels is text there and int64"),
+    ):
+        refuse(tmp_path, SpecError, message, content, out="out.zarr", append=True, **options)
+    refuse(tmp_path, SpecError, "does not exist: no dataset", source, append=True)
+    made(tmp_path, X)
+    refuse(tmp_path, SpecError, "labels is none there and text", source, append=True, labels="y")
 
 
 def test_append_to_a_damaged_tail_is_corruption(tmp_path):
     path = dataset(tmp_path)
-    source, *_ = more(tmp_path)
     shard = Path(path) / "x" / "c" / "4" / "0"
     shard.write_bytes(shard.read_bytes()[:-8])
     with pytest.raises(CorruptionError, match="rows 256 to 299 cannot be read"):
-        ingest([source], path, labels="y", append=True)
+        ingest([more(tmp_path)[0]], path, labels="y", append=True)

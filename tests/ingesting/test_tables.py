@@ -6,12 +6,10 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting.formats import parquet, text_rows
 from bigkpca.ingesting.streaming import ingest
@@ -20,27 +18,26 @@ from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.helpers.commands import run
 from tests.helpers.named import WRITERS, stored
-from tests.helpers.progress import Recorder
+from tests.ingesting.files import made, npy, refuse
 
-RNG = np.random.default_rng(11)
 N = 400
 
 
-def flights(rows=N, seed=5):
+def flights():
     """Flights as a timetable has them: dates, texts, truth values, numbers, and values that are missing."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(5)
     frame = pd.DataFrame(
         {
-            "at": pd.Timestamp("2013-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, rows), "h"),
-            "carrier": rng.choice(["UA", "AA", "DL", "B6"], rows),
-            "distance": rng.choice([200, 760, 1400, 2475], rows),
-            "delay": rng.normal(5, 30, rows).round(),
-            "late": rng.random(rows) < 0.3,
-            "origin": rng.choice(["JFK", "LGA"], rows, p=[0.7, 0.3]),
+            "at": pd.Timestamp("2013-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, N), "h"),
+            "carrier": rng.choice(["UA", "AA", "DL", "B6"], N),
+            "distance": rng.choice([200, 760, 1400, 2475], N),
+            "delay": rng.normal(5, 30, N).round(),
+            "late": rng.random(N) < 0.3,
+            "origin": rng.choice(["JFK", "LGA"], N, p=[0.7, 0.3]),
         }
     )
-    frame.loc[frame.index[rng.random(rows) < 0.1], "delay"] = np.nan
-    frame.loc[frame.index[rng.random(rows) < 0.05], "carrier"] = None
+    frame.loc[rng.random(N) < 0.1, "delay"] = np.nan
+    frame.loc[rng.random(N) < 0.05, "carrier"] = None
     return frame
 
 
@@ -49,18 +46,11 @@ FLIGHTS = flights()
 
 def numbers(frame):
     """The same as columns of numbers, by pandas; NaN where a value is missing."""
-    days = (frame["at"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
-    parts = []
-    for name in frame.columns:
-        if name == "at":
-            parts.append(days.rename("at"))
-        elif frame[name].dtype.kind in "biuf":
-            parts.append(frame[name].astype(float))
-        else:
-            each = pd.get_dummies(frame[name], prefix=name, prefix_sep="=").astype(float)
-            each[frame[name].isna()] = np.nan
-            parts.append(each)
-    return pd.concat(parts, axis=1)
+    words, days = ["carrier", "origin"], (frame["at"] - pd.Timestamp("1970-01-01")) / pd.Timedelta("1D")
+    found = pd.get_dummies(frame.assign(at=days), columns=words, prefix_sep="=", dtype=float).astype(float)
+    for word in words:
+        found.loc[frame[word].isna(), found.columns.str.startswith(word)] = np.nan
+    return found[sorted(found, key=lambda name: frame.columns.get_loc(name.partition("=")[0]))]
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -71,15 +61,14 @@ def test_a_mixed_table_is_that_of_pandas(kind, tmp_path):
         ("mean", expected.fillna(expected.mean()), "the mean of the column stands for them"),
         ("median", expected.fillna(expected.median()), "the median of the column stands for them"),
     ):
-        notes, out = Recorder(), tmp_path / f"{missing}.zarr"
-        found = stored(ingest([source], out, missing=missing, categories="one-hot", progress=notes).path)
+        found = made(tmp_path, source, missing=missing, categories="one-hot")
         assert found["names"] == list(expected.columns)
         np.testing.assert_allclose(found["x"], filled, rtol=1e-12)
-        (note,) = notes.notes
+        (note,) = found["notes"]
         assert note.startswith(f"missing values: {lacking['delay']} in 'delay', {lacking['carrier']} in 'carrier'; ")
         assert note.endswith(told)
     columns = ["delay", "distance"]
-    found = stored(ingest([source], tmp_path / "o.zarr", labels="carrier", columns=columns, missing="drop").path)
+    found = made(tmp_path, source, labels="carrier", columns=columns, missing="drop")
     kept = FLIGHTS.dropna()  # with which the labels go
     np.testing.assert_array_equal(found["x"], kept[columns])
     assert found["names"] == columns
@@ -110,10 +99,10 @@ def test_any_table_of_text_and_numbers_is_that_of_pandas(values, size, kind, tmp
         patch.setattr(parquet, "READ_BYTES", size)
         patch.setattr(text_rows, "_TEXT_BYTES", size)
         if complete.empty:
-            with pytest.raises(DataError, match=r"no value|no row has a value"):
-                ingest([source], path / "o.zarr", missing="drop", categories="one-hot")
+            message = "no value|no row has a value"
+            refuse(path, DataError, message, source, missing="drop", categories="one-hot")
             return
-        found = stored(ingest([source], path / "o.zarr", missing="drop", categories="one-hot").path)
+        found = made(path, source, missing="drop", categories="one-hot")
     categories = sorted(complete["word"].unique())
     expected = [[float(word == each) for each in categories] for word in complete["word"]]
     np.testing.assert_array_equal(found["x"], np.column_stack([expected, complete[["x", "z"]]]))
@@ -134,9 +123,7 @@ def test_parquet_columns_of_every_type(tmp_path):
         (pa.array([3, 4]).dictionary_encode(), [3, 4]),
         (pa.array(["3", " 4.5 "]), [3, 4.5]),
     )
-    table = pa.table({f"{number} {values.type}": values for number, (values, _) in enumerate(columns)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    found = stored(ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr").path)
+    found = made(tmp_path, {f"{number} {values.type}": values for number, (values, _) in enumerate(columns)})
     for name, x, (_, expected) in zip(found["names"], found["x"].T, columns, strict=True):
         np.testing.assert_array_equal(x, expected, err_msg=name)
 
@@ -150,17 +137,14 @@ def test_csv_columns_of_every_kind(tmp_path):
         (["05:30:00", "00:00", "23:15:00"], [5.5, 0, 23.25]),
         (["+1", "-1e3", " 2 "], [1, -1000, 2]),
     ):
-        (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"1,{text}\n" for text in texts))
-        done = ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", overwrite=True)
-        np.testing.assert_array_equal(stored(done.path)["x"][:, 1], expected, err_msg=texts[0])
+        found = made(tmp_path, "a,b\n" + "".join(f"1,{text}\n" for text in texts))
+        np.testing.assert_array_equal(found["x"][:, 1], expected, err_msg=texts[0])
 
 
 def test_integers_of_parquet_stay_integers_beside_categories(tmp_path):
-    frame = pd.DataFrame({"a": np.array([7, 300], np.int16), "b": ["x", "y"]})
-    frame.to_parquet(tmp_path / "a.parquet")
-    done = ingest([tmp_path / "a.parquet"], tmp_path / "o.zarr", categories="one-hot")
-    assert done.dtype == np.int16
-    np.testing.assert_array_equal(stored(done.path)["x"], [[7, 1, 0], [300, 0, 1]])
+    found = made(tmp_path, {"a": np.array([7, 300], np.int16), "b": ["x", "y"]}, categories="one-hot")["x"]
+    assert found.dtype == np.int16
+    np.testing.assert_array_equal(found, [[7, 1, 0], [300, 0, 1]])
 
 
 def test_which_first_lines_are_headers(tmp_path):
@@ -172,70 +156,67 @@ def test_which_first_lines_are_headers(tmp_path):
         ("\n\n a , b\n1,2\n", ["a", "b"], [[1, 2]]),
         ('"a\nx",b\n1,2\n', ["a\nx", "b"], [[1, 2]]),
     ):
-        (tmp_path / "a.csv").write_text(lines)
-        found = stored(ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", overwrite=True).path)
+        found = made(tmp_path, lines)
         assert found["names"] == names, lines
         np.testing.assert_array_equal(found["x"], rows, err_msg=lines)
-
-
-# The same columns in further files
 
 
 def test_append_and_like_use_what_was_learnt(tmp_path):
     first, further = FLIGHTS[:200], FLIGHTS[200:]
     a, b = WRITERS["csv"](tmp_path / "a.csv", first), WRITERS["parquet"](tmp_path / "b.parquet", further)
     options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
-    ingest([a], tmp_path / "all.zarr", **options)
-    with pytest.raises(SpecError, match="keeps the columns that it began with"):
-        ingest([b], tmp_path / "all.zarr", append=True, missing="drop")
-    ingest([b], tmp_path / "all.zarr", append=True, **options)
-    ingest([b], tmp_path / "new.zarr", like=tmp_path / "all.zarr")
+    made(tmp_path, a, **options)
+    refuse(tmp_path, SpecError, "keeps the columns that it began with", b, append=True, missing="drop")
+    grown = made(tmp_path, b, append=True, **options)
+    new = made(tmp_path, b, out="new.zarr", like=tmp_path / "o.zarr")
     learnt = numbers(first).drop(columns="late")
     expected = numbers(FLIGHTS)[learnt.columns].fillna(learnt.mean())
-    np.testing.assert_allclose(stored(tmp_path / "all.zarr")["x"], expected, rtol=1e-12)
-    np.testing.assert_allclose(stored(tmp_path / "new.zarr")["x"], expected[200:], rtol=1e-12)
-    assert stored(tmp_path / "new.zarr")["names"] == list(learnt.columns)
-    assert [entry["missing"]["values"] for entry in info(str(tmp_path / "all.zarr"))["provenance"]] == [
+    np.testing.assert_allclose(grown["x"], expected, rtol=1e-12)
+    np.testing.assert_allclose(new["x"], expected[200:], rtol=1e-12)
+    assert new["names"] == list(learnt.columns)
+    assert [entry["missing"]["values"] for entry in info(str(tmp_path / "o.zarr"))["provenance"]] == [
         {name: int(count) for name, count in part.isna().sum().items() if count} for part in (first, further)
     ]
-    assert ingest([b], tmp_path / "new.zarr", like=tmp_path / "all.zarr").already_done
-    with pytest.raises(SpecError, match=r"new\.zarr is in the way: .*like is "):
-        ingest([b], tmp_path / "new.zarr")
+    assert ingest([b], tmp_path / "new.zarr", like=tmp_path / "o.zarr").already_done
+    refuse(tmp_path, SpecError, r"new\.zarr is in the way: .*like is ", b, out="new.zarr", overwrite=False)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_rows_to_append_that_do_not_fit_change_nothing(kind, tmp_path):
+    write = WRITERS[kind]
     options = {"missing": "mean", "categories": "one-hot", "drop": ["late"]}
-    ingest([WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)], tmp_path / "o.zarr", **options)
-    before = stored(tmp_path / "o.zarr")["x"]
-    strange, other = (
-        FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)]),
-        "is 'XX', none of the 4 categories",
-    )
+    made(tmp_path, write(tmp_path / f"a.{kind}", FLIGHTS), **options)
+    strange = FLIGHTS.assign(carrier=["XX" if i > 7 else "UA" for i in range(N)])
+    unknown = r"row 8, column 1 \('carrier'\) is 'XX', none of the 4 categories .* and 391 more such rows"
     for frame, error, message in (
-        (strange, DataError, rf"row 8, column 1 \('carrier'\) {other} .* and 391 more such rows"),
+        (strange, DataError, unknown),
         (FLIGHTS.drop(columns="delay"), SpecError, r"b\.\w+ lacks the column 'delay' of .*o\.zarr"),
         (FLIGHTS.assign(new=1), SpecError, r"b\.\w+ has the column 'new', unlike .*o\.zarr"),
         (FLIGHTS.assign(delay="long"), DataError, r"row 0, column 3 \('delay'\) is 'long', not a number"),
         (FLIGHTS.assign(delay=np.inf), DataError, r"row 0, column 3 \('delay'\) is infinity, and 399 more"),
         (FLIGHTS.assign(at="soon"), DataError, r"row 0, column 0 \('at'\) is 'soon', not a date"),
     ):
-        source = WRITERS[kind](tmp_path / f"b.{kind}", frame)
-        with pytest.raises(error, match=message):
-            ingest([source], tmp_path / "o.zarr", append=True)
-        np.testing.assert_array_equal(stored(tmp_path / "o.zarr")["x"], before)
+        refuse(tmp_path, error, message, write(tmp_path / f"b.{kind}", frame), append=True)
 
 
 def test_columns_that_are_chosen_may_be_among_any_others(tmp_path):
-    a = WRITERS["csv"](tmp_path / "a.csv", FLIGHTS.assign(more="text"))
-    b = WRITERS["parquet"](tmp_path / "b.parquet", FLIGHTS[["distance", "at"]])
-    done = ingest([a, b], tmp_path / "o.zarr", columns=["at", "distance"])
-    np.testing.assert_allclose(stored(done.path)["x"], np.tile(numbers(FLIGHTS)[["at", "distance"]], (2, 1)))
-    ingest([a], tmp_path / "o.zarr", append=True)
-    assert open_rows(tmp_path / "o.zarr").shape == (3 * N, 2)
+    more = FLIGHTS.assign(more="text").to_csv(index=False)
+    found = made(tmp_path, more, FLIGHTS[["distance", "at"]], columns=["at", "distance"])
+    np.testing.assert_allclose(found["x"], np.tile(numbers(FLIGHTS)[["at", "distance"]], (2, 1)))
+    assert made(tmp_path, more, append=True)["x"].shape == (3 * N, 2)
 
 
-# Bad input
+def test_names_with_commas_are_quoted(tmp_path):
+    frame = pd.DataFrame({"a, b": [1.0, 2.0], "c": [3.0, 4.0], "d": ["x", "y"]})
+    source = WRITERS["csv"](tmp_path / "a.csv", frame)
+    for number, (options, names) in enumerate(
+        ((("--columns", '"a, b", c'), ["a, b", "c"]), (("--drop", "d,c"), ["a, b"]))
+    ):
+        done = run("ingest", str(source), str(tmp_path / f"{number}.zarr"), *options)
+        assert done.exit_code == 0, done.output
+        assert stored(tmp_path / f"{number}.zarr")["names"] == names
+    found = made(tmp_path, "b,a,a\n1,2,3\n4,5,6\n", drop=["a"])  # both of this name
+    np.testing.assert_array_equal(found["x"], [[1], [4]])
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -244,149 +225,111 @@ def test_every_bad_column_is_told_in_one_run(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(text_rows, "_TEXT_BYTES", 5000)
     source = WRITERS[kind](tmp_path / f"a.{kind}", FLIGHTS)
     with pytest.raises(DataError) as caught:
-        ingest([source], tmp_path / "o.zarr")
+        made(tmp_path, source)
     lacking, words = FLIGHTS["delay"].isna(), int(FLIGHTS["carrier"].notna().sum())
-    expected = [
+    assert str(caught.value).splitlines()[:4] == [
         f"{source}: 3 columns cannot be read (rows of data and columns are counted from 0):",
         f"  row 0, column 1 ('carrier') is {FLIGHTS['carrier'][0]!r}, not a number, and {words - 1} more such rows",
         f"  row {lacking.argmax()}, column 3 ('delay') is missing, and {lacking.sum() - 1} more such rows",
         f"  row 0, column 5 ('origin') is {FLIGHTS['origin'][0]!r}, not a number, and {N - 1} more such rows",
     ]
-    assert str(caught.value).splitlines()[:4] == expected
     assert "--missing drop" in str(caught.value)
     assert "--categories one-hot" in str(caught.value)
     assert not list(tmp_path.glob("o.zarr*"))
 
 
 def test_columns_that_cannot_be_chosen(tmp_path):
-    source = WRITERS["csv"](tmp_path / "a.csv", FLIGHTS)
-    nameless = WRITERS["csv"](tmp_path / "b.csv", FLIGHTS[["distance"]], header=False)
-    np.save(tmp_path / "c.npy", np.ones((3, 2)))
-    for sources, options, message in (
-        ([source], {"columns": ["dely"]}, r"unknown column of .*a\.csv 'dely': did you mean 'delay'"),
-        ([source], {"drop": ["dely"]}, r"did you mean 'delay'"),
-        ([source], {"drop": list(FLIGHTS.columns)}, "no column of .* is left"),
-        ([source], {"columns": ["delay"], "drop": ["late"]}, "choose one"),
-        ([source], {"missing": "maen"}, "unknown missing 'maen': did you mean 'mean'"),
-        ([source], {"categories": "codes"}, "unknown categories 'codes'"),
-        ([source], {"like": "x.zarr", "missing": "mean"}, "like takes all about columns from a dataset"),
-        ([source], {"like": tmp_path / "none.zarr"}, r"none\.zarr"),
-        ([nameless], {"columns": ["a"]}, r"b\.csv has no column names"),
-        ([tmp_path / "c.npy"], {"missing": "drop"}, r"c\.npy is an array of numbers"),
+    table = FLIGHTS.to_csv(index=False)
+    for content, options, message in (
+        (table, {"columns": ["dely"]}, r"unknown column of .*a\.csv 'dely': did you mean 'delay'"),
+        (table, {"drop": ["dely"]}, r"did you mean 'delay'"),
+        (table, {"drop": list(FLIGHTS.columns)}, "no column of .* is left"),
+        (table, {"columns": ["delay"], "drop": ["late"]}, "choose one"),
+        (table, {"missing": "maen"}, "unknown missing 'maen': did you mean 'mean'"),
+        (table, {"categories": "codes"}, "unknown categories 'codes'"),
+        (table, {"like": "x.zarr", "missing": "mean"}, "like takes all about columns from a dataset"),
+        (table, {"like": tmp_path / "none.zarr"}, r"none\.zarr"),
+        ("1\n2\n", {"columns": ["a"]}, r"a\.csv has no column names"),
+        (np.ones((3, 2)), {"missing": "drop"}, r"a\.npy is an array of numbers"),
+        (
+            table,
+            {"labels": str(npy(tmp_path / "y.npy", np.ones(N))), "missing": "drop"},
+            r"y\.npy has a label for each row, so no rows can be dropped",
+        ),
     ):
-        with pytest.raises(SpecError, match=message):
-            ingest(sources, tmp_path / "o.zarr", **options)
-    np.save(tmp_path / "y.npy", np.ones(N))
-    with pytest.raises(SpecError, match=r"y\.npy has a label for each row, so no rows can be dropped"):
-        ingest([source], tmp_path / "o.zarr", labels=str(tmp_path / "y.npy"), missing="drop")
+        refuse(tmp_path, SpecError, message, content, **options)
 
 
 def test_texts_of_too_many_kinds_and_columns_without_a_value(tmp_path):
-    many = pd.DataFrame({"tail": [f"N{i}" for i in range(1001)], "a": 1.0, "none": np.nan})
-    source = WRITERS["parquet"](tmp_path / "a.parquet", many)
+    table = {"tail": [f"N{i}" for i in range(1001)], "a": [1.0] * 1001, "none": [np.nan] * 1001}
     message = r"column 'tail' has more than 1000 different texts; column 'none' has no value"
-    with pytest.raises(DataError, match=message):
-        ingest([source], tmp_path / "o.zarr", categories="one-hot", missing="mean")
-    with pytest.raises(DataError, match="no row has a value in every column, so that all would be dropped"):
-        ingest([source], tmp_path / "o.zarr", drop=["tail"], missing="drop")
+    refuse(tmp_path, DataError, message, table, categories="one-hot", missing="mean")
+    message = "no row has a value in every column, so that all would be dropped"
+    refuse(tmp_path, DataError, message, table, drop=["tail"], missing="drop")
 
 
 def test_a_dataset_that_does_not_say_its_columns_is_damaged(tmp_path):
-    source = WRITERS["csv"](tmp_path / "a.csv", FLIGHTS)
-    ingest([source], tmp_path / "o.zarr", missing="mean", categories="one-hot")
+    table = FLIGHTS.to_csv(index=False)
+    made(tmp_path, table, missing="mean", categories="one-hot")
     group = groups.open_group(str(tmp_path / "o.zarr"), "dataset", "r+")
     about = group.attrs["bigkpca"]
     for key, value in (("missing", "guess"), ("columns", [{"name": "a"}]), ("left_out", 3), ("named", "yes")):
         group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], key: value}}
-        with pytest.raises(CorruptionError, match=f"o.zarr does not say what it must: {key} is"):
-            ingest([source], tmp_path / "o.zarr", append=True)
+        refuse(tmp_path, CorruptionError, f"o.zarr does not say what it must: {key} is", table, append=True)
     group.attrs["bigkpca"] = {key: value for key, value in about.items() if key != "rows"}
-    with pytest.raises(IncompleteError, match="its ingest did not finish"):
-        ingest([source], tmp_path / "p.zarr", like=tmp_path / "o.zarr")
-
-
-def test_names_with_commas_are_quoted(tmp_path):
-    frame = pd.DataFrame({"a, b": [1.0, 2.0], "c": [3.0, 4.0], "d": ["x", "y"]})
-    source = WRITERS["csv"](tmp_path / "a.csv", frame)
-    done = run("ingest", str(source), str(tmp_path / "o.zarr"), "--columns", '"a, b", c')
-    assert done.exit_code == 0, done.output
-    assert stored(tmp_path / "o.zarr")["names"] == ["a, b", "c"]
-    done = run("ingest", str(source), str(tmp_path / "p.zarr"), "--drop", "d,c")
-    assert stored(tmp_path / "p.zarr")["names"] == ["a, b"]
-    (tmp_path / "b.csv").write_text("b,a,a\n1,2,3\n4,5,6\n")  # both of this name
-    found = stored(ingest([tmp_path / "b.csv"], tmp_path / "b.zarr", drop=["a"]).path)
-    np.testing.assert_array_equal(found["x"], [[1], [4]])
-
-
-def parquet_of(path, **columns):
-    pq.write_table(pa.table(columns), path)
-    return path
+    message = "its ingest did not finish"
+    refuse(tmp_path, IncompleteError, message, table, out="p.zarr", like=tmp_path / "o.zarr")
 
 
 def test_a_column_that_means_something_else_in_a_further_file_is_refused(tmp_path):
-    moments = pa.array([0, 1], pa.timestamp("ns"))
     kinds = {
         "number": pa.array([1.0, 2.0]),
-        "date": moments,
+        "date": pa.array([0, 1], pa.timestamp("ns")),
         "time": pa.array([0, 1], pa.time64("us")),
         "list": pa.array([[1], [2]]),
     }
-    files = {name: parquet_of(tmp_path / f"{name}.parquet", a=[1.0, 2.0], t=values) for name, values in kinds.items()}
+    tables = {name: {"a": [1.0, 2.0], "t": values} for name, values in kinds.items()}
     for first in ("number", "date", "time"):
-        done = ingest([files[first]], tmp_path / f"{first}.zarr")
-        before = stored(done.path)["x"]
-        for second in set(files) - {first}:
-            for options in ({"append": True}, {"like": tmp_path / f"{first}.zarr"}):
-                out = tmp_path / (f"{first}.zarr" if "append" in options else "other.zarr")
-                with pytest.raises((DataError, SpecError), match=r"not a|not of kind|plain numbers|of type list"):
-                    ingest([files[second]], out, **options)
-        np.testing.assert_array_equal(stored(done.path)["x"], before)
-    nothing = parquet_of(tmp_path / "null.parquet", a=[1.0], t=pa.nulls(1))
-    found = stored(ingest([nothing, files["date"]], tmp_path / "null.zarr", missing="mean").path)
+        made(tmp_path, tables[first])
+        for second in set(tables) - {first}:
+            for options in ({"append": True}, {"like": tmp_path / "o.zarr", "out": "other.zarr"}):
+                message = r"not a|not of kind|plain numbers|of type list"
+                refuse(tmp_path, (DataError, SpecError), message, tables[second], **options)
+    found = made(tmp_path, {"a": [1.0], "t": pa.nulls(1)}, tables["date"], missing="mean")
     assert found["x"][:, 1].max() < 1e-6  # days, and no nanoseconds
 
 
 def test_dates_with_and_without_time_zones_are_read_each_by_itself(tmp_path):
     texts = ["1970-01-02", "1970-01-02 06:00:00.123456789", "1970-01-02T06:00:00Z", "1970-01-02T06:00:00+06:00"]
-    (tmp_path / "a.csv").write_text("a,t\n" + "".join(f"1,{text}\n" for text in texts))
-    pq.write_table(pa.table({"a": [0.0], "t": [datetime(1970, 1, 2)]}), tmp_path / "first.parquet")
-    ingest([tmp_path / "first.parquet"], tmp_path / "o.zarr")
-    done = ingest([tmp_path / "a.csv"], tmp_path / "o.zarr", append=True)
-    np.testing.assert_allclose(stored(done.path)["x"][:, 1], [1, 1, 1.25, 1.25, 1], atol=2e-6)
+    made(tmp_path, {"a": [0.0], "t": [datetime(1970, 1, 2)]})
+    found = made(tmp_path, "a,t\n" + "".join(f"1,{text}\n" for text in texts), append=True)
+    np.testing.assert_allclose(found["x"][:, 1], [1, 1, 1.25, 1.25, 1], atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_labels_with_gaps_keep_their_kind(kind, tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 5], "y": pd.array([3, 1, None, 2, 3], "Int64")})
-    source = WRITERS[kind](tmp_path / f"a.{kind}", frame)
-    found = stored(ingest([source], tmp_path / "o.zarr", labels="y", missing="drop").path)
+    found = made(tmp_path, WRITERS[kind](tmp_path / f"a.{kind}", frame), labels="y", missing="drop")
     np.testing.assert_array_equal(found["y"], [3, 1, 2, 3])
-    words = parquet_of(tmp_path / "w.parquet", a=[1.0, 2, 3], y=pa.array(["x", None, "NA"], pa.large_string()))
-    kept = stored(ingest([words], tmp_path / "w.zarr", labels="y", missing="drop").path)
-    assert kept["categories"] == ["x", "NA"]
+    words = {"a": [1.0, 2, 3], "y": pa.array(["x", None, "NA"], pa.large_string())}
+    assert made(tmp_path, words, labels="y", missing="drop")["categories"] == ["x", "NA"]
 
 
 def test_wide_encodings_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
-    sizes = []
-    real = reading.encode
+    sizes, real = [], reading.encode
     monkeypatch.setattr(reading, "encode", lambda values, column: sizes.append(len(values)) or real(values, column))
-    names = [f"n{i}" for i in range(500)]
-    source = parquet_of(tmp_path / "a.parquet", word=names * 40, a=np.arange(20_000.0))
-    ingest([source], tmp_path / "o.zarr", categories="one-hot")
+    made(tmp_path, {"word": [f"n{i}" for i in range(500)] * 40, "a": np.arange(20_000.0)}, categories="one-hot")
     assert max(sizes) <= 2**22 // (8 * 501)
 
 
 def test_texts_that_are_no_numbers_are_found_without_parsing_each(tmp_path, monkeypatch):
     parsed, real = [], columns.numbers
     monkeypatch.setattr(columns, "numbers", lambda values, kind: parsed.append(len(values)) or real(values, kind))
-    source = parquet_of(tmp_path / "a.parquet", word=["UA", "AA"] * 100_000)
-    with pytest.raises(DataError, match="is 'UA', not a number, and 199,999 more such rows"):
-        ingest([source], tmp_path / "o.zarr")
+    message = "is 'UA', not a number, and 199,999 more such rows"
+    refuse(tmp_path, DataError, message, {"word": ["UA", "AA"] * 100_000})
     assert 0 < len(parsed) < 1000
 
 
 def test_a_word_that_is_no_number_counts_more_than_one_that_may_be_missing(tmp_path):
-    (tmp_path / "countries.csv").write_text('c,n\n"NA",1\nDE,2\nFR,3\n', encoding="utf-8")
     message = r"row 1, column 0 \('c'\) is 'DE', not a number, and 1 more such rows .*--categories"
-    with pytest.raises(DataError, match=message):
-        ingest([str(tmp_path / "countries.csv")], str(tmp_path / "countries.zarr"))
+    refuse(tmp_path, DataError, message, 'c,n\n"NA",1\nDE,2\nFR,3\n')

@@ -23,6 +23,11 @@ def test_the_kernel_of_a_spec_for_five_columns_and_median_seven():
         ({"kernel": "linear"}, kernels.Linear()),
         ({"kernel": kernels.Gaussian(9.0)}, kernels.Gaussian(9.0)),
         ({"kernel": np.dot}, kernels.Function(np.dot)),
+        # What options of a kernel leave open comes from the options of the fit.
+        ({"kernel": "matern:nu=2.5"}, kernels.Matern(7.0, nu=2.5)),
+        ({"kernel": "matern:nu=2.5", "sigma": 4}, kernels.Matern(4.0, nu=2.5)),
+        ({"kernel": "rational-quadratic:sigma=2"}, kernels.RationalQuadratic(2.0)),
+        ({"kernel": "poly:degree=2", "coef0": 0.5}, kernels.Polynomial(0.2, degree=2, coef0=0.5)),
     ]:
         assert FitSpec.checked(**options).kernel_value(5, 7.0) == kernel, options
     assert_allclose(FitSpec.checked(gamma=0.02).kernel_value(5, None).gamma, 0.02)
@@ -31,21 +36,23 @@ def test_the_kernel_of_a_spec_for_five_columns_and_median_seven():
 
 
 def test_what_the_kernel_asks_of_the_sample():
-    for options, stationary, needs_median in [
-        ({}, True, True),
-        ({"sigma": 2.0}, True, False),
-        ({"kernel": "laplacian"}, True, True),
-        ({"kernel": "linear"}, False, False),
-        ({"kernel": kernels.Gaussian(1.0)}, True, False),
-        ({"kernel": kernels.Gaussian(1.0) + kernels.Linear()}, False, False),
-        ({"kernel": np.dot}, False, False),
+    for options, stationary, distance in [
+        ({}, True, "sqeuclidean"),
+        ({"sigma": 2.0}, True, None),
+        ({"kernel": "laplacian"}, True, "cityblock"),
+        ({"kernel": "matern:nu=2.5"}, True, "sqeuclidean"),
+        ({"kernel": "rational-quadratic:sigma=2"}, True, None),
+        ({"kernel": "linear"}, False, None),
+        ({"kernel": kernels.Gaussian(1.0)}, True, None),
+        ({"kernel": kernels.Gaussian(1.0) + kernels.Linear()}, False, None),
+        ({"kernel": np.dot}, False, None),
     ]:
         spec = FitSpec.checked(**options)
-        assert (spec.stationary, spec.needs_median) == (stationary, needs_median), options
-    assert FitSpec.checked().distance == "sqeuclidean"
-    assert FitSpec.checked(kernel="laplacian").distance == "cityblock"
-    for kernel in ("linear", kernels.Gaussian(2.0)):
-        with pytest.raises(SpecError, match="has no length sigma"):
+        assert (spec.stationary, spec.needs_median) == (stationary, distance is not None), options
+        if distance:
+            assert spec.distance == distance
+    for kernel in ("linear", kernels.Gaussian(2.0), "rational-quadratic:sigma=2"):
+        with pytest.raises(SpecError, match=r"the kernel .* has no length sigma to choose"):
             _ = FitSpec.checked(kernel=kernel).distance
 
 

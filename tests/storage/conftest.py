@@ -2,14 +2,12 @@
 
 import contextlib
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
 
 import bigkpca
 from bigkpca.ingesting.streaming import ingest
-from tests.helpers.disks import mount
 from tests.storage.outputs import FIT, X
 
 
@@ -32,21 +30,3 @@ def home(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
-
-
-@pytest.fixture
-def mounted(tmp_path):
-    """Mounts an empty file system with these limits at one place, in turn."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-
-    def unmount():
-        subprocess.run(["umount", disk], capture_output=True, check=False)
-
-    def mounted(limits):
-        unmount()
-        mount(limits, disk)
-        return disk
-
-    yield mounted
-    unmount()

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tracemalloc
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from bigkpca import kernels
 from bigkpca.errors import BigKPCAError
 from bigkpca.storage import groups
 from bigkpca.storage.models import _digest
+from tests.helpers.disks import tree_bytes
 
 GONE = object()
 KINDS = {
@@ -100,10 +102,6 @@ def changed(values, changes):
     return values
 
 
-def files(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-
-
 def put(folder, content):
     """A folder with these files and no others."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -142,7 +140,7 @@ _DECODED = {}  # since most models differ by one array at most
 
 def _array(path):
     """The values of an array."""
-    content = tuple(sorted(files(path).items()))
+    content = tuple(tree_bytes(path).items())
     if content not in _DECODED:
         _DECODED[content] = zarr.open_array(str(path), mode="r")[...]
     return np.asarray(_DECODED[content])
@@ -158,38 +156,27 @@ def set_array(path, name, values):
     forge(path)
 
 
-_SEEN = None
-_EVENTS = {
-    "exec",
-    "compile",
-    "import",
-    "subprocess.Popen",
-    "os.system",
-    "os.exec",
-    "pickle.find_class",
-    "marshal.loads",
-}
+_SEEN = []  # a list of events for the action that is watched
+_RUNS = {"exec", "compile", "import", "subprocess.Popen", "os.system", "os.exec", "pickle.find_class", "marshal.loads"}
 
 
-def _hook(event, args):
-    # `asyncio` of Zarr only wakes its own thread: no socket is made, bound or connected.
-    if _SEEN is not None and (event in _EVENTS or event == "open" or event.startswith("socket.")):
-        _SEEN.append((event, args))
+@cache
+def _listen():
+    def hook(event, args):
+        # `asyncio` of Zarr only wakes its own thread: no socket is made, bound or connected.
+        if _SEEN and (event in _RUNS or event == "open" or event.startswith("socket.")):
+            _SEEN[0].append((event, args))
 
-
-_hooked = False
+    sys.addaudithook(hook)  # which no Python takes off again
 
 
 def watched(action):
     """What `action` executes, and the files that it opens."""
-    global _SEEN, _hooked
-    if not _hooked:
-        sys.addaudithook(_hook)  # which no Python takes off again
-        _hooked = True
-    _SEEN = seen = []
+    _listen()
+    _SEEN.append(seen := [])
     try:
         action()
     finally:
-        _SEEN = None
+        _SEEN.clear()
     opened = {os.path.realpath(args[0]) for event, args in seen if event == "open" and isinstance(args[0], str)}
     return [f"{event} {args!r:.200}" for event, args in seen if event != "open"], opened

@@ -1,6 +1,7 @@
 """Shards that are encoded in memory: the bytes that Zarr writes, whole, whoever writes at the same time."""
 
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,30 +33,34 @@ def values(block):
     }
 
 
-def test_shards_are_the_bytes_that_zarr_writes(tmp_path):
+@pytest.fixture
+def path(tmp_path):
+    """Arrays without a block, in a folder."""
+    path = str(tmp_path / "ours")
+    block_arrays.create(path, RECORD, N, ARRAYS)
+    return path
+
+
+def test_shards_are_the_bytes_that_zarr_writes(path, tmp_path):
     """Of full blocks and of the last one, which is shorter, in memory order or not."""
-    ours, zarrs = str(tmp_path / "ours"), str(tmp_path / "zarrs")
-    for path in (ours, zarrs):
-        block_arrays.create(path, RECORD, N, ARRAYS)
+    zarrs = shutil.copytree(path, tmp_path / "zarrs")
     group = zarr.open_group(zarrs, mode="r+")
     for block in split(N, ROWS):
         given = values(block)
-        digests = block_arrays.write_block(ours, block, given | {"x": np.asfortranarray(given["x"])})
-        assert digests == block_arrays.block_digests(ours, block)
+        digests = block_arrays.write_block(path, block, given | {"x": np.asfortranarray(given["x"])})
+        assert digests == block_arrays.block_digests(path, block)
         for name, held in given.items():
-            array = group[name]
-            array.with_config({"write_empty_chunks": True})[block.start : block.stop] = held
-    written = tree_bytes(ours)
+            group[name].with_config({"write_empty_chunks": True})[block.start : block.stop] = held
+    written = tree_bytes(path)
     assert written == tree_bytes(zarrs)
     assert len(written) == 1 + 4 + 4 * 4
-    assert block_arrays.stored_blocks(ours, split(N, ROWS)) == list(split(N, ROWS))
+    assert block_arrays.stored_blocks(path, split(N, ROWS)) == list(split(N, ROWS))
 
 
-def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path, monkeypatch):
-    path, clean, block = str(tmp_path / "s"), str(tmp_path / "clean"), Block(1, 32, 64)
-    for each in (path, clean):
-        block_arrays.create(each, RECORD, N, ARRAYS)
-    block_arrays.write_block(clean, block, values(block))
+def test_a_shard_is_whole_after_two_attempts_at_once_and_replaced_where_it_does_not_decode(path, monkeypatch):
+    block = Block(1, 32, 64)
+    block_arrays.write_block(path, block, values(block))
+    wanted, torn = tree_bytes(path), Path(path, "x", "c", "1", "0")
     meeting, replace, sizes = threading.Barrier(2), os.replace, []
 
     def halting(source, target):
@@ -64,28 +69,18 @@ def test_two_attempts_of_a_block_at_once_leave_one_whole_shard(tmp_path, monkeyp
         sizes.append(os.path.getsize(source))
         replace(source, target)
 
+    torn.write_bytes(b"torn")
+    assert block_arrays.block_digests(path, block) is None
     monkeypatch.setattr(os, "replace", halting)
     with ThreadPoolExecutor(2) as pool:
         for run in [pool.submit(block_arrays.write_block, path, block, values(block)) for _ in range(2)]:
             run.result()
     assert len(sizes) == 2 * len(ARRAYS)
-    assert tree_bytes(path) == tree_bytes(clean)
-
-
-def test_a_shard_is_replaced_even_where_it_does_not_decode(tmp_path):
-    path, block = str(tmp_path / "s"), Block(0, 0, 32)
-    block_arrays.create(path, RECORD, N, ARRAYS)
-    block_arrays.write_block(path, block, values(block))
-    wanted = tree_bytes(path)
-    (tmp_path / "s" / "x" / "c" / "0" / "0").write_bytes(b"torn")
-    assert block_arrays.block_digests(path, block) is None
-    block_arrays.write_block(path, block, values(block))
     assert tree_bytes(path) == wanted
 
 
-def test_a_manifest_that_is_not_about_the_arrays_is_refused(tmp_path):
-    path, blocks = str(tmp_path / "s"), split(N, ROWS)
-    block_arrays.create(path, RECORD, N, ARRAYS)
+def test_a_manifest_that_is_not_about_the_arrays_is_refused(path):
+    blocks = split(N, ROWS)
     digests = [block_arrays.write_block(path, block, values(block)) for block in blocks]
     block_arrays.publish(path, RECORD, blocks, digests)
     manifest = block_arrays.read_manifest(path)

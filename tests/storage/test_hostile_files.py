@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,9 @@ from bigkpca.execution.projection import score_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info, model_info
 from bigkpca.storage.models import load_model
+from bigkpca.workflows.scores import open_scores
 from tests.data.cases import case
-from tests.helpers.commands import peak_of_refusal, run_apart
+from tests.helpers.disks import tree_bytes
 from tests.storage import hostile
 from tests.storage.outputs import FIT, X
 
@@ -34,7 +36,7 @@ def models(tmp_path_factory):
     for kind, options in hostile.KINDS.items():
         rows = np.abs(X[:40]) if kind != "given" else X[:40] @ X[:40].T
         bigkpca.fit(rows, folder / f"{kind}.zarr", **FIT | options)
-        found[kind] = hostile.files(folder / f"{kind}.zarr")
+        found[kind] = tree_bytes(folder / f"{kind}.zarr")
     return found
 
 
@@ -51,15 +53,13 @@ def check_model(path):
         return False
     rows = ArrayRows(np.resize(np.abs(X), (7, model.columns)))
     scores = hostile.used(lambda: score_rows(rows, model, Engine(threads=1), Silent()))
-    if scores is not None:
-        assert scores.shape == (7, model.components)
+    assert scores is None or scores.shape == (7, model.components)
     if scores is not None and model.reference is not None:
         drift = hostile.used(lambda: model.reference.drift(model.reference.count(scores, scores[:, 0])))
         assert drift is None or 0 <= drift.figure <= 1
     facts = hostile.used(lambda: model_info(model, str(path)))
     assert facts is None or facts["kind"] == "model"
-    spec = hostile.used(lambda: FitSpec.of(model))
-    assert spec is None or isinstance(spec, FitSpec)
+    assert isinstance(hostile.used(lambda: FitSpec.of(model)), FitSpec | None)
     assert str(model)
     return True
 
@@ -128,9 +128,6 @@ def test_a_model_with_arrays_swapped(models, place):
         assert check_model(Path(hostile.put(place, content))), kind
 
 
-# What is declared, and what is there
-
-
 def test_an_array_that_claims_more_than_its_files_hold_is_refused_in_little_memory(models, place):
     hostile.put(place, models["landmarks"])
     file = place / "components" / "zarr.json"
@@ -167,6 +164,8 @@ def test_codecs_that_models_do_not_have_are_refused(models, place):
 
 def test_json_is_read_up_to_a_limit(models, place):
     hostile.put(place, models["landmarks"])
+    hostile.forge(place, hostile.attribute(place) | {"note": '\\"[{' * 500})  # which does not nest
+    assert check_model(place)
     text = (place / "zarr.json").read_text()
     for broken, message in (
         (text + "[" * 300, "nests more than 200 deep"),
@@ -176,13 +175,6 @@ def test_json_is_read_up_to_a_limit(models, place):
         (place / "zarr.json").write_text(broken)
         with pytest.raises(SpecError, match=f"is not a bigkpca model: its zarr.json does not parse .*{message}"):
             load_model(place)
-
-
-def test_brackets_in_words_do_not_nest(models, place):
-    hostile.put(place, models["landmarks"])
-    about = hostile.attribute(place)
-    hostile.forge(place, about | {"note": '\\"[{' * 500})
-    assert check_model(place)
 
 
 def test_a_kernel_of_many_sums_loads_and_more_are_refused(models, place):
@@ -195,9 +187,6 @@ def test_a_kernel_of_many_sums_loads_and_more_are_refused(models, place):
     model = load_model(place)
     assert model.features.kernel.towards == "product"
     assert model.residual(X[:2]).shape == (2,)
-
-
-# Nothing is executed, and nothing else is opened
 
 
 def test_loading_executes_nothing_and_opens_nothing_else(models, place):
@@ -249,38 +238,125 @@ def test_pickles_are_no_codec(tmp_path):
             open_rows(path).block(0, 2)
 
 
-MOST = "has more than 64,000,000 bytes, so that it does not describe an array or a group"
-
-
-def with_large_metadata(path, name):
-    """A Zarr array or group of which one file of metadata has 3 GB, but takes no room."""
-    if name == ".zarray":
-        zarr.create_array(path, shape=(4, 2), dtype="f4", zarr_format=2)
-    else:
-        group = zarr.create_group(path, zarr_format=3 if "zarr.json" in name else 2)
-        group.create_array("x", shape=(4, 2), dtype="f4")
-    with (path / name).open("ab") as file:
-        file.truncate(3 * 10**9)
-    return path
-
-
 def test_metadata_of_three_gigabytes_are_refused_and_not_read(models, place, tmp_path):
+    most = "has more than 64,000,000 bytes, so that it does not describe an array or a group"
     for number, name in enumerate(("zarr.json", "x/zarr.json", ".zarray", ".zgroup", "x/.zarray", ".zmetadata")):
-        path = with_large_metadata(tmp_path / f"{number}.zarr", name)
-        with case(name), pytest.raises(CorruptionError, match=f"{path / name} {MOST}"):
+        path, zarr_format = tmp_path / f"{number}.zarr", 3 if "zarr.json" in name else 2
+        if name == ".zarray":
+            zarr.create_array(path, shape=(4, 2), dtype="f4", zarr_format=2)
+        else:
+            zarr.create_group(path, zarr_format=zarr_format).create_array("x", shape=(4, 2), dtype="f4")
+        with (path / name).open("ab") as file:
+            file.truncate(3 * 10**9)  # and takes no room
+        with case(name), pytest.raises(CorruptionError, match=f"{path / name} {most}"):
             hostile.bounded(lambda: info(str(path)), 150)  # noqa: B023 - called at once
     os.truncate(Path(hostile.put(place, models["waves"])) / "zarr.json", 3 * 10**9)
     with pytest.raises(SpecError, match=r"does not parse \(it has more than 64,000,000 bytes\)"):
         hostile.bounded(lambda: load_model(place), 150)
 
 
+# Datasets, scores, options and paths
+
+
+def test_a_dataset_that_vouches_for_what_it_has_not(home):
+    about = hostile.attribute(home / "d.zarr")
+    for changes, message in (
+        ({"rows": 91}, "says that it has 91 rows, and its array x has 90"),
+        ({"rows": 10**15}, "says that it has"),
+        ({"rows": 0}, "says that it has 0 rows"),
+        ({"rows": -1}, "says that it has"),
+        ({"rows": "90"}, "says that it has '90' rows"),
+        ({"rows": True}, "says that it has True rows"),
+        ({"rows": 9.5}, "says that it has"),
+        ({"column_names": ["a"]}, "its column names are"),
+        ({"column_names": "abcd"}, "its column names are 'abcd', for 4 columns"),
+        ({"column_names": [1, 2, 3, 4]}, "its column names are"),
+        ({"row_shape": "x"}, "row_shape is 'x'"),
+        ({"labels": {"path": 3}}, "labels is"),
+    ):
+        hostile.set_attribute(home / "d.zarr", about | changes)
+        with case(changes), pytest.raises(CorruptionError, match=f"d.zarr.*{message}"):
+            hostile.bounded(lambda: info("d.zarr"))
+
+
+@pytest.mark.parametrize("name", ["d.zarr/x", "s.zarr/scores"])
+def test_arrays_of_rows_that_claim_any_number_of_chunks(home, name):
+    file = home / name / "zarr.json"
+    metadata = json.loads(file.read_text())
+    metadata["shape"][0] = 10**15
+    file.write_text(json.dumps(metadata))
+    group = home / name.split("/")[0]
+    if group.name == "d.zarr":
+        hostile.set_attribute(group, hostile.attribute(group) | {"rows": 10**15})
+    with pytest.raises(CorruptionError, match=r"does not have the digests of|there are 90 rows, and its array has"):
+        hostile.bounded(lambda: open_rows(str(group)))
+    with pytest.raises(CorruptionError):
+        hostile.bounded(lambda: info(str(group)))
+
+
+def test_a_manifest_of_scores_that_does_not_count_them_is_refused(home):
+    manifest = home / "s.zarr" / "scores" / "manifest.json"
+    values = json.loads(manifest.read_text())
+    message = r"scores/manifest\.json says that there are 0 rows, and its array has 90"
+    for changes in ({"rows": "many"}, {"block_rows": None}, {"blocks": [{}]}):
+        manifest.write_text(json.dumps(values | changes))
+        with case(changes), pytest.raises(CorruptionError, match=message):
+            open_rows("s.zarr")
+
+
+@pytest.fixture(scope="module")
+def copies(made, tmp_path_factory):
+    """A folder for the dataset and the scores of each example, and their files as they were made."""
+    files = {name: tree_bytes(made / name) for name in ("d.zarr", "s.zarr")}
+    return tmp_path_factory.mktemp("copies"), files, load_model(made / "m.zarr")
+
+
+@given(
+    target=st.sampled_from(["d.zarr/zarr.json", "s.zarr/zarr.json", "s.zarr/scores/manifest.json"]),
+    changes=hostile.DRAWS,
+)
+def test_datasets_and_scores_with_other_attributes_and_manifests(copies, target, changes):
+    (folder, files, model), group = copies, target.split("/")[0]
+    path = hostile.put(folder / group, files[group])
+    values = json.loads((folder / target).read_text())
+    if "attributes" in values:
+        values["attributes"] = hostile.changed(values["attributes"], changes)
+    else:
+        values = hostile.changed(values, changes)
+    (folder / target).write_text(json.dumps(values))
+    rows = hostile.used(lambda: open_rows(path), group)
+    assert rows is None or rows.shape == (90, 4 if group == "d.zarr" else 3)
+    facts = hostile.used(lambda: info(path), group)
+    assert facts is None or facts["path"] == path
+    scores = hostile.used(lambda: open_scores(model, path), group)
+    assert scores is None or scores.shape[1] == model.components
+
+
+SPECS = [
+    FitSpec.checked(**{key: value for key, value in (FIT | options).items() if value != "auto"}).to_dict()
+    for options in hostile.KINDS.values()
+]
+
+
+@given(number=st.integers(0, len(SPECS) - 1), changes=hostile.DRAWS)
+def test_options_from_a_file(number, changes):
+    values = hostile.changed(SPECS[number], changes)
+    spec = hostile.used(lambda: FitSpec.from_dict(values, np.ones((3, 2))))
+    if spec is not None:
+        assert FitSpec.from_dict(json.loads(json.dumps(spec.to_dict())), np.ones((3, 2))) == spec
+
+
 @pytest.mark.full
-@pytest.mark.alone
-def test_a_command_refuses_metadata_of_three_gigabytes_in_little_memory(models, place, tmp_path):
-    path = with_large_metadata(tmp_path / "data.zarr", "x/zarr.json")
-    refused = run_apart("info", path)
-    assert refused.returncode == 7
-    assert f"{path / 'x/zarr.json'} {MOST}" in refused.stderr
-    assert peak_of_refusal("info", path) < 400e6
-    os.truncate(Path(hostile.put(place, models["waves"])) / "zarr.json", 3 * 10**9)
-    assert peak_of_refusal("info", place) < 500e6
+def test_a_path_in_a_model_is_only_read(home):
+    """`report` reads the rows that the model names, and writes nowhere else."""
+    victim, about = tree_bytes(home / "d.zarr"), hostile.attribute("m.zarr")
+    for path in (str(home / "d.zarr"), "/etc/passwd"):
+        hostile.forge("m.zarr", about | {"identity": about["identity"] | {"path": path}})
+        shutil.rmtree("out", ignore_errors=True)
+        os.mkdir("out")
+        hostile.used(lambda: bigkpca.report("m.zarr", "out/report.html"), path)
+        assert tree_bytes(home / "d.zarr") == victim
+        assert set(os.listdir("out")) <= {"report.html"}
+    hostile.forge("m.zarr", about | {"identity": about["identity"] | {"path": str(home / "out")}})
+    with pytest.raises(SpecError, match="inside"):
+        bigkpca.report("m.zarr", "out/report.html", overwrite=True)

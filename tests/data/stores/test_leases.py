@@ -44,26 +44,30 @@ def until(condition):
         time.sleep(0.05)
 
 
+def no_lease(out, error, message):
+    """A writer of this output is refused."""
+    with pytest.raises(error, match=message), store_of(out).writer(out):
+        pass
+
+
+def take(out):
+    """Be the writer of an output for a moment."""
+    with store_of(out).writer(out):
+        pass
+
+
 def test_one_writer_at_a_time(bucket):
     store, out = store_of(bucket), f"{bucket}/out.zarr"
     with store.writer(out):
         store.check_writer(out)
         store.check_writer(f"{out}.bigkpca-new")
         assert list(objects(bucket)) == ["out.zarr.bigkpca-lock"]
-        with store.writer(f"{bucket}/other.zarr"):
-            pass
-        with (
-            pytest.raises(
-                LockedError, match=r"another run is writing .*out\.zarr: .* expires in [3-6]\d seconds unless"
-            ),
-            store.writer(out),
-        ):
-            pass
+        take(f"{bucket}/other.zarr")
+        no_lease(out, LockedError, r"another run is writing .*out\.zarr: .* expires in [3-6]\d seconds unless")
     assert objects(bucket) == {}
     with pytest.raises(OSError, match="broken"), store.writer(out):
         raise OSError("broken")
-    with store.writer(out):
-        pass
+    take(out)
     store.check_writer(out)  # of what nobody holds, nothing is said
     assert objects(bucket) == {}
 
@@ -73,23 +77,20 @@ def test_a_key_that_may_not_write_is_told(s3_server, bucket, use_s3):
     store_of(bucket).write(f"{bucket}/x", b"1")
     use_s3(s3_server.port, **READER)
     assert store_of(bucket).exists(f"{bucket}/x")
-    with (
-        pytest.raises(SpecError, match=r"/out: access denied: .* see the environment .*; this command writes there$"),
-        store_of(bucket).writer(f"{bucket}/out"),
-    ):
-        pass
+    message = r"/out: access denied: .* see the environment .*; this command writes there$"
+    no_lease(f"{bucket}/out", SpecError, message)
     with pytest.raises(SpecError, match=r"/x: access denied: .* lack the right"):
         store_of(bucket).remove_file(f"{bucket}/x")
 
 
-def test_a_lease_is_taken_over_only_after_it_expired(bucket):
+def test_a_lease_is_taken_over_only_after_it_expired_by_the_clock_of_the_server(bucket, monkeypatch):
     out = f"{bucket}/out"
-    write_lock(out, THEIRS)
-    with pytest.raises(LockedError, match="another run is writing"), store_of(out).writer(out):
-        pass
+    monkeypatch.setattr(time, "time", lambda: 9e9)
+    for content in (THEIRS, b"", b"[1]", b"no json"):  # a lock that tells nothing is of usual length
+        write_lock(out, content)
+        no_lease(out, LockedError, r"another run is writing .* expires in [2-6]\d seconds")
     write_lock(out, THEIRS.replace(b"60", b"-2"))  # which counts for 2 seconds more than it says
-    with store_of(out).writer(out):
-        pass
+    take(out)
     assert objects(bucket) == {}
 
 
@@ -106,41 +107,30 @@ def test_the_holder_of_a_lease_renews_it_by_itself(bucket, monkeypatch):
         store_of(out).check_writer(out)
 
 
-def test_age_is_told_by_the_server_and_a_lock_that_tells_nothing_is_of_usual_length(bucket, monkeypatch):
-    monkeypatch.setattr(time, "time", lambda: 9e9)
-    for content in (THEIRS, b"", b"[1]", b"no json"):
-        write_lock(f"{bucket}/out", content)
-        with pytest.raises(LockedError, match=r"expires in [2-6]\d seconds"), store_of(bucket).writer(f"{bucket}/out"):
-            pass
-
-
-def test_a_renewal_whose_answer_was_lost_is_our_own(bucket, monkeypatch):
-    """Each conditional write is carried out, and then said to have failed."""
-    put = clients.put
+def test_a_renewal_whose_answer_was_lost_is_our_own(s3_server, bucket, use_s3, monkeypatch):
+    out, store, put = f"{bucket}/out", store_of(bucket), clients.put
 
     def unheard(url, content, mode):
+        """A conditional write that is carried out, and then said to have failed."""
         done = put(url, content, mode)
         if url.endswith("-lock"):
             raise IncompleteError("no answer")
         return done
 
-    monkeypatch.setattr(clients, "put", unheard)
-    with store_of(bucket).writer(f"{bucket}/out"):
-        store_of(bucket).check_writer(f"{bucket}/out")
-        store_of(bucket).check_writer(f"{bucket}/out")
-    assert objects(bucket) == {}
-
-
-def test_a_renewal_after_one_that_was_carried_out_unheard(s3_server, bucket, use_s3, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(clients, "put", unheard)
+        with store.writer(out):
+            store.check_writer(out)
+            store.check_writer(out)
     monkeypatch.setattr(clients, "PATIENCE", IMPATIENT)
     with proxy(s3_server.port) as between:
         use_s3(between.port)
-        with store_of(bucket).writer(f"{bucket}/out"):
-            between.mode = "cut"  # the server is asked, and its answers are lost
+        with store.writer(out):
+            between.mode = "cut"  # the server is asked, and its answers are lost, also those to questions
             with pytest.raises(IncompleteError, match="does not answer"):
-                store_of(bucket).check_writer(f"{bucket}/out")
+                store.check_writer(out)
             between.mode = "pass"
-            store_of(bucket).check_writer(f"{bucket}/out")
+            store.check_writer(out)
         assert objects(bucket) == {}
 
 
@@ -171,25 +161,22 @@ def test_a_server_that_is_away_for_longer_than_a_lease_costs_it(s3_server, bucke
 
 
 def test_of_sixteen_threads_exactly_one_wins(bucket):
-    with store_of(bucket).writer(f"{bucket}/tested"):
-        pass
-    for number in range(3):
-        out, start, held = f"{bucket}/out{number}", Barrier(16), Barrier(16)
-
-        def attempt(out=out, start=start, held=held):
-            start.wait(100)
-            try:
-                lease = leases.Lease.acquired(out)
-            except LockedError:
-                held.wait(100)
-                return False
-            held.wait(100)
+    def attempt(out, start, held):
+        start.wait(100)
+        try:
+            lease = leases.Lease.acquired(out)
+        except LockedError:
+            lease = None
+        held.wait(100)
+        if lease:
             lease.release()
-            return True
+        return lease is not None
 
+    take(f"{bucket}/tested")
+    for number in range(3):
+        given = f"{bucket}/out{number}", Barrier(16), Barrier(16)
         with ThreadPoolExecutor(16) as pool:
-            won = [each.result() for each in [pool.submit(attempt) for _ in range(16)]]
-        assert sum(won) == 1
+            assert sum(pool.map(attempt, *([each] * 16 for each in given))) == 1
     assert objects(bucket) == {}
 
 
@@ -216,11 +203,11 @@ except LockedError as error:
 """
 
 
-class At(Silent):
-    """Does something whenever rows were read."""
-
-    def __init__(self, what):
-        self.__dict__["advance"] = what  # it is frozen
+def at_every_block(what):
+    """Progress that does something whenever rows were read."""
+    progress = Silent()
+    progress.__dict__["advance"] = what  # it is frozen
+    return progress
 
 
 def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path, bucket):
@@ -232,10 +219,9 @@ def test_an_ingest_that_was_suspended_and_one_that_took_over_do_not_mix(tmp_path
     with suspended(_INGEST, str(tmp_path / "a.npy"), out) as wake:
 
         def done():
+            progress = at_every_block(lambda rows: codes or codes.append(wake()))
             try:
-                ingest(
-                    [tmp_path / "b.npy"], out, block_rows=32, progress=At(lambda rows: codes or codes.append(wake()))
-                )
+                ingest([tmp_path / "b.npy"], out, block_rows=32, progress=progress)
             except LockedError:  # its lease has not expired
                 return False
             return True
@@ -266,13 +252,9 @@ def test_a_clock_that_cannot_be_read_leaves_nothing(s3_server, bucket, use_s3, m
     with proxy(s3_server.port) as between:
         use_s3(between.port)
         between.answer = broken
-        with pytest.raises(IncompleteError, match="HTTP status 503"), store_of(bucket).writer(f"{bucket}/out"):
-            pass
+        no_lease(f"{bucket}/out", IncompleteError, "HTTP status 503")
         assert objects(bucket) == before
     assert [path for _, path in between.requests if "-clock-" in path]
-
-
-# What a run changes
 
 
 def place(out):
@@ -296,23 +278,22 @@ def test_every_holder_has_a_scratch_of_its_own(bucket):
     assert list(objects(bucket)) == ["out.zarr.bigkpca-new-of-mine/zarr.json"]
 
 
-def failing(target, meanwhile):
-    """A run that fails before its output is made."""
-    with target.made() as scratch:
-        store_of(scratch).write(f"{scratch}/zarr.json", b"{}")
-        meanwhile()
-        raise OSError("broken")
-
-
 def test_an_error_removes_a_scratch_unless_the_lease_is_lost(bucket):
     out, store = f"{bucket}/out.zarr", store_of(bucket)
+
+    def fail(meanwhile):
+        with target.made() as scratch:
+            store.write(f"{scratch}/zarr.json", b"{}")
+            meanwhile()
+            raise OSError("broken")
+
     with store.writer(out):
         target = place(out)
         with pytest.raises(OSError, match="broken"):
-            failing(target, lambda: None)
+            fail(lambda: None)
         assert not store.exists(target.work)
         with pytest.raises(LockedError, match="could not renew"):
-            failing(target, lambda: write_lock(out, THEIRS))
+            fail(lambda: write_lock(out, THEIRS))
         assert store.exists(target.work)
 
 
@@ -368,8 +349,6 @@ def test_a_transform_on_other_machines_ends_when_its_lease_is_lost(tmp_path, buc
     X = np.random.default_rng(0).normal(size=(640, 3))
     out, blocks = f"{bucket}/s.zarr", []
     model = bigkpca.fit(X, tmp_path / "m.zarr", components=2, size=20)
-    np.save(tmp_path / "x.npy", X)
-    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", block_rows=32)
     monkeypatch.setattr("bigkpca.storage.block_arrays.write_block", lambda path, block, values: {})
 
     def lose(rows):
@@ -378,5 +357,5 @@ def test_a_transform_on_other_machines_ends_when_its_lease_is_lost(tmp_path, buc
         ahead.enter_context(later(61))
 
     with ExitStack() as ahead, pytest.raises(LockedError, match="could not renew"):
-        bigkpca.transform(model, tmp_path / "x.zarr", out, block_rows=32, progress=At(lose))
+        bigkpca.transform(model, X, out, block_rows=32, progress=at_every_block(lose))
     assert len(blocks) == 1

@@ -1,8 +1,8 @@
 """Local disks: every operation of a store, against what the file system says."""
 
 import errno
+import importlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,12 +29,8 @@ def folder(path, **files):
 def test_names_in_a_path():
     assert store_of("rows.zarr") == DISK
     assert last_name("a/b.zarr/") == "b.zarr"
-    assert parent("a/b.zarr/") == "a"
-    assert parent("b.zarr") == "."
-    assert parent("/b.zarr") == "/"
-    assert is_path("a")
-    assert is_path(Path("a"))
-    assert not is_path(np.zeros(3))
+    assert [parent(path) for path in ("a/b.zarr/", "b.zarr", "/b.zarr")] == ["a", ".", "/"]
+    assert [is_path(each) for each in ("a", Path("a"), np.zeros(3))] == [True, True, False]
     assert expanded(Path("~/a")) == str(Path.home() / "a")
     with pytest.raises(TypeError, match="paths are text, not bytes"):
         expanded(b"a")
@@ -47,45 +43,41 @@ def test_two_points_behind_a_link_mean_the_folder_above_its_target(tmp_path):
     assert DISK.absolute(f"{tmp_path}/near/x.npy") == f"{tmp_path}/near/x.npy"
 
 
-def test_files_are_listed_at_any_depth_with_size_and_stamp(tmp_path):
+def test_stamps_hold_size_and_time_and_links_do_not_lead_in_circles(tmp_path):
     root = folder(tmp_path / "a", x=b"123")
-    folder(tmp_path / "a" / "b" / "c", y=b"12345")
-    found = DISK.files(root)
-    assert {name: file.bytes for name, file in found.items()} == {"x": 3, "b/c/y": 5}
-    status = (tmp_path / "a" / "x").stat()
-    assert found["x"].stamp == f"{status.st_size} {status.st_mtime_ns}"
-    assert DISK.file(f"{root}/x") == found["x"]
-    with pytest.raises(FileNotFoundError):
-        DISK.file(f"{root}/nothing")
-    assert DISK.files(f"{root}/nothing") == {}
-    (tmp_path / "a" / "b" / "circle").symlink_to(tmp_path / "a")
+    status, before = (tmp_path / "a" / "x").stat(), DISK.file(f"{root}/x")
+    assert before.stamp == f"{status.st_size} {status.st_mtime_ns}"
+    (tmp_path / "a" / "circle").symlink_to(tmp_path / "a")
     (tmp_path / "a" / "dangling").symlink_to(tmp_path / "gone")
-    assert DISK.files(f"{root}/b")["c/y"] == found["b/c/y"]
+    assert DISK.files(root)["x"] == before
     (tmp_path / "a" / "x").write_bytes(b"124")
     os.utime(tmp_path / "a" / "x", ns=(0, status.st_mtime_ns + 1))
-    assert DISK.files(root)["x"] != found["x"]
+    assert DISK.files(root)["x"] != before
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = str(tmp_path / "a.json")
-    DISK.write(path, b"old")
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
 
-    def failing(handle):
-        raise OSError(errno.EIO, "no")
-
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(OSError, match="no"):
-        DISK.write(path, b"new")
-    assert (tmp_path / "a.json").read_bytes() == b"old"
+    path = tmp_path / "a" / "b" / "0"
+    for write, step in ((DISK.put, "replace"), (DISK.write, "fsync")):  # put makes folders, too
+        for content in (b"one", b"two"):
+            write(str(path), content)
+            assert path.read_bytes() == content
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, full)
+            with pytest.raises(OSError, match="full"):
+                write(str(path), b"three")
+        assert path.read_bytes() == b"two"
+        assert [file.name for file in path.parent.iterdir()] == ["0"]
 
 
 def test_sync_removes_what_killed_writes_left(tmp_path):
     root = folder(tmp_path / "a", x=b"1")
     folder(tmp_path / "a" / "c", **{"0.partial": b"12"})
-    DISK.sync(root)
-    assert set(DISK.files(root)) == {"x"}
-    DISK.sync(f"{root}/x")
-    assert set(DISK.files(root)) == {"x"}
+    for path in (root, f"{root}/x"):
+        DISK.sync(path)
+        assert set(DISK.files(root)) == {"x"}
 
 
 def test_two_folders_are_exchanged_at_once(tmp_path):
@@ -96,83 +88,55 @@ def test_two_folders_are_exchanged_at_once(tmp_path):
         DISK.exchange(a, str(tmp_path / "c"))
 
 
-def test_put_makes_folders_and_leaves_nothing_of_what_fails(tmp_path, monkeypatch):
-    path = tmp_path / "a" / "b" / "0"
-    for content in (b"one", b"two"):
-        DISK.put(str(path), content)
-        assert path.read_bytes() == content
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="full"):
-        DISK.put(str(path), b"three")
-    assert [file.name for file in path.parent.iterdir()] == ["0"]
-    assert path.read_bytes() == b"two"
-
-
 def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path):
     out = str(tmp_path / "deep" / "out.zarr")
     with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):
         pass
-    with pytest.raises(IncompleteError, match="the disk is full"), DISK.writer(out):
-        raise OSError(errno.ENOSPC, "full")
-    with pytest.raises(IncompleteError, match="broken: run the same command again"), DISK.writer(out):
-        raise OSError(errno.EIO, "broken")
-    with pytest.raises(OSError, match="strange"), DISK.writer(out):
-        raise OSError(errno.EXDEV, "strange")
+    for number, kind, message in (
+        (errno.ENOSPC, IncompleteError, "the disk is full"),
+        (errno.EIO, IncompleteError, "of the system: run the same command again"),
+        (errno.EXDEV, OSError, "of the system"),
+    ):
+        with pytest.raises(kind, match=message), DISK.writer(out):
+            raise OSError(number, "of the system")
     assert DISK.names(str(tmp_path / "deep")) == []
 
 
-def test_the_lock_of_a_killed_writer_is_free(tmp_path):
-    code = (
-        "import os, sys; from bigkpca.data.stores import LocalDisk\nwith LocalDisk().writer(sys.argv[1]): os._exit(9)"
-    )
+def test_a_lock_holds_while_its_process_is_suspended_and_is_free_when_that_was_killed(tmp_path):
+    """It holds for any time, so that one name of a scratch is enough on a local disk."""
     out = str(tmp_path / "out.zarr")
-    assert subprocess.run([sys.executable, "-c", code, out], timeout=200).returncode == 9
+    code = (
+        "import os, sys; from bigkpca.data.stores import LocalDisk\n"
+        "with LocalDisk().writer(sys.argv[1]): print('held', flush=True); sys.stdin.readline(); os._exit(9)"
+    )
+    with suspended(code, out) as wake:
+        with pytest.raises(LockedError, match="another run is writing"), DISK.writer(out):
+            pass
+        assert wake() == 9
     assert (tmp_path / "out.zarr.bigkpca-lock").exists()
     with DISK.writer(out):
         pass
     assert not (tmp_path / "out.zarr.bigkpca-lock").exists()
 
 
-def test_the_lock_of_a_suspended_process_holds(tmp_path):
-    """So that one name of a scratch is enough on a local disk."""
-    out = str(tmp_path / "out.zarr")
-    code = (
-        "import sys; from bigkpca.data.stores import LocalDisk\n"
-        "with LocalDisk().writer(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
-    )
-    with suspended(code, out) as wake:
-        with pytest.raises(LockedError, match="another run is writing"), DISK.writer(out):
-            pass
-        wake()
-    with DISK.writer(out):
-        pass
-
-
 def test_anything_but_a_file_at_a_lock_is_refused(tmp_path):
     folder(tmp_path / "elsewhere")
     lock = tmp_path / "out.zarr.bigkpca-lock"
+    message = r"out\.zarr\.bigkpca-lock is not a file, and bigkpca keeps a lock in"
     for plant in (lambda: lock.symlink_to(tmp_path / "elsewhere" / "new.txt"), lambda: os.mkfifo(lock), lock.mkdir):
         plant()
-        with (
-            pytest.raises(SpecError, match=r"out\.zarr\.bigkpca-lock is not a file, and bigkpca keeps a lock in"),
-            DISK.writer(str(tmp_path / "out.zarr")),
-        ):
+        with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
             pass
         if not lock.is_dir():
             lock.unlink()
     assert DISK.names(str(tmp_path / "elsewhere")) == []
 
 
-def test_a_system_without_locks_is_told_so():
-    code = "import sys; sys.modules['fcntl'] = None; import bigkpca.data.stores.local_locks"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
-    assert run.returncode == 1
-    message = "ImportError: bigkpca runs on Linux and macOS: it locks outputs with flock, which this system lacks"
-    assert message in run.stderr
+def test_a_system_without_locks_is_told_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.delitem(sys.modules, "bigkpca.data.stores.local_locks")
+    with pytest.raises(ImportError, match="runs on Linux and macOS: it locks outputs with flock, which this system"):
+        importlib.import_module("bigkpca.data.stores.local_locks")
 
 
 def test_zarr_arrays_tell_their_folder(tmp_path):

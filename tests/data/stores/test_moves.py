@@ -107,31 +107,22 @@ def test_output_that_was_cut_off_at_any_request_is_finished_by_the_same_run(buck
     assert moving > 20 / every / (2 - replaced)
 
 
-def half_moved(out, copied):
-    """An output that was being moved to its place when the move was cut off."""
-    store = store_of(out)
+@pytest.mark.full
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_move_that_was_cut_off_keeps_the_target_once_it_is_whole_and_is_undone_before(copied, bucket):
+    """While its source was removed, by the move itself or before that by an error."""
+    out, store = f"{bucket}/out", store_of(bucket)
     for name, value in content("new").items():
         store.write(f"{out}/{name}", value)
     told = {"source": "out.bigkpca-new", "target": "out", "files": 4, "copied": copied}
     store.write(moves.mark(out), json.dumps(told).encode())
-    return store
-
-
-@pytest.mark.full
-def test_a_move_that_was_cut_off_while_its_source_was_removed_keeps_the_target(bucket):
-    store = half_moved(f"{bucket}/out", copied=True)
-    store.write(f"{bucket}/out.bigkpca-new/x/c/0/0", b"left")
-    store.recover(f"{bucket}/out")
-    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items()}
-
-
-@pytest.mark.full
-def test_a_move_whose_source_an_error_removed_is_undone(bucket):
-    store = half_moved(f"{bucket}/out", copied=False)
-    store.remove_file(f"{bucket}/out/zarr.json")  # which is copied last
-    check_readers(f"{bucket}/out")
-    store.recover(f"{bucket}/out")
-    assert objects(bucket) == {}
+    if copied:
+        store.write(f"{out}.bigkpca-new/x/c/0/0", b"left")
+    else:
+        store.remove_file(f"{out}/zarr.json")  # which is copied last
+        check_readers(out)
+    store.recover(out)
+    assert objects(bucket) == {f"out/{name}": value for name, value in content("new").items() if copied}
 
 
 @pytest.mark.full

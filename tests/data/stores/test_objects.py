@@ -21,6 +21,7 @@ from tests.data.cases import case
 from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import BUCKET, KEY, SECRET, objects
+from tests.helpers.stores import as_npy
 
 
 @pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
@@ -39,19 +40,12 @@ def filled(root, **files):
     return store
 
 
-def test_files_and_folders_are_seen(root):
+def test_files_and_folders_are_seen_with_sizes_and_stamps(root):
     store = filled(root, a=b"123", b__c__d=b"12345")
-    assert [store.exists(f"{root}/{name}") for name in ("a", "b", "b/c", "b/c/d")] == [True] * 4
-    assert [name for name in ("a", "b", "b/c", "b/c/d", "n") if store.is_folder(f"{root}/{name}")] == ["b", "b/c"]
-    assert not store.exists(f"{root}/n")
-    assert not store.exists(f"{root}/b/c/dd")
+    there = ("a", "b", "b/c", "b/c/d")
+    assert [name for name in (*there, "n", "b/c/dd") if store.exists(f"{root}/{name}")] == [*there]
+    assert [name for name in (*there, "n") if store.is_folder(f"{root}/{name}")] == ["b", "b/c"]
     assert sorted(store.names(root)) == ["a", "b"]
-    with pytest.raises(FileNotFoundError, match="n"):
-        store.names(f"{root}/n")
-
-
-def test_sizes_and_stamps_of_files(root):
-    store = filled(root, a=b"123", b__c__d=b"12345")
     found = store.files(root)
     assert {name: file.bytes for name, file in found.items()} == {"a": 3, "b/c/d": 5}
     assert store.file(f"{root}/a") == found["a"]
@@ -59,30 +53,28 @@ def test_sizes_and_stamps_of_files(root):
     assert store.files(f"{root}/n") == {}
     store.write(f"{root}/a", b"1234")
     assert store.files(root)["a"] != found["a"]
-    for missing in (store.file, store.open):
+    for missing in (store.names, store.file, store.open):
         with pytest.raises(FileNotFoundError, match="n"):
             missing(f"{root}/n")
 
 
 def test_an_output_in_a_bucket_is_that_of_a_local_disk(tmp_path, bucket):
     """Through a lease, a move to its place, and another that replaces it."""
-    X = np.random.default_rng(0).normal(size=(40, 3))
-    np.save(tmp_path / "x.npy", X)
-    np.save(tmp_path / "y.npy", X + 1)
-    ingest([tmp_path / "x.npy"], tmp_path / "x.zarr", block_rows=16)
-    ingest([tmp_path / "y.npy"], f"{bucket}/x.zarr", block_rows=16)
-    with pytest.raises(LockedError, match="another run is writing"), store_of(bucket).writer(f"{bucket}/x.zarr"):
-        ingest([tmp_path / "x.npy"], f"{bucket}/x.zarr", block_rows=16, overwrite=True)
-    ingest([tmp_path / "x.npy"], f"{bucket}/x.zarr", block_rows=16, overwrite=True)
-    for out in (tmp_path / "x.zarr", f"{bucket}/x.zarr"):
-        ingest([tmp_path / "y.npy"], out, append=True)
+    X, out = np.random.default_rng(0).normal(size=(40, 3)), f"{bucket}/x.zarr"
+    x, y = as_npy(tmp_path, X, "x.npy"), as_npy(tmp_path, X + 1, "y.npy")
+    ingest([x], tmp_path / "x.zarr", block_rows=16)
+    ingest([y], out, block_rows=16)
+    with pytest.raises(LockedError, match="another run is writing"), store_of(bucket).writer(out):
+        ingest([x], out, block_rows=16, overwrite=True)
+    ingest([x], out, block_rows=16, overwrite=True)
+    for each in (tmp_path / "x.zarr", out):
+        ingest([y], each, append=True)
     assert objects(bucket) == {f"x.zarr/{name}": held for name, held in tree_bytes(tmp_path / "x.zarr").items()}
-    group = zarr.open_group(store_of(bucket).zarr(f"{bucket}/x.zarr"), mode="r")
-    assert [name for name, _ in group.arrays()] == ["x"]
-    rows = open_rows(f"{bucket}/x.zarr")
+    assert [name for name, _ in zarr.open_group(store_of(out).zarr(out), mode="r").arrays()] == ["x"]
+    rows = open_rows(out)
     assert rows.shape == (80, 3)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows.part(10, 40))).block(10, 40), X[10:])
-    store_of(bucket).remove_file(f"{bucket}/x.zarr/x/c/1/0")
+    store_of(bucket).remove_file(f"{out}/x/c/1/0")
     with retrying_for(0.0), pytest.raises(CorruptionError, match="c/1/0 is missing"):
         rows.block(0, 40)
 
@@ -125,55 +117,55 @@ def test_folders_are_moved_and_removed(root):
     assert list(store.files(root)) == ["ab/c"]
 
 
+def stored_array(bucket, values, **options):
+    """An array in a bucket, and its URL."""
+    url, values = f"{bucket}/x", np.asarray(values, "f4")
+    array = zarr.create_array(store_of(url).zarr(url), shape=values.shape, dtype=values.dtype, **options)
+    array[:] = values
+    return array, url
+
+
 @pytest.mark.full
 def test_arrays_and_stores_travel_without_clients_and_credentials(bucket):
-    array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
-    array[:] = 7
-    for thing in (store_of(bucket), array, open_rows(f"{bucket}/x")):
-        sent = pickle.dumps(thing)
-        assert KEY.encode() not in sent + repr(thing).encode()
-        assert SECRET.encode() not in sent + repr(thing).encode()
+    array, url = stored_array(bucket, np.full((3, 2), 7))
+    for thing in (store_of(bucket), array, open_rows(url)):
+        sent = pickle.dumps(thing) + repr(thing).encode()
+        assert not any(secret.encode() in sent for secret in (KEY, SECRET))
     back = pickle.loads(pickle.dumps(array))
     assert back.store.store is array.store.store
-    assert back == array
-    assert array_path(back) == f"{bucket}/x"
+    assert (back, array_path(back)) == (array, url)
     np.testing.assert_array_equal(back[:], 7)
     assert pickle.loads(pickle.dumps(store_of(bucket))) == store_of(bucket) == ObjectStore("s3", BUCKET)
 
 
 @pytest.mark.full
 def test_a_fingerprint_lists_and_reads_no_chunk(s3_server, use_s3, bucket):
-    array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(6, 2), dtype="f4", chunks=(2, 2))
-    array[:] = np.arange(12).reshape(6, 2)
-    first = open_rows(f"{bucket}/x").fingerprint()
+    array, url = stored_array(bucket, np.arange(12).reshape(6, 2), chunks=(2, 2))
+    first = open_rows(url).fingerprint()
     array[2:4] = np.arange(4, 8).reshape(2, 2)  # what was there
-    assert open_rows(f"{bucket}/x").fingerprint() == first
+    assert open_rows(url).fingerprint() == first
     array[2:4] = 0
     with proxy(s3_server.port) as between:
         use_s3(between.port)
-        assert open_rows(f"{bucket}/x").fingerprint() != first
-        asked = between.requests
+        assert open_rows(url).fingerprint() != first
+        asked = [path for _, path in between.requests]
     assert asked
-    assert [path for _, path in asked if "/x/c/" in path] == []
-    assert len([path for _, path in asked if "list-type" in path]) <= 3
+    assert not [path for path in asked if "/x/c/" in path]
+    assert len([path for path in asked if "list-type" in path]) <= 3
 
 
 @pytest.mark.full
-def test_chunks_that_are_gone_are_missed(bucket):
-    options = {"shape": (6, 2), "dtype": "f4", "chunks": (2, 2), "fill_value": np.nan}
-    array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), **options)
-    array[:] = 1
-    store_of(bucket).remove_file(f"{bucket}/x/c/1/0")
-    with pytest.raises(CorruptionError, match="1 stored chunks are missing, the first holds row 2"):
-        open_rows(f"{bucket}/x")
-    with pytest.raises(SpecError, match=r"n\.zarr does not exist"):
-        open_rows(f"{bucket}/n.zarr")
-    store_of(bucket).write(f"{bucket}/x.csv", b"1")
-    with pytest.raises(SpecError, match=r"x\.csv is a file; make a dataset"):
-        open_rows(f"{bucket}/x.csv")
-    store_of(bucket).write(f"{bucket}/x.npy", b"1")
-    with pytest.raises(SpecError, match=r"x\.npy: \.npy files are read from local disks only: copy it"):
-        open_rows(f"{bucket}/x.npy")
+def test_chunks_that_are_gone_are_missed_and_what_is_no_rows_is_refused(bucket):
+    _, url = stored_array(bucket, np.ones((6, 2)), chunks=(2, 2), fill_value=np.nan)
+    filled(bucket, **{"x.csv": b"1", "x.npy": b"1"}).remove_file(f"{url}/c/1/0")
+    for name, kind, message in (
+        ("x", CorruptionError, "1 stored chunks are missing, the first holds row 2"),
+        ("n.zarr", SpecError, r"n\.zarr does not exist"),
+        ("x.csv", SpecError, r"x\.csv is a file; make a dataset"),
+        ("x.npy", SpecError, r"x\.npy: \.npy files are read from local disks only: copy it"),
+    ):
+        with case(name), pytest.raises(kind, match=message):
+            open_rows(f"{bucket}/{name}")
 
 
 def test_urls_that_lead_nowhere_are_refused():
@@ -194,14 +186,6 @@ def test_urls_that_lead_nowhere_are_refused():
             assert "hidden" not in str(raised.value)
 
 
-def test_names_that_look_like_those_beside_an_output_are_refused(tmp_path):
-    for root in (str(tmp_path), "s3://bucket"):
-        for name in ("a.bigkpca-b", "out.zarr.bigkpca-new", "a.bigkpca-b.zarr/"):
-            with case(name), pytest.raises(SpecError, match=r"\.bigkpca- in a name .* choose another name"):
-                store_of(root).output_path(f"{root}/{name}", ())
-        store_of(root).output_path(f"{root}/a.bigkpca/b", ())
-
-
 def test_the_parts_of_a_url():
     assert parent("s3://bucket/a/b/") == "s3://bucket/a"
     assert parent("s3://bucket/a") == parent("s3://bucket") == "s3://bucket"
@@ -209,26 +193,28 @@ def test_the_parts_of_a_url():
     with pytest.raises(SpecError, match="give s3:// as text"):
         expanded(Path("s3://bucket/x"))
     for scheme in ("s3", "gs", "az"):
-        store = store_of(f"{scheme}://bucket/x")
-        assert store == ObjectStore(scheme, "bucket")
-        assert (
-            store.absolute(f"{scheme}://bucket/x/") == store.resolved(f"{scheme}://bucket/x") == f"{scheme}://bucket/x"
-        )
+        url = f"{scheme}://bucket/x"
+        assert store_of(url) == ObjectStore(scheme, "bucket")
+        assert store_of(url).absolute(f"{url}/") == store_of(url).resolved(f"{url}/") == url
 
 
-def test_outputs_lie_apart_from_inputs():
-    store = store_of("s3://bucket/out")
-    assert store.output_path("s3://bucket/out/", ("s3://bucket/in", "s3://other/out", "out", "s3://bucket/ou")) == (
-        "s3://bucket/out"
-    )
-    with pytest.raises(SpecError, match="is an input, and would be replaced"):
-        store.output_path("s3://bucket/out", ("s3://bucket/out/",))
-    for other in ("s3://bucket/out/x", "s3://bucket"):
-        with pytest.raises(SpecError, match="lie inside each other"):
-            store.output_path("s3://bucket/out", (other,))
-    with pytest.raises(SpecError, match="a whole bucket"):
-        store.output_path("s3://bucket/", ())
-    assert LocalDisk().output_path("out", ("s3://bucket/in",)) == "out"
+def test_outputs_lie_apart_from_inputs(tmp_path):
+    store, out = store_of("s3://bucket/out"), "s3://bucket/out"
+    assert store.output_path(f"{out}/", ("s3://bucket/in", "s3://other/out", "out", "s3://bucket/ou")) == out
+    for path, inputs, message in (
+        (out, (f"{out}/",), "is an input, and would be replaced"),
+        (out, (f"{out}/x",), "lie inside each other"),
+        (out, ("s3://bucket",), "lie inside each other"),
+        ("s3://bucket/", (), "a whole bucket"),
+    ):
+        with case((path, inputs)), pytest.raises(SpecError, match=message):
+            store.output_path(path, inputs)
+    assert LocalDisk().output_path("out", (out,)) == "out"
+    for root in (str(tmp_path), "s3://bucket"):
+        for name in ("a.bigkpca-b", "out.zarr.bigkpca-new", "a.bigkpca-b.zarr/"):
+            with case(name), pytest.raises(SpecError, match=r"\.bigkpca- in a name .* choose another name"):
+                store_of(root).output_path(f"{root}/{name}", ())
+        store_of(root).output_path(f"{root}/a.bigkpca/b", ())
 
 
 OPERATIONS = [
@@ -249,8 +235,8 @@ def refused(url, kind, message, every=1):
         with pytest.raises(kind, match=message) as raised:
             operation(store_of(url), url)
         assert raised.value.__cause__ is None
-        assert raised.value.__suppress_context__
-        assert not any(secret in str(raised.value) for secret in (KEY, SECRET, "127.0.0.1", "<Error>"))
+        assert raised.value.__suppress_context__ or raised.value.__context__ is None
+        assert not any(secret in str(raised.value) for secret in (KEY, SECRET, "127.0.0.1", "<Error>", "hidden"))
 
 
 @pytest.mark.full
@@ -264,8 +250,7 @@ def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server, bucket, use_s3):
 
 @pytest.mark.full
 def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(bucket, monkeypatch):
-    array = zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")
-    array[:] = 7
+    stored_array(bucket, np.ones((3, 2)))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "expired")
     clients.client.cache_clear()
     refused(bucket, IncompleteError, r"access denied, .* renew the credentials .* run the same command again", every=2)
@@ -273,44 +258,41 @@ def test_credentials_that_expire_in_the_middle_of_a_run_are_to_be_renewed(bucket
         store_of("s3://other").write("s3://other/x", b"")
 
 
-def denial(url, text):
-    """What is told of an error with this text."""
-    with pytest.raises((SpecError, IncompleteError)) as raised, clients.told(url):
-        raise clients._library().exceptions.GenericError(text)
-    return type(raised.value).__name__
-
-
 @pytest.mark.full
 def test_rights_that_lack_for_one_object_are_not_credentials_that_expired(bucket):
+    def check_denied(text):
+        with pytest.raises(SpecError, match="access denied"), clients.told(f"{bucket}/x"):
+            raise clients._library().exceptions.GenericError(text)
+
     for text in ("status code: 403", "status code: 401", "status code: 400 <Code>ExpiredToken</Code>", "AccessDenied"):
-        assert denial(f"{bucket}/x", text) == "SpecError"
+        check_denied(text)
     filled(bucket, a=b"1")
-    assert denial(f"{bucket}/x", "status code: 403") == "SpecError"  # as what was granted before still is
+    check_denied("status code: 403")  # as what was granted before still is
     store_of(bucket).remove_file(f"{bucket}/a")
-    assert denial(f"{bucket}/x", "status code: 403") == "SpecError"
+    check_denied("status code: 403")
 
 
 def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeypatch):
     use_s3(1)  # where nobody listens
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
-    clients.client.cache_clear()
-    refused(f"s3://{BUCKET}", SpecError, "set AWS_ALLOW_HTTP=true")
-    for names in (["AWS_ENDPOINT_URL"], ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]):
-        with monkeypatch.context() as patch:
-            for name in names:
-                patch.setenv(name, "")
+    with pytest.raises(FileNotFoundError, match="s3://rows is a bucket"):
+        store_of("s3://rows").file("s3://rows")
+    for settings, message in (
+        ({"AWS_ALLOW_HTTP": "false"}, "set AWS_ALLOW_HTTP=true"),
+        ({"AWS_ENDPOINT_URL": ""}, "the environment has AWS_ENDPOINT_URL without a value: give one, or unset it"),
+        (
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+            f"s3://{BUCKET}: the environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY without a value: give one",
+        ),
+        *(
+            ({"AWS_ENDPOINT_URL": value}, "AWS_ENDPOINT_URL in the environment is not the address of a server")
+            for value in ("hidden", "localhost:9000", "http://", "http://[::", "http://a b", "http://a:hidden")
+        ),
+    ):
+        with monkeypatch.context() as patch, case(settings):
+            for name, value in settings.items():
+                patch.setenv(name, value)
             clients.client.cache_clear()
-            message = f"s3://{BUCKET}: the environment has {', '.join(names)} without a value: give one, or unset it"
-            for operation in OPERATIONS:
-                with pytest.raises(SpecError, match=message):
-                    operation(store_of(f"s3://{BUCKET}"), f"s3://{BUCKET}/x")
-    for value in ("hidden", "localhost:9000", "http://", "http://[::", "http://a b", "http://a:hidden"):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", value)
-        clients.client.cache_clear()
-        message = "AWS_ENDPOINT_URL in the environment is not the address of a server"
-        with case(value), pytest.raises(SpecError, match=message) as raised:
-            store_of(f"s3://{BUCKET}").exists(f"s3://{BUCKET}/x")
-        assert "hidden" not in str(raised.value)
+            refused(f"s3://{BUCKET}/x", SpecError, message)
 
 
 @pytest.mark.full
@@ -318,8 +300,8 @@ def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeyp
 def test_a_server_that_does_not_answer_is_told(s3_server, bucket, use_s3, monkeypatch, mode):
     patience = clients.Patience(connect=0.3, read=0.3, request=0.5, retry=0.4, retries=1)
     monkeypatch.setattr(clients, "PATIENCE", patience)
-    zarr.create_array(store_of(bucket).zarr(f"{bucket}/x"), shape=(3, 2), dtype="f4")[:] = 7
-    sent = pickle.dumps(open_rows(f"{bucket}/x"))
+    _, url = stored_array(bucket, np.ones((3, 2)))
+    sent = pickle.dumps(open_rows(url))
     with proxy(s3_server.port) as between, retrying_for(0.3):
         use_s3(1 if mode == "down" else between.port)
         rows = pickle.loads(sent)

@@ -14,41 +14,27 @@ from hypothesis.extra import numpy as hnp
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting.formats import base, parquet, text_rows
 from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
-from tests.data.cases import case
+from tests.helpers.disks import tree_bytes
 from tests.helpers.files import shared_file
+from tests.helpers.named import stored
 from tests.helpers.stores import sha256
-from tests.ingesting.files import (
-    WORDS,
-    WRITERS,
-    X,
-    Y,
-    about,
-    csv_text,
-    idx_bytes,
-    labels_of,
-    npy,
-    refuse,
-    rows_of,
-    write_csv,
-    write_csv_gz,
-    write_idx_gz,
-    write_npz,
-)
+from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_bytes, made, refuse, write
 
 
-@pytest.mark.parametrize("write", WRITERS)
-def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, write):
-    source, options = write(tmp_path, X, Y)
-    for piece_bytes in (2**23, 1000, 1):
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_format_gives_the_rows_and_labels_of_numpy(tmp_path, monkeypatch, writer):
+    source, options = writer(tmp_path, X, Y)
+    for piece_bytes in (2**23, 5000, 333, 1):
         for module in (base, parquet):
             monkeypatch.setattr(module, "READ_BYTES", piece_bytes)
         monkeypatch.setattr(text_rows, "_TEXT_BYTES", piece_bytes)
         out = str(tmp_path / f"{piece_bytes}.zarr")
         done = ingest([source], out, block_rows=64, **options)
         assert done == Ingested(out, 300, 5, (5,), np.dtype(float), "labels" in options, False)
-        np.testing.assert_array_equal(rows_of(out), X)
+        np.testing.assert_array_equal(stored(out)["x"], X)
         if options:
-            np.testing.assert_array_equal(labels_of(out), Y)
+            np.testing.assert_array_equal(stored(out)["y"], Y)
+        assert tree_bytes(out) == tree_bytes(tmp_path / f"{2**23}.zarr")
         assert about(out)["provenance"] == [{"sources": [source.name], "rows": [0, 300], "sha256": sha256(X)}]
 
 
@@ -71,29 +57,26 @@ def test_any_shape_and_type_is_flattened_and_kept(tmp_path_factory, values, bloc
     done = ingest([source], f"{source}.zarr", block_rows=block_rows)
     assert done.row_shape == tuple(about(done.path)["row_shape"]) == values.shape[1:]
     assert done.dtype == values.dtype
-    np.testing.assert_array_equal(rows_of(done.path), values.reshape(len(values), -1))
-
-
-# Several sources, types, labels in one file
+    np.testing.assert_array_equal(stored(done.path)["x"], values.reshape(len(values), -1))
 
 
 def test_several_sources_follow_each_other_in_order(tmp_path):
-    a, b = npy(tmp_path / "a.npy", X[:100]), npy(tmp_path / "b.npy", X[100:].astype(">f8"))
-    (tmp_path / "c.csv").write_text(csv_text(X))
     (tmp_path / "y.csv").write_text("".join(f"{i}\n" for i in range(600)))
-    done = ingest([a, b, tmp_path / "c.csv"], tmp_path / "o.zarr", labels=str(tmp_path / "y.csv"), block_rows=64)
-    np.testing.assert_array_equal(rows_of(done.path), np.concatenate([X, X]))
-    np.testing.assert_array_equal(labels_of(done.path), np.arange(600))
-    assert [source["path"] for source in about(done.path)["sources"]] == [str(a), str(b), str(tmp_path / "c.csv")]
-    assert about(done.path)["provenance"][0]["sources"] == ["a.npy", "b.npy", "c.csv"]
+    labels = str(tmp_path / "y.csv")
+    found = made(tmp_path, X[:100], X[100:].astype(">f8"), csv_text(X), labels=labels, block_rows=64)
+    np.testing.assert_array_equal(found["x"], np.concatenate([X, X]))
+    np.testing.assert_array_equal(found["y"], np.arange(600))
+    names = ["a.npy", "b.npy", "c.csv"]
+    told = about(tmp_path / "o.zarr")
+    assert [source["path"] for source in told["sources"]] == [str(tmp_path / name) for name in names]
+    assert told["provenance"][0]["sources"] == names
 
 
 def test_dtype_casts_sources_of_different_types(tmp_path):
-    a, b = npy(tmp_path / "a.npy", np.ones((3, 2), "u1")), npy(tmp_path / "b.npy", np.zeros((3, 2), "f4"))
     for dtype in ("float32", "int16", "bool", "float64"):
-        done = ingest([a, b], tmp_path / f"{dtype}.zarr", dtype=dtype)
-        assert done.dtype == dtype
-        np.testing.assert_array_equal(rows_of(done.path), np.repeat([[1, 1], [0, 0]], 3, axis=0))
+        found = made(tmp_path, np.ones((3, 2), "u1"), np.zeros((3, 2), "f4"), dtype=dtype)["x"]
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, np.repeat([[1, 1], [0, 0]], 3, axis=0))
 
 
 def test_a_value_that_the_type_cannot_hold_is_named(tmp_path):
@@ -107,9 +90,7 @@ def test_a_value_that_the_type_cannot_hold_is_named(tmp_path):
     ):
         values = np.zeros((4, 3), source)
         values[2, 1] = value
-        message = r"a\.npy: row 2, column 1 .* which .* cannot hold"
-        with case((value, dtype)), pytest.raises(DataError, match=message):
-            ingest([npy(tmp_path / "a.npy", values)], tmp_path / "out.zarr", dtype=dtype)
+        refuse(tmp_path, DataError, r"a\.npy: row 2, column 1 .* which .* cannot hold", values, dtype=dtype)
 
 
 def test_the_shard_rule_does_not_know_n(tmp_path):
@@ -118,42 +99,45 @@ def test_the_shard_rule_does_not_know_n(tmp_path):
     assert shard_rows(2**23) == 1
     assert shard_rows(2**30) == 1
     assert shard_rows(8, 100) == 100
-    done = ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr")
-    x = zarr.open_group(done.path)["x"]
+    made(tmp_path, X)
+    x = zarr.open_group(tmp_path / "o.zarr")["x"]
     assert x.shards == (65536, 5)
     assert x.metadata.dimension_names == ("row", "column")
 
 
 def test_sources_that_do_not_fit_together_are_refused(tmp_path):
-    a, narrow = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X[:, :4])
-    single = npy(tmp_path / "c.npy", X.astype("f4"))
-    refuse(tmp_path, SpecError, "nothing to ingest")
-    refuse(tmp_path, SpecError, r"none\.npy does not exist", tmp_path / "none.npy")
-    refuse(tmp_path, SpecError, "is a folder", tmp_path)
-    refuse(tmp_path, SpecError, r"b\.npy has 4 columns, .*a\.npy has 5", a, narrow)
-    refuse(tmp_path, SpecError, "holds float32, .*float64: choose one type with --dtype", a, single)
-    refuse(tmp_path, SpecError, "'real' is not a type of numbers", a, dtype="real")
-    refuse(tmp_path, SpecError, "cannot be stored as complex128", a, dtype="complex128")
-    refuse(tmp_path, SpecError, "block_rows is 0", a, block_rows=0)
-    refuse(tmp_path, SpecError, "choose one", a, append=True, overwrite=True)
-    refuse(tmp_path, SpecError, "has no members, so --member x", a, member="x")
-    refuse(tmp_path, SpecError, "--labels y: no such file", a, labels="y")
+    words, codes = (csv_text(X[:4], ["k", *"abcde"], labels) for labels in (WORDS, range(4)))
+    for contents, options, message in (
+        ([], {}, "nothing to ingest"),
+        ([tmp_path / "none.npy"], {}, r"none\.npy does not exist"),
+        ([tmp_path], {}, "is a folder"),
+        ([X, X[:, :4]], {}, r"b\.npy has 4 columns, .*a\.npy has 5"),
+        ([X, X.astype("f4")], {}, "holds float32, .*float64: choose one type with --dtype"),
+        ([X], {"dtype": "real"}, "'real' is not a type of numbers"),
+        ([X], {"dtype": "complex128"}, "cannot be stored as complex128"),
+        ([X], {"block_rows": 0}, "block_rows is 0"),
+        ([X], {"append": True, "overwrite": True}, "choose one"),
+        ([X], {"member": "x"}, "has no members, so --member x"),
+        ([X], {"labels": "y"}, "--labels y: no such file"),
+        ([words, codes], {"labels": "k"}, r"the labels of .*b\.csv are int64, those of .*a\.csv text"),
+    ):
+        refuse(tmp_path, SpecError, message, *contents, **options)
     with pytest.raises(SpecError, match=r"only local paths and s3://, gs:// and az:// can be read and written"):
-        ingest([a], "ftp://bucket/x.zarr")
-    refuse(tmp_path, SpecError, r"s3://bucket/a\.csv: files are ingested from local disks only", "s3://bucket/a.csv")
-    for name, labels in (("d.csv", WORDS), ("e.csv", range(4))):
-        (tmp_path / name).write_text(csv_text(X[:4], ["k", *"abcde"], labels))
-    both = tmp_path / "d.csv", tmp_path / "e.csv"
-    refuse(tmp_path, SpecError, r"the labels of .*e\.csv are int64, those of .*d\.csv text", *both, labels="k")
+        ingest([write(tmp_path, X)], "ftp://bucket/x.zarr")
+    with pytest.raises(SpecError, match=r"s3://bucket/a\.csv: files are ingested from local disks only"):
+        ingest(["s3://bucket/a.csv"], tmp_path / "o.zarr")
 
 
 def test_what_is_no_table_of_numbers_is_refused(tmp_path):
-    refuse(tmp_path, DataError, "two-dimensional", npy(tmp_path / "a.npy", X[0]))
-    refuse(tmp_path, DataError, "is empty", npy(tmp_path / "b.npy", X[:0]))
-    refuse(tmp_path, DataError, "is empty", npy(tmp_path / "c.npy", X[:, :0]))
-    refuse(tmp_path, DataError, "<U5 values", npy(tmp_path / "d.npy", WORDS[:, None]))
+    for values, message in (
+        (X[0], "two-dimensional"),
+        (X[:0], "is empty"),
+        (X[:, :0], "is empty"),
+        (WORDS[:, None], "<U5 values"),
+        (X.astype(complex), "complex128 values"),
+    ):
+        refuse(tmp_path, DataError, message, values)
     np.savez(tmp_path / "e.npz", words=WORDS[:, None], line=X[0])
-    refuse(tmp_path, DataError, "complex128 values", npy(tmp_path / "f.npy", X.astype(complex)))
     refuse(tmp_path, DataError, r"no array of numbers .* \['line', 'words'\]", tmp_path / "e.npz")
     refuse(tmp_path, DataError, "two-dimensional", tmp_path / "e.npz", member="line")
     refuse(tmp_path, DataError, "<U5 values", tmp_path / "e.npz", member="words")
@@ -185,41 +169,26 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
 
 def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
-    for write in WRITERS:
-        if write is write_csv:
+    for writer in WRITERS:
+        source, options = writer(tmp_path, X, Y)
+        if source.suffix == ".csv":
             continue
-        source, _ = write(tmp_path, X, Y)
         content = source.read_bytes()
         source.write_bytes(content[:-100])
-        with case(write.__name__):
-            refuse(tmp_path, CorruptionError, f"{source.name}.* (truncated|needed)", source)
-        if write in (write_idx_gz, write_csv_gz, write_npz):
+        refuse(tmp_path, CorruptionError, f"{source.name}.* (truncated|needed)", source)
+        if source.suffix in (".gz", ".npz"):
             source.write_bytes(content[:2000] + bytes([content[2000] ^ 1]) + content[2001:])
-            with case(write.__name__):
-                refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source)
+            refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source, **options)
     (tmp_path / "a").write_bytes(idx_bytes(X) + b"!")
     refuse(tmp_path, CorruptionError, "more values than its header says", tmp_path / "a")
-
-
-# Real files
 
 
 @pytest.mark.full
 def test_mnist(tmp_path):
     source, labels = shared_file("mnist/t10k-images-idx3-ubyte.gz"), shared_file("mnist/t10k-labels-idx1-ubyte.gz")
-    done = ingest([source], tmp_path / "out.zarr", labels=str(labels))
+    done = ingest([source], tmp_path / "o.zarr", labels=str(labels))
     with gzip.open(source) as file:
         expected = np.frombuffer(file.read()[16:], np.uint8).reshape(10000, 784)
     assert done.row_shape == (28, 28)
-    np.testing.assert_array_equal(rows_of(done.path), expected)
-    np.testing.assert_array_equal(labels_of(done.path)[:5], [7, 2, 1, 0, 4])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("name", "rows"), [("usps/usps_int16.npz", "X_milli"), ("covertype/covtype_93k.npz", "X_raw")])
-def test_real_npz(tmp_path, name, rows):
-    source = shared_file(name)
-    done = ingest([source], tmp_path / "out.zarr", labels="y")
-    with np.load(source) as arrays:
-        np.testing.assert_array_equal(rows_of(done.path), arrays[rows])
-        np.testing.assert_array_equal(labels_of(done.path), arrays["y"])
+    np.testing.assert_array_equal(stored(done.path)["x"], expected)
+    np.testing.assert_array_equal(stored(done.path)["y"][:5], [7, 2, 1, 0, 4])

@@ -4,21 +4,27 @@ import numpy as np
 
 from tests.helpers.jobs import problems_of_model
 
-PROBLEMS = [
-    ("components = 0", "line 5: model.components = 0: give a whole number of at least 1, a number above 0 and below 1"),
-    ('components = "0.9"', 'line 5: model.components = "0.9": give a whole number of at least 1, a number above'),
-    ("sigma = -1", 'line 5: model.sigma = -1: give a number above 0 or "median"'),
-    ('size = "many"', 'line 5: model.size = "many": give a whole number of at least 1 or "auto"'),
-    ("tol = 1.0", "line 5: model.tol = 1.0: give a number above 0 and below 1"),
-    ('center = "true"', 'line 5: model.center = "true": give true or false, without quotes'),
-    ('dtype = "float46"', 'line 5: model.dtype = "float46": did you mean "float64"? give "float32" or "float64"'),
-    ("seed = 1", "line 5: model.seed = 1: unknown key of [model]: it belongs before the first table"),
-    ('kernel = "gausian"', 'line 5: model.kernel = "gausian": did you mean "gaussian"? give "gaussian", "laplacian"'),
-    (
-        'kernel = "spektrum:k=4"',
-        "line 5: model.kernel = \"spektrum:k=4\": unknown kernel 'spektrum': did you mean 'spe",
-    ),
-    ('kernel = "spectrum:l=4"', "line 5: model.kernel = \"spectrum:l=4\": unknown option of kernel 'spectrum' 'l'"),
+OF_ONE_OPTION = [
+    ("components = 0", "give a whole number of at least 1, a number above 0 and below 1"),
+    ('components = "0.9"', "give a whole number of at least 1, a number above"),
+    ("sigma = -1", 'give a number above 0 or "median"'),
+    ("tol = 1.0", "give a number above 0 and below 1"),
+    ('center = "true"', "give true or false, without quotes"),
+    ('dtype = "float46"', 'did you mean "float64"? give "float32" or "float64"'),
+    ("seed = 1", "unknown key of [model]: it belongs before the first table"),
+    ('kernel = "gausian"', 'did you mean "gaussian"? give "gaussian", "laplacian"'),
+    ('kernel = "spektrum:k=4"', "unknown kernel 'spektrum': did you mean 'spe"),
+    ('kernel = "spectrum:l=4"', "unknown option of kernel 'spectrum' 'l'"),
+    ('kernel = "precomputed"', "a job extracts features of rows, and a matrix of"),
+    ('method = "nystron"', 'did you mean "nystrom"? give "nystroem", "columns"'),
+    ('landmarks = "kmaens"', 'did you mean "kmeans"? give "auto", "kmeans"'),
+    ("landmarks = [...]", 'give "auto", "kmeans", "uniform"'),
+    ('landmarks = "none.npy"', "landmarks cannot be read from /"),
+    ('preimage = "ridge:siz=5"', "unknown option of preimage 'ridge' 'siz'"),
+    ('preimage = "denoising"', "pre-images by 'denoising' need the standard"),
+    ("n_directions = 3", "n_directions=3 belongs to method='rff-pca', not to 'nyst"),
+]
+OF_SEVERAL_OPTIONS = [
     (
         'kernel = "matern:sigma=2"\nsigma = 3',
         'lines 5 and 6: model.kernel = "matern:sigma=2" and model.sigma = 3: sigma=3.0 and kernel=\'matern:sigma=2',
@@ -27,40 +33,31 @@ PROBLEMS = [
         'kernel = "poly:degree=2"\ndegree = 3',
         'lines 5 and 6: model.degree = 3 and model.kernel = "poly:degree=2": degree is given by kernel',
     ),
-    ('kernel = "precomputed:"\nmethod = "exact"', 'line 5: model.kernel = "precomputed:": a job extracts features'),
-    ('method = "nystron"', 'line 5: model.method = "nystron": did you mean "nystrom"? give "nystroem", "columns"'),
-    ('landmarks = "kmaens"', 'line 5: model.landmarks = "kmaens": did you mean "kmeans"? give "auto", "kmeans"'),
-    ("landmarks = [[1.0]]", 'line 5: model.landmarks = [...]: give "auto", "kmeans", "uniform"'),
-    ('landmarks = "none.npy"', 'line 5: model.landmarks = "none.npy": landmarks cannot be read from /'),
-    ('preimage = "ridge:siz=5"', "line 5: model.preimage = \"ridge:siz=5\": unknown option of preimage 'ridge' 'siz'"),
-    ('preimage = "denoising"', "line 5: model.preimage = \"denoising\": pre-images by 'denoising' need the standard"),
     (
         "sigma = 2\n\ngamma = 1",
         "lines 5 and 7: model.sigma = 2 and model.gamma = 1: both sigma and gamma are given: give one, gamma",
     ),
-    ("n_directions = 3", "line 5: model.n_directions = 3: n_directions=3 belongs to method='rff-pca', not to 'nyst"),
-    (
-        'kernel = "precomputed"',
-        'line 5: model.kernel = "precomputed": a job extracts features of rows, and a matrix of',
-    ),
+    ('kernel = "precomputed:"\nmethod = "exact"', 'line 5: model.kernel = "precomputed:": a job extracts features'),
     ('kernel = "Precomputed"\nmethod = "exact"', 'line 5: model.kernel = "Precomputed": a job extracts features'),
 ]
 
 
 def test_problems_of_the_model(tmp_path):
-    for options, problem in PROBLEMS:
+    of_one = [(option.replace("...", "[1.0]"), f"line 5: model.{option}: {reason}") for option, reason in OF_ONE_OPTION]
+    for options, problem in of_one + OF_SEVERAL_OPTIONS:
         assert [found[: len(problem)] for found in problems_of_model(tmp_path, options)] == [problem]
 
 
 def test_quotes_are_named_only_where_they_are_too_many(tmp_path):
-    (found,) = problems_of_model(tmp_path, 'solver = "dens"')
-    assert found == 'line 5: model.solver = "dens": did you mean "dense"? give "auto", "dense" or "randomized"'
-    (found,) = problems_of_model(tmp_path, 'solver = "4"')
-    assert found == 'line 5: model.solver = "4": give "auto", "dense" or "randomized"'
+    for option, told in (
+        ('solver = "dens"', 'did you mean "dense"? give "auto", "dense" or "randomized"'),
+        ('solver = "4"', 'give "auto", "dense" or "randomized"'),
+        ('size = "4"', 'give a whole number of at least 1 or "auto", without quotes'),
+        ('size = "many"', 'give a whole number of at least 1 or "auto"'),
+    ):
+        assert problems_of_model(tmp_path, option) == [f"line 5: model.{option}: {told}"]
     (found,) = problems_of_model(tmp_path, 'kernel = "gausian"')
     assert found.endswith('"rbf", "poly" or text such as "spectrum:k=4"')
-    (found,) = problems_of_model(tmp_path, 'size = "4"')
-    assert found == 'line 5: model.size = "4": give a whole number of at least 1 or "auto", without quotes'
 
 
 def test_what_does_not_go_together_is_told_beside_what_is_wrong_by_itself(tmp_path):

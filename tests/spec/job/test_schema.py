@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import Job, job_schema
-from bigkpca.spec.job.schema import properties, words
+from bigkpca.spec.job.schema import properties
 from bigkpca.spec.job.tables import TABLES, JobTop, ModelTable
 from tests.helpers.files import ROOT
 from tests.helpers.jobs import LEAST, job_of, jobs, problems_of, toml_of, toml_value
@@ -138,14 +138,6 @@ def test_schema_and_parser_both_refuse(folder):
         change(values)
         assert not VALIDATOR.is_valid(values), name
         assert problems_of(folder, toml_of(values), V="3"), name
-
-
-def test_what_a_key_may_be_in_words():
-    told = properties(ModelTable)
-    assert words(told["center"]) == "true or false"
-    assert words(told["refine"]) == "a whole number of at least 0"
-    assert words(told["tol"]) == "a number above 0 and below 1"
-    assert words(told["size"]) == 'a whole number of at least 1 or "auto"'
 
 
 def test_the_page_has_a_row_for_each_key_as_the_schema_tells_it():
