@@ -20,7 +20,6 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.aligned import all_aligned
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
-from tests.execution.sources import threads_and_processes
 from tests.helpers.askew import ASKEW, Array, in_order, misaligned
 from tests.helpers.stores import as_zarr
 
@@ -56,7 +55,6 @@ def looks(argument, inner, common):
     return all(in_order(X) for X in given), misaligned(given[0])
 
 
-@threads_and_processes
 def test_arguments_shared_values_and_results_are_in_order(engine):
     X = np.arange(15.0).reshape(5, 3)
     bad = [lay(X) for lay in ASKEW.values()]
@@ -81,7 +79,6 @@ class Summand:
         return Summand(misaligned(self.X + other.X), fine)
 
 
-@threads_and_processes
 def test_summands_are_in_order(engine):
     total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
     assert total.fine
