@@ -2,15 +2,12 @@
 
 import subprocess
 import sys
-import warnings
 from unittest.mock import Mock
 
 import distributed
 import pytest
-from distributed import Client, Nanny, Scheduler, SpecCluster
 
-from bigkpca.errors import IncompleteError, UnlikeWorkersWarning
-from bigkpca.execution.blas import blas_core_types
+from bigkpca.errors import IncompleteError
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
@@ -83,24 +80,3 @@ def test_a_current_client_is_used(two_processes):
         assert engine.client is two_processes.client
     with open_engine() as engine:
         assert engine.client is None
-
-
-@pytest.mark.full
-def test_a_cluster_of_unlike_workers_is_told_of_once():
-    other = "Nehalem" if "Nehalem" not in blas_core_types() else "Prescott"
-    workers = {
-        number: {"cls": Nanny, "options": {"nthreads": 1, "env": env}}
-        for number, env in enumerate([{}, {"OPENBLAS_CORETYPE": other}])
-    }
-    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}}
-    message = r"different processors: .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
-    with SpecCluster(workers=workers, scheduler=scheduler) as cluster, Client(cluster, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
-        if len(set(client.run(blas_core_types).values())) == 1:
-            pytest.skip("BLAS does not let its processor type be chosen here")
-        with client.as_current():
-            with pytest.warns(UnlikeWorkersWarning, match=message), open_engine():
-                pass
-            with warnings.catch_warnings(), open_engine() as engine:
-                warnings.simplefilter("error")
-                assert engine.client is client

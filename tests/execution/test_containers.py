@@ -19,7 +19,6 @@ from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
 from tests.helpers.lazy import refuse
-from tests.helpers.memory import traced_peak
 
 NAMES = list("abcdef")
 TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
@@ -51,9 +50,6 @@ def by_name(frame):
 def data_array(values):
     coords = {"time": TIMES, "label": ("time", list("xyxyx") * 100), "place": "here", "column": NAMES}
     return xr.DataArray(values, dims=("time", "column"), coords=coords, attrs={"unit": "m"}, name="rows")
-
-
-# -- Dask frames ---------------------------------------------------------------------------------------------
 
 
 def test_results_of_a_dask_frame_are_lazy_frames_with_its_index(frame, by_name, plain):
@@ -338,18 +334,6 @@ def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(
         LOADED.clear()
         kpca.transform(rows).compute()
         assert set(LOADED.values()) == {1}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", [0, 2], ids=["array", "frame"])
-def test_rows_are_streamed_in_and_out(kind):
-    rows = lazy_rows(40, 5000)[kind]  # 2 MB each, 80 MB together
-
-    def fit_and_transform():
-        kpca = KernelPCA(2, method="rff", size=20, random_state=0).fit(rows)
-        np.asarray(kpca.transform(rows).sum(axis=0).compute())
-
-    assert traced_peak(fit_and_transform, attempts=1) < 0.7 * 8 * 40 * 5000 * COLUMNS
 
 
 def test_memory_limits_count_the_chunks_of_a_graph():

@@ -24,8 +24,6 @@ from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding,
 from tests.helpers.progress import Recorder
 from tests.helpers.s3 import settings
 
-# -- What a worker finds where it looks, without one ---------------------------------------------------------
-
 
 def found_by(threads=1, limit=None, **required):
     """What is wrong with a worker of so many threads and so much memory, in words."""
@@ -215,20 +213,25 @@ def waits_for(number, late, marker, *_):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("graph", [False, True])
-def test_a_late_worker_with_another_processor_type(graph, cluster, engine, notes):
-    """It takes part, and a warning names it."""
+def test_a_worker_with_another_processor_type_takes_part_and_a_warning_names_it(cluster, engine, notes):
     other = "Nehalem" if "Nehalem" not in blas_core_types() else "Prescott"
     late = join(cluster, engine, OPENBLAS_CORETYPE=other)
     if len(set(engine.core_types())) == 1:
         pytest.skip("BLAS does not let its processor type be chosen here")
-    more = [da.ones(2).to_delayed()[0]] * graph
-    tasks = [Task(waits_for, (i, late, str(notes.marker), *more), 1, f"rows {i}") for i in range(16)]
-    with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
-        found = engine.each("x", tasks, Silent())
-    assert late in found
-    assert len(engine.each("x", tasks, Silent())) == 16  # without another warning
+    known = engine.crew.requirements
+    for more in ([], [da.ones(2).to_delayed()[0]]):  # tasks alone, and of a graph
+        engine.crew.requirements = known
+        notes.marker.unlink(missing_ok=True)
+        tasks = [Task(waits_for, (i, late, str(notes.marker), *more), 1, f"rows {i}") for i in range(16)]
+        with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
+            found = engine.each("x", tasks, Silent())
+        assert late in found
+        assert len(engine.each("x", tasks, Silent())) == 16  # without another warning
     assert not notes.notes
+    message = r"different processors: .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
+    with pytest.warns(UnlikeWorkersWarning, match=message) as told, open_engine(cluster.address, timeout=60) as engine:
+        assert len(engine.each("x", tasks, Silent())) == 16
+    assert len(told) == 1
 
 
 @pytest.mark.full
