@@ -17,12 +17,9 @@ _SCRIPT = """
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.tasks import Task
 from bigkpca.execution.progress import Silent
-
 print("the script runs", flush=True)
-
 def double(number):
     return 2 * number
-
 with open_engine(workers=1) as engine:
     print(engine.each("doubling", [Task(double, (21,), 1)], Silent()))
     engine.client.restart(timeout="250 s")  # as after a worker that died

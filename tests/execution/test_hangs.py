@@ -69,9 +69,6 @@ def engine_of_two(cluster):
         yield engine
 
 
-# -- Without processes ---------------------------------------------------------------------------------------
-
-
 def test_a_thread_that_hangs_is_named():
     go_on = Event()
     with pytest.raises(IncompleteError, match=r"nothing has finished for 1 seconds: a thread hangs at rows 0 to 9;"):
@@ -91,9 +88,6 @@ def test_addresses_without_a_scheduler_or_without_certificates_are_refused():
     message = "tcp://h:1 has no TLS, which the options or .* ask for: give tls://"
     with dask.config.set({"distributed.comm.require-encryption": True}), pytest.raises(SpecError, match=message):
         check_address("tcp://h:1")
-
-
-# -- Workers and schedulers that hang or die -----------------------------------------------------------------
 
 
 @pytest.mark.full
@@ -187,9 +181,6 @@ def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
         engine.total("x", named(stops, 3, str(tmp_path / "once"), cluster.scheduler.pid), Silent())
 
 
-# -- What is there instead of a scheduler, or of workers that fit --------------------------------------------
-
-
 @pytest.mark.full
 def test_workers_with_other_packages_are_refused(cluster, tmp_path):
     for change, message in [
@@ -198,7 +189,6 @@ def test_workers_with_other_packages_are_refused(cluster, tmp_path):
     ]:
         (tmp_path / "sitecustomize.py").write_text(change)
         cluster.start_worker(PYTHONPATH=str(tmp_path))
-        cluster.wait_for_workers()
         with pytest.raises(SpecError, match=message), open_engine(cluster.address, timeout=60):
             pass
         cluster.kill_worker(0)

@@ -34,13 +34,11 @@ def found_by(threads=1, limit=None, **required):
 
 
 def test_versions_of_a_worker_are_compared():
-    assert found_by() == ""
     assert "worker tcp://a has bigkpca" in found_by(versions=(("bigkpca", "0.0.7"),))
     assert "worker tcp://a lacks nothing: install nothing 1" in found_by(versions=(("nothing", "1"),))
-    ours = Crew().requirements.versions
-    assert found_by(versions=ours) == ""
-    patch = {"Python": re.sub(r"\d+$", "99", dict(ours)["Python"])}  # which changes nothing that matters
-    assert found_by(versions=tuple((dict(ours) | patch).items())) == ""
+    ours = dict(Crew().requirements.versions)
+    patch = re.sub(r"\d+$", "99", ours["Python"])  # which changes nothing that matters
+    assert found_by(versions=[*ours.items()]) == found_by(versions=[*(ours | {"Python": patch}).items()]) == ""
 
 
 def test_memory_of_a_worker_is_compared_also_with_more_threads_than_are_planned():
@@ -68,9 +66,6 @@ def test_other_processor_types_are_told_once():
         crew.met("tcp://b", Misfit(core_types=("Nehalem",)))
     crew.met("tcp://c", Misfit(core_types=("Nehalem",)))
     assert crew.fit(["tcp://b", "tcp://c"]) == ["tcp://b", "tcp://c"]
-
-
-# -- Workers that join late ----------------------------------------------------------------------------------
 
 
 class Notes(Recorder):
@@ -131,6 +126,9 @@ def tasks_at(notes, *more):
     return [Task(where, (i, str(notes.marker), *more), 10, f"rows {i}") for i in range(16)]
 
 
+OLD = r"has bigkpca 0\.0\.7, this process has"
+
+
 def join(cluster, engine, *within, memory="0", **env):
     """Start a worker, and wait until the scheduler knows it: its address. It is looked at by its tasks alone."""
     before = set(engine.client.scheduler_info(n_workers=-1)["workers"])
@@ -141,8 +139,8 @@ def join(cluster, engine, *within, memory="0", **env):
     return address
 
 
-def only_fit_ones_work(engine, late, notes, message, tasks):
-    found = engine.each("x", tasks, Silent())
+def only_fit_ones_work(engine, late, notes, message, tasks=None):
+    found = engine.each("x", tasks or tasks_at(notes), Silent())
     assert len(found) == 16
     assert late not in found
     (warning,) = notes.notes
@@ -155,19 +153,16 @@ def only_fit_ones_work(engine, late, notes, message, tasks):
 def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
     cluster, engine, notes, site, dataset, tmp_path
 ):
-    (tmp_path / "data").mkdir()
     data = str(tmp_path / "data" / "x.zarr")
-    os.rename(dataset, data)
+    shutil.move(dataset, data)
     engine.check_paths(data)
     late = join(cluster, engine, *hiding(tmp_path / "data"))  # it would read zeros
-    only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read", tasks_at(notes))
+    only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read")
     late = join(cluster, engine, **site(OTHER))
-    message = r"has bigkpca 0\.0\.7, this process has"
-    only_fit_ones_work(engine, late, notes, message, tasks_at(notes, shared(np.ones(3))))
+    only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, shared(np.ones(3))))
     engine.check_memory(lambda threads: threads * 10**9)
     late = join(cluster, engine, memory="900MB")
-    message = "may use 900 MB, the plan needs 1000 MB; give workers more memory"
-    only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
+    only_fit_ones_work(engine, late, notes, "may use 900 MB, the plan needs 1000 MB; give workers more memory")
 
 
 @pytest.mark.full
@@ -257,7 +252,7 @@ def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, n
     cluster.wait_for_workers()
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         (late,) = engine.crew.unfit
-        only_fit_ones_work(engine, late, notes, r"has bigkpca 0\.0\.7, this process has", tasks_at(notes))
+        only_fit_ones_work(engine, late, notes, OLD)
         assert engine.all_threads == 1
 
 
@@ -276,8 +271,7 @@ def test_workers_without_a_valid_key_are_named_and_late_ones_get_no_tasks(notes,
         cluster.wait_for_workers()
         engine.check_paths(f"{bucket}/x")
         late = join(cluster, engine)
-        message = rf"cannot use {bucket}/x: access denied: no credentials are set"
-        only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
+        only_fit_ones_work(engine, late, notes, rf"cannot use {bucket}/x: access denied: no credentials are set")
 
 
 @pytest.mark.long
@@ -288,11 +282,10 @@ def test_after_the_last_fit_worker_the_run_waits_for_another(notes, site, tmp_pa
         open_engine(cluster.address, timeout=60, progress=notes) as engine,
     ):
         late = join(cluster, engine, **site(OTHER))
-        only_fit_ones_work(engine, late, notes, "has bigkpca", tasks_at(notes))
+        only_fit_ones_work(engine, late, notes, OLD)
         cluster.kill_worker(0)
         impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
-        message = r"nothing has finished for 3 seconds: no worker that may take part is left, as worker"
-        with pytest.raises(IncompleteError, match=message):
+        with pytest.raises(IncompleteError, match="for 3 seconds: no worker that may take part is left, as worker"):
             impatient.each("x", tasks_at(notes), Silent())
         newest = join(cluster, engine)
         notes.marker.touch()
