@@ -39,6 +39,7 @@ def test_values_are_completed():
         "bigkpca transform --dtype float6": ["float64"],
         "bigkpca ingest --missing m": ["mean", "median"],
         "bigkpca fit --kernel nothing": [],
+        "bigkpca fit --seed ": [],
         "bigkpca fit --kernel ": ["gaussian", *(name for name in KERNELS.names if name != "gaussian")],
     }.items():
         assert plain(line) == words, line
@@ -52,14 +53,10 @@ def test_paths_are_left_to_the_shell():
 
 def test_completion_loads_nothing_that_computes():
     """Which would take most of its time: it answers while somebody types."""
-    line = "bigkpca fit --kernel spe"
-    program = (
-        "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
-        "from bigkpca.cli import main; main(prog_name='bigkpca')"
-    )
-    env = os.environ | {
-        "_BIGKPCA_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))
-    }  # fmt: skip
+    told = "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    program = told + "from bigkpca.cli import main; main(prog_name='bigkpca')"
+    typed = {"COMP_WORDS": "bigkpca fit --kernel spe", "COMP_CWORD": "3"}
+    env = os.environ | {"_BIGKPCA_COMPLETE": "bash_complete"} | typed
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith("plain,")
     loaded = set(done.stderr.split())

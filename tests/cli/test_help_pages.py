@@ -9,8 +9,6 @@ import click
 
 import bigkpca
 from bigkpca.cli import main
-from bigkpca.cli.options import words_of
-from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job.tables import JobRun
 from bigkpca.spec.units import parse_seconds
@@ -51,9 +49,7 @@ def test_defaults_of_fields_are_shown_as_the_spec_has_them():
     for name, field in FitSpec.model_fields.items():
         shown = re.search(r"\[default: (.+)\]", options[name].get_help_record(context)[1])
         assert shown
-        value = (
-            {True: "yes", False: "no"}.get(field.default, field.default) if field.annotation is bool else field.default
-        )
+        value = ("no", "yes")[field.default] if field.annotation is bool else field.default
         assert shown[1].startswith("by rule: " if value is None and shown[1] != "none" else str(value).lower()), name
     assert JobRun().timeout == options["timeout"].default
 
@@ -68,17 +64,6 @@ def test_every_help_page_ends_with_examples_that_parse():
             assert program == "bigkpca"
             assert name in ("", called)
             COMMANDS[called].make_context(called, list(words))  # UsageError where an option does not exist
-
-
-def test_words_of_a_field_are_those_that_it_may_be():
-    assert words_of("components") == ["auto", "none"]
-    assert words_of("sigma") == ["median"]
-    assert words_of("dtype") == ["float32", "float64"]
-    assert words_of("seed") == []
-    assert set(words_of("kernel")) == set(kernels.KERNELS.names)
-    assert set(words_of("method")) == set(methods.METHODS.names)
-    assert set(words_of("landmarks")) == {"auto", *landmarks.RULES.names}
-    assert set(words_of("preimage")) == set(preimages.PREIMAGES.names)
 
 
 def test_a_page_shows_no_second_copy_of_a_number():
