@@ -5,6 +5,7 @@ import re
 import tomllib
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import product
 from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -31,9 +32,8 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 
 
 def check(documents, version):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
     for document in documents:
-        kubernetes_validate.validate(document, version, strict=True)
+        pytest.importorskip("kubernetes_validate").validate(document, version, strict=True)
 
 
 @pytest.mark.full
@@ -68,7 +68,7 @@ def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
     assert night["concurrencyPolicy"] == "Forbid"
     assert job["template"]["spec"]["restartPolicy"] == "Never"  # else exit codes have no policy
     assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
-    assert {code: fate(code) for code in (5, 6, 137, 143)} == dict.fromkeys((5, 6, 137, 143), "Count")
+    assert {fate(code) for code in (5, 6, 137, 143)} == {"Count"}
     assert [code for code in range(256) if fate(code) == "FailJob"] == [1, 2, 3, 4, 7]
     assert fate(6, disrupted=True) == "Ignore"
     assert job["backoffLimit"] >= 3
@@ -124,11 +124,8 @@ def test_pods_have_no_rights_are_limited_and_pinned():
         assert spec["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert spec["automountServiceAccountToken"] is False
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        closed = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == closed
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         assert mounts["tmp"] == "/tmp"
         assert {f"{mounts['tls']}/{key}" for key in certificates} == files  # where Dask looks for them
@@ -165,16 +162,15 @@ def test_only_the_job_and_workers_reach_the_scheduler():
     there = {name: (home, pod.labels) for name, pod in pods().items()} | {"stranger": (home, {"app": "other"})}
     outside = {"operator": ("dask-operator", {}), "elsewhere": ("default", {"dask.org/component": "worker"})}
     outside |= {"identity": ("", {"address": "169.254.170.23"}), "gateway": ("monitoring", {})}
-    policies = of_kind("NetworkPolicy")
+    everybody = there | outside
 
     def lets(one, way, other, port):
-        namespace, labels = {**there, **outside}[one]
-        own = [p for p in policies if namespace == home and matches(p["spec"]["podSelector"], labels)]
-        if namespace == home:
-            assert any({"Ingress", "Egress"} == set(policy["spec"]["policyTypes"]) for policy in own)
-        return namespace != home or any(admits(p, way, *{**there, **outside}[other], port) for p in own)
+        labels = there[one][1]
+        own = [each for each in of_kind("NetworkPolicy") if matches(each["spec"]["podSelector"], labels)]
+        assert any({"Ingress", "Egress"} == set(policy["spec"]["policyTypes"]) for policy in own)
+        return any(admits(policy, way, *everybody[other], port) for policy in own)
 
-    tried = [(source, to, port) for source in {**there, **outside} for to in there for port in (22, 8786, 8787, 8788)]
+    tried = [*product(everybody, there, (22, 8786, 8787, 8788))]
     taken = {(source, to, port) for source, to, port in tried if lets(to, "from", source, port)}
     assert taken == {
         ("worker", "scheduler", 8786),
@@ -183,7 +179,7 @@ def test_only_the_job_and_workers_reach_the_scheduler():
         ("scheduler", "worker", 8788),
         ("worker", "worker", 8788),
     }
-    sent = {way for way in tried if lets(way[0], "to", *way[1:]) and way[0] in there}
+    sent = {way for way in tried if way[0] in there and lets(way[0], "to", *way[1:])}
     assert sent == {way for way in taken if way[0] in there}
     for other, port, senders in (
         ("elsewhere", 443, ["worker", "nightly"]),
@@ -240,36 +236,18 @@ def test_a_night_is_not_disturbed_no_node_is_kept_for_ever_and_workers_are_sprea
     assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
 
 
-@pytest.fixture
-def agent(tmp_path):
-    """An agent that gives credentials to who shows its token, and the environment that a pod gets for it."""
+class Agent(BaseHTTPRequestHandler):
+    """Gives credentials to who shows the token of the pod."""
 
-    class Asked(BaseHTTPRequestHandler):
-        def do_GET(self):
-            known = self.headers["Authorization"] == "token-of-the-pod"
-            held = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
-            content = json.dumps(held).encode()
-            self.send_response(200 if known else 403)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_): ...
-
-    (tmp_path / "token").write_text("token-of-the-pod")
-    with HTTPServer(("127.0.0.1", 0), Asked) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield {
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{server.server_port}/v1/credentials",
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
-        }
-        server.shutdown()
-        thread.join()
+    def do_GET(self):
+        self.send_response(200 if self.headers["Authorization"] == "token-of-the-pod" else 403)
+        self.end_headers()
+        held = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
+        self.wfile.write(json.dumps(held).encode())
 
 
 @pytest.mark.full
-def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatch):
+def test_a_process_without_keys_gets_those_of_its_role(bucket, tmp_path, monkeypatch):
     role = only("ServiceAccount")["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
     assert re.fullmatch(r"arn:aws:iam::\d{12}:role/bigkpca-nightly", role)
     for name in ("worker", "nightly"):
@@ -277,10 +255,14 @@ def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatc
         assert keys == {"name": "bigkpca-s3", "optional": True}
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    for name, value in agent.items():
-        monkeypatch.setenv(name, value)
-    store_of(bucket).write(f"{bucket}/x", b"1")
-    assert store_of(bucket).names(bucket) == ["x"]
+    (tmp_path / "token").write_text("token-of-the-pod")
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+    with HTTPServer(("127.0.0.1", 0), Agent) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{server.server_port}/credentials")
+        store_of(bucket).write(f"{bucket}/x", b"1")
+        assert store_of(bucket).names(bucket) == ["x"]
+        server.shutdown()
 
 
 POLICY = json.loads((FOLDER / "bucket-policy.json").read_text())["Statement"]
