@@ -105,10 +105,7 @@ def write_flights(path, digits):
     lines = ["time_hour,carrier,origin,tailnum,distance,air_time,dep_delay,arr_delay,cancelled"]
     for i in range(MANY):
         day, hour, distance = rng.integers(1, 29), rng.integers(5, 23), rng.choice([200, 760, 1400])
-        late = rng.normal(5, 30)
-        times = (
-            ",," if i % 50 == 0 else f"{distance / 7.5 + rng.normal(18, 7):.0f},{late:.0f},{late + rng.normal():.0f}"
-        )
+        times = "{:.0f},{:.0f},{:.0f}".format(*rng.normal([18 + distance / 7.5, 5, 5], [7, 30, 30])) if i % 50 else ",,"
         words = f"{rng.choice(['UA', 'AA', 'DL'])},{rng.choice(['JFK', 'LGA'])},N{i}"
         lines.append(f"2013-09-{day:02} {hour:02}:00:00,{words},{distance},{times},{str(i % 50 == 0).lower()}")
     path.write_text("\n".join(lines) + "\n")
@@ -122,10 +119,9 @@ STAND_INS = {
     "noisy.zarr": write_noisy,
     "flights.csv": write_flights,
     "nightly.toml": write_job,
-    **{
-        f"{day}.npy": lambda path, digits, part=part: np.save(path, digits[part : part + FEW])
-        for part, day in enumerate(["monday", "tuesday", "wednesday"])
-    },
+    "monday.npy": lambda path, digits: np.save(path, digits[:FEW]),
+    "tuesday.npy": lambda path, digits: np.save(path, digits[1 : FEW + 1]),
+    "wednesday.npy": lambda path, digits: np.save(path, digits[2 : FEW + 2]),
     "features.zarr": write_features,
     "gram.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
 }
@@ -194,11 +190,8 @@ def test_the_reference_has_every_public_name_and_what_public_functions_return():
     for name in bigkpca.__all__:
         value = getattr(bigkpca, name)
         public |= {f"{name}.{part}" for part in value.__all__} if inspect.ismodule(value) else {name}
-    public |= {
-        f"errors.{name}"
-        for name, value in vars(errors).items()
-        if inspect.isclass(value) and issubclass(value, Exception)
-    }
+    kinds = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    public |= {f"errors.{name}" for name, value in kinds.items() if issubclass(value, Exception)}
     assert public - documented() == set()
     functions = [value for name in bigkpca.__all__ if inspect.isfunction(value := getattr(bigkpca, name))]
     classes = {value.__annotations__["return"] for value in functions} - {"str", "Stored"}  # Stored: an array of Zarr

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import bigkpca
+from tests.helpers.commands import run
 from tests.helpers.files import ROOT
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -77,15 +76,9 @@ def test_distributions_hold_the_package_and_what_its_tests_need_and_no_secrets_r
     assert foreign & (wheel | sdist) == set()
 
 
-def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command():
+def test_package_command_changelog_and_deployments_have_the_version_of_the_project():
     assert bigkpca.__version__ == VERSION
-    shown = subprocess.run(
-        [sys.executable, "-m", "bigkpca.cli", "--version"], capture_output=True, text=True, check=True
-    )
-    assert shown.stdout.endswith(f", version {VERSION}\n")
-
-
-def test_the_changelog_and_deployments_name_the_version_of_the_project():
+    assert run("--version").stdout.endswith(f", version {VERSION}\n")
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
     for name in ("docker/Dockerfile", "docker/README.md", "docker/compose.yaml", "kubernetes/kustomization.yaml"):
         text = (ROOT / "deploy" / name).read_text()

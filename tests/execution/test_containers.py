@@ -18,6 +18,7 @@ from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
 from tests.helpers.lazy import refuse
+from tests.helpers.memory import traced_peak
 
 NAMES = list("abcdef")
 TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
@@ -309,6 +310,18 @@ def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(
         LOADED.clear()
         kpca.transform(rows).compute()
         assert sorted(LOADED) == [0, 1, 2, 3]
+
+
+@pytest.mark.full
+def test_rows_are_streamed_in_and_out():
+    array, _, frame = lazy_rows(40, 5000)  # 2 MB in each part, 80 MB together
+
+    def fit_and_transform(rows):
+        kpca = KernelPCA(2, method="rff", size=20, random_state=0).fit(rows)
+        np.asarray(kpca.transform(rows).sum(axis=0).compute())
+
+    for rows in (array, frame):
+        assert traced_peak(lambda rows=rows: fit_and_transform(rows), attempts=1) < 0.7 * 8 * 40 * 5000 * COLUMNS
 
 
 def test_memory_limits_count_the_chunks_of_a_graph():

@@ -77,7 +77,11 @@ def test_threads_do_not_share_work_space(kpca, digits):
                 assert_array_equal(each, right)
 
 
-def test_rows_whose_kernel_values_overflow_are_named(digits):
+def test_bad_rows_are_named(kpca, digits):
+    X = digits[:9].astype(np.float32)
+    X[4, 7] = np.nan
+    with pytest.raises(DataError, match="row 4, column 7 is NaN"):
+        kpca.transform(X)
     far = KernelPCA(2, kernel="poly", degree=5, size=30, random_state=0).fit(digits)
     with pytest.raises(DataError, match=r"rows 0 to 8: kernel values overflow"):
         far.transform(np.full((9, 64), 1e30, np.float32))
