@@ -85,8 +85,6 @@ def cluster_elsewhere(tmp_path_factory):
     script.write_text(_CLUSTER)
     command = [sys.executable, str(script)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdin is not None
-        assert other.stdout is not None
         try:
             with open_engine(other.stdout.readline().strip()) as engine:
                 yield engine
@@ -95,9 +93,7 @@ def cluster_elsewhere(tmp_path_factory):
             other.wait(60)
 
 
-@pytest.fixture(
-    params=["synchronous", "threads", "processes"],
-)
+@pytest.fixture(params=["synchronous", "threads", "processes"])
 def engine(request):
     """Everywhere that tasks run."""
     if request.param == "processes":

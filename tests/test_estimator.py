@@ -151,27 +151,21 @@ def test_partial_fit_adds_rows(X):
 
 def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
     before = small.fit(X[:80]).model_
-    for name, changed in (
-        ("kernel", {"kernel": "laplacian"}),
-        ("kernel", {"kernel": np.dot}),
-        ("sigma", {"sigma": 3.0}),
-        ("gamma", {"gamma": 1e-3}),
-        ("method", {"method": "columns"}),
-        ("size", {"size": 61}),
-        ("tol|size", {"tol": 0.5, "size": "auto"}),
-        ("landmarks", {"landmarks": "uniform"}),
-        ("landmarks", {"landmarks": np.eye(60, 64)}),
-        ("center", {"center": False}),
-        ("standardize", {"standardize": True}),
-        ("dtype", {"dtype": np.float32}),
-        ("solver", {"solver": "dense"}),
-        ("residual_tol", {"residual_tol": 0.5}),
-        ("preimage", {"preimage": "linear"}),
-        ("block_rows", {"block_rows": 100}),
-        (r"seed \(random_state\)", {"random_state": 1}),
-    ):
-        other = copy.copy(small).set_params(**changed)
+    strings = {
+        "kernel": "laplacian",
+        "method": "columns",
+        "landmarks": "uniform",
+        "solver": "dense",
+        "preimage": "linear",
+    }
+    numbers = {"sigma": 3.0, "gamma": 1e-3, "size": 61, "residual_tol": 0.5, "block_rows": 100, "random_state": 1}
+    others = {"center": False, "standardize": True, "dtype": np.float32}
+    changes = [{name: value} for name, value in (strings | numbers | others).items()]
+    changes += [{"kernel": np.dot}, {"landmarks": np.eye(60, 64)}, {"size": "auto", "tol": 0.5}]
+    for changed in changes:
+        name = "|".join(changed).replace("random_state", r"seed \(random_state\)")
         message = f"^({name})=.*, but the model was fitted with .*: set it back, or fit again"
+        other = copy.copy(small).set_params(**changed)
         with pytest.raises(SpecError, match=message):
             other.partial_fit(X[80:])
         assert other.model_ is before

@@ -18,26 +18,13 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 FOLDERS = ("bigkpca", "tests", "benchmarks", "docs", "deploy")
 BESIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore"}
 NOT_PYTHON = {"bigkpca/py.typed", "bigkpca/reporting/page.html"}
-READ_BY_TESTS = {  # one of each kind
-    "deploy/certificates.sh",
-    "deploy/docker/.gitignore",
-    "deploy/docker/compose.yaml",
-    "docs/getting-started.md",
-    "docs/preimages.png",
-    "tests/hard_data/once_wrong.json",
-}
-FOREIGN = {  # files of tools, and results, as they lie in a tree that is worked in
-    ".env",
-    ".idea/workspace.xml",
-    ".mypy_cache/3.11/x.json",
-    ".venv/pyvenv.cfg",
-    "bigkpca/__pycache__/x.pyc",
-    "build/benchmarks/benchmarks.json",
-    "dist/bigkpca-0.0.1.tar.gz",
-    "rows.zarr/zarr.json",
-    "scores.csv",
-    "tests/.hypothesis/examples/x",
-}
+# One file of each kind that tests read.
+READ_BY_TESTS = {"docs/getting-started.md", "docs/preimages.png", "tests/hard_data/once_wrong.json"}
+READ_BY_TESTS |= {"deploy/certificates.sh", "deploy/docker/.gitignore", "deploy/docker/compose.yaml"}
+# Files of tools, and results, as they lie in a tree that is worked in.
+FOREIGN = {".env", ".idea/workspace.xml", ".mypy_cache/3.11/x.json", ".venv/pyvenv.cfg", "bigkpca/__pycache__/x.pyc"}
+FOREIGN |= {"build/benchmarks/benchmarks.json", "dist/bigkpca-0.0.1.tar.gz", "tests/.hypothesis/examples/x"}
+FOREIGN |= {"rows.zarr/zarr.json", "scores.csv"}
 # Passwords, keys and data of a deployment.
 IGNORED = {
     (file.parent / line).relative_to(ROOT): line.endswith("/")

@@ -13,7 +13,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_resolved, timed
 from bigkpca.execution.planning.duration import COEFFICIENTS
 from bigkpca.execution.planning.speed import Speed
-from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics import kernels, methods, preimages
 from bigkpca.spec import FitSpec, resolve
 
 SPEED = Speed(single=5e10, double=2.5e10, entries=2e9)
@@ -89,8 +89,6 @@ def test_no_number_is_given_where_the_time_is_not_known():
         ({"method": "exact"}, "number of products depends on the data"),
         ({"refine": 1}, "number of products depends on the data"),
         ({"tol": 0.1}, "the size depends on the data"),
-        ({"landmarks": "rpcholesky"}, "not measured for landmarks by rpcholesky"),
-        ({"landmarks": landmarks.RPCholesky(over="all")}, "not measured for landmarks by rpcholesky"),
         ({"landmarks": "leverage"}, "not measured for landmarks by leverage"),
         ({"method": "rff-pca"}, "not measured for method rff-pca"),
         ({"method": methods.RandomFeatures("phase")}, "not measured for method rff with options"),
@@ -98,7 +96,6 @@ def test_no_number_is_given_where_the_time_is_not_known():
         ({"kernel": kernels.Gaussian(1.0) + kernels.Laplacian(1.0)}, "not measured for this kernel"),
         ({"method": "rff", "solver": "randomized"}, "not measured for the randomized solver"),
         ({"components": 0.9}, "number of components depends on the data"),
-        ({"components": None}, "number of components depends on the data"),
         ({"preimage": preimages.Ridge()}, "not measured for pre-images that are trained"),
     ]:
         assert reason in (why_not(rows(), **options) or ""), options
