@@ -82,14 +82,11 @@ def outcome_of(*values, measured=()):
     return Outcome("residual", 1.0, Results((Table("T", ["n"], [values]),), tuple(measured)), None)
 
 
-def test_a_table_is_markdown_with_bars_escaped_and_printed_with_columns_aligned():
+def test_a_table_is_markdown_with_bars_escaped_or_aligned_and_a_target_is_reached_up_to_its_bound():
     shown = Table("Times of a|b", ["what", "seconds"], [["a|b", 1.23456], ["c", np.int64(12)]])
     lines = "Times of a|b:", "", "| what | seconds |", "| --- | --- |", r"| a\|b | 1.23 |", "| c | 12 |"
     assert shown.markdown().splitlines() == [*lines]
     assert Table("T", ["what", "s"], [["longer", 2.0]]).printed() == "T\nwhat    s\nlonger  2"
-
-
-def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured():
     for better, expected in (("less", [True, True, False, False]), ("more", [False, True, True, False])):
         target = Target("speed", better, 4.0, "times")
         assert [target.measured(value).reached for value in (3.9, 4.0, 4.1, None)] == expected
@@ -169,7 +166,9 @@ def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monk
     assert "it holds figures of another machine" in capsys.readouterr().err
 
 
-def test_the_command_runs_all_central_benchmarks_further_ones_if_asked_and_no_others(tmp_path, monkeypatch, capsys):
+def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed_or_have_options_of_their_own(
+    tmp_path, monkeypatch, capsys
+):
     ran = []
     monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.append(chosen) or [])
     for more in ([], ["--all"]):
@@ -178,9 +177,6 @@ def test_the_command_runs_all_central_benchmarks_further_ones_if_asked_and_no_ot
     with pytest.raises(SystemExit, match="2"):
         command.main(["peer"])
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
-
-
-def test_every_benchmark_is_in_the_list_or_has_options_of_its_own():
     files = (ROOT / "benchmarks").glob("[!_]*.py")
     scripts = {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")}
     assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling"}

@@ -9,7 +9,7 @@ from bigkpca import errors
 from bigkpca.errors import DataError, SpecError, check_finite, check_numeric, unknown_name
 
 
-def test_exit_codes_are_those_of_the_manual():
+def test_exit_codes_are_those_of_the_manual_and_every_error_has_the_same_root():
     codes = {
         errors.BigKPCAError: 1,
         errors.SpecError: 2,
@@ -20,9 +20,6 @@ def test_exit_codes_are_those_of_the_manual():
         errors.CorruptionError: 7,
     }
     assert {kind: kind.exit_code for kind in codes} == codes
-
-
-def test_every_error_has_the_same_root_and_bad_values_are_value_errors():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = [kind for kind in kinds if not issubclass(kind, Warning)]
     assert len(raised) == 9

@@ -78,7 +78,7 @@ def test_every_kind_of_input_gives_the_same_model_and_stored_rows_lazy_scores(X,
     np.testing.assert_array_equal(kpca.fit(pd.DataFrame(X)).transform(pd.DataFrame(X)), expected)
 
 
-def test_what_a_fitted_model_tells(X, small):
+def test_components_as_a_share_of_variance_or_all_and_what_a_fitted_model_tells(X, small):
     small.fit(X)
     assert small.n_components_ == 6
     assert small.eigenvalues_.shape == small.explained_variance_ratio_.shape == (6,)
@@ -88,9 +88,6 @@ def test_what_a_fitted_model_tells(X, small):
     assert list(small.get_feature_names_out()[:2]) == ["kernelpca0", "kernelpca1"]
     assert X.min() - 1 <= small.landmarks_.min()
     assert small.landmarks_.max() <= X.max() + 1
-
-
-def test_components_as_a_share_of_variance_or_all(X):
     for method in ("nystroem", "columns", "rff", "rff-pca", "exact"):
         ratios = KernelPCA(0.5, method=method, size=60, random_state=0).fit(X).explained_variance_ratio_
         assert ratios[:-1].sum() < 0.5 <= ratios.sum()
@@ -140,13 +137,22 @@ def test_pickles_hold_no_training_data(digits, small):
     assert many < few + 1000
 
 
-def test_partial_fit_adds_rows(X):
+def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
     for kernel in ("gaussian", lambda A, B: (1 + A @ B.T / 1000) ** 2):
         kpca = KernelPCA(3, kernel=kernel, size=30, random_state=0).partial_fit(X[:80])
         landmarks_before = kpca.landmarks_
         kpca.partial_fit(X[80:])
         assert kpca.model_.moments.count == 150
         np.testing.assert_array_equal(kpca.landmarks_, landmarks_before)
+    small.fit(X[:80]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[80:])
+    assert small.n_components_ == 4
+    spec = small.model_.provenance["spec"]
+    assert (spec["components"], spec["noise"], spec["size"]) == (4, 0.5, 60)
+    small.save(tmp_path / "model.zarr")
+    loaded = KernelPCA.load(tmp_path / "model.zarr")
+    assert loaded.get_params() == small.set_params(memory_limit=None).get_params()
+    np.testing.assert_array_equal(loaded.transform(X), small.transform(X))
+    np.testing.assert_array_equal(loaded.partial_fit(X).transform(X), small.partial_fit(X).transform(X))
 
 
 def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
@@ -172,18 +178,6 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
     function = KernelPCA(2, kernel=lambda A, B: A @ B.T, size=20, random_state=0).fit(X[:80])
     with pytest.raises(SpecError, match=r"^kernel=.*, but the model was fitted with"):
         function.set_params(kernel=lambda A, B: (A @ B.T) ** 2).partial_fit(X[80:])
-
-
-def test_partial_fit_records_what_it_solves(X, small, tmp_path):
-    small.fit(X[:80]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[80:])
-    assert small.n_components_ == 4
-    spec = small.model_.provenance["spec"]
-    assert (spec["components"], spec["noise"], spec["size"]) == (4, 0.5, 60)
-    small.save(tmp_path / "model.zarr")
-    loaded = KernelPCA.load(tmp_path / "model.zarr")
-    assert loaded.get_params() == small.set_params(memory_limit=None).get_params()
-    np.testing.assert_array_equal(loaded.transform(X), small.transform(X))
-    np.testing.assert_array_equal(loaded.partial_fit(X).transform(X), small.partial_fit(X).transform(X))
 
 
 def test_random_state_none_draws_and_records_a_seed_that_partial_fit_keeps(X):

@@ -21,14 +21,11 @@ def plain(line):
     return [value for kind, value in completed(line) if kind == "plain"]
 
 
-def test_commands_and_options_are_completed():
+def test_commands_options_values_and_paths_are_completed():
     assert plain("bigkpca re") == ["reconstruct", "report"]
     assert plain("bigkpca --he") == ["--help"]
     assert plain("bigkpca transform m.zarr --co") == ["--components"]
     assert "--no-center" in plain("bigkpca fit --no-")
-
-
-def test_values_are_completed():
     for line, words in {
         "bigkpca fit --method r": ["rff", "rff-pca"],
         "bigkpca fit --kernel spe": ["spectrum"],
@@ -43,9 +40,6 @@ def test_values_are_completed():
         "bigkpca fit --kernel ": ["gaussian", *(name for name in KERNELS.names if name != "gaussian")],
     }.items():
         assert plain(line) == words, line
-
-
-def test_paths_are_left_to_the_shell():
     for line in ("fit rows", "transform model.zarr rows", "fit --landmarks mine.n", "fit --transform sc",
                  "run nigh", "ingest a.csv b", "fit --tls-ca c"):  # fmt: skip
         assert completed(f"bigkpca {line}") == [("file", line.rpartition(" ")[2])]

@@ -61,7 +61,7 @@ def test_the_dockerfile_has_no_remarks_of_its_linter():
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_image_is_pinned_small_and_without_root():
+def test_the_image_is_small_without_root_and_all_that_it_installs_is_pinned_with_hashes():
     (base,) = steps("ARG")
     assert re.fullmatch(r"PYTHON=3\.\d+\.\d+-slim-\w+", base)
     assert steps("FROM") == ["python:${PYTHON} AS build", "python:${PYTHON}"]
@@ -70,9 +70,6 @@ def test_the_image_is_pinned_small_and_without_root():
     text, default = (FOLDER / "Dockerfile").read_text(), base.partition("=")[2]
     assert f"--build-arg PYTHON={default}@sha256:" in text  # how to pin it by its digest
     assert f"imagetools inspect python:{default} --format" in text
-
-
-def test_everything_that_the_image_installs_is_pinned_with_hashes_and_fits_the_project():
     pins, extras = pinned("requirements.txt"), PROJECT["optional-dependencies"]
     for text in [*PROJECT["dependencies"], *extras["cloud"], *extras["tls"]]:
         needed = Requirement(text)
@@ -119,7 +116,7 @@ def test_dask_is_set_up_as_for_our_own_clusters_and_asks_for_encryption(name):
     assert name == "slurm" or get("distributed.comm.require-encryption", config=settings) is True
 
 
-def test_services_are_limited_pinned_watched_and_have_nothing_to_write_but_their_data():
+def test_services_are_limited_pinned_watched_and_have_no_passwords_ports_or_places_to_write_but_their_own():
     assert {services()[name]["image"] for name in OURS} == {f"bigkpca:{PROJECT['version']}"}
     assert re.fullmatch(r"chrislusf/seaweedfs:\d+\.\d+", services()["s3"]["image"])
     for name, service in services().items():
@@ -138,9 +135,6 @@ def test_services_are_limited_pinned_watched_and_have_nothing_to_write_but_their
     for name in ("scheduler", "worker"):  # the image's own check asks this port
         assert services()[name]["command"][-1] == ":8787"
     assert "http://127.0.0.1:8787/health" in steps("HEALTHCHECK")[0]
-
-
-def test_only_the_s3_server_is_published_and_no_password_is_in_compose():
     ports = [(name, each) for name, service in services().items() for each in service.get("ports", [])]
     assert [(name, each["host_ip"], each["target"]) for name, each in ports] == [("s3", "127.0.0.1", 8333)]
     assert set(services()["scheduler"]["networks"]) == {"cluster"}

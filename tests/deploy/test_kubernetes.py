@@ -75,7 +75,7 @@ def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
     assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
 
 
-def test_job_and_workers_name_the_service_of_the_scheduler():
+def test_job_workers_and_autoscaler_reach_the_scheduler_by_its_name():
     cluster = only("DaskCluster")
     service = cluster["spec"]["scheduler"]["service"]
     ports = {port["name"]: port["port"] for port in service["ports"]}
@@ -85,6 +85,15 @@ def test_job_and_workers_name_the_service_of_the_scheduler():
     assert matches({"matchLabels": service["selector"]}, pods()["scheduler"].labels)
     assert option(pods()["scheduler"].container, "--port") == "8786"
     assert f"certificates.sh tls {cluster['metadata']['name']}-scheduler" in README
+    cluster, scaler = only("DaskCluster"), only("DaskAutoscaler")["spec"]
+    env = {each["name"]: each["value"] for each in pods()["scheduler"].container["env"]}
+    settings = dask.config.collect_env(env)["distributed"]
+    assert settings["scheduler"]["http"]["routes"] == ["distributed.http.health", "distributed.http.scheduler.api"]
+    assert parse_timedelta(settings["adaptive"]["target_duration"]) == 0.1
+    assert scaler["cluster"] == cluster["metadata"]["name"]
+    assert scaler["minimum"] == cluster["spec"]["worker"]["replicas"] == 0 < scaler["maximum"]
+    # The operator removes the workers that the scheduler names.
+    assert option(pods()["worker"].container, "--name") == "$(DASK_WORKER_NAME)"
 
 
 def named(node, kind):
@@ -114,7 +123,7 @@ def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme():
     assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
 
 
-def test_pods_have_no_rights_are_limited_and_pinned():
+def test_pods_have_no_rights_are_limited_and_pinned_and_their_memory_fits_the_job():
     tls = IMAGE_SETTINGS["comm"]["tls"]
     files = {tls["ca-file"], *(path for role in ("scheduler", "worker", "client") for path in tls[role].values())}
     (certificates,) = [each["stringData"] for each in templates() if each["metadata"]["name"] == "bigkpca-tls"]
@@ -133,9 +142,6 @@ def test_pods_have_no_rights_are_limited_and_pinned():
         for of in ("cpu", "memory", "ephemeral-storage"):
             requested, limit = (amount(container["resources"][each][of]) for each in ("requests", "limits"))
             assert 0 < requested <= limit
-
-
-def test_memory_of_the_job_fits_the_containers_and_their_flags():
     planned, worker = parse_bytes(JOB["run"]["memory"]), pods()["worker"].container
     for container in (worker, pods()["nightly"].container):
         assert 1.25 * planned <= amount(container["resources"]["limits"]["memory"])  # one process in each
@@ -188,18 +194,6 @@ def test_only_the_job_and_workers_reach_the_scheduler():
         ("elsewhere", 80, []),
     ):
         assert [name for name in there if lets(name, "to", other, port)] == senders
-
-
-def test_the_autoscaler_can_ask_the_scheduler():
-    cluster, scaler = only("DaskCluster"), only("DaskAutoscaler")["spec"]
-    env = {each["name"]: each["value"] for each in pods()["scheduler"].container["env"]}
-    settings = dask.config.collect_env(env)["distributed"]
-    assert settings["scheduler"]["http"]["routes"] == ["distributed.http.health", "distributed.http.scheduler.api"]
-    assert parse_timedelta(settings["adaptive"]["target_duration"]) == 0.1
-    assert scaler["cluster"] == cluster["metadata"]["name"]
-    assert scaler["minimum"] == cluster["spec"]["worker"]["replicas"] == 0 < scaler["maximum"]
-    # The operator removes the workers that the scheduler names.
-    assert option(pods()["worker"].container, "--name") == "$(DASK_WORKER_NAME)"
 
 
 def variables(pod):

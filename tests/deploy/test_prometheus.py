@@ -90,13 +90,10 @@ def test_promtool_accepts_rules_and_configurations_and_each_alert_fires_when_it_
     promtool("check", "rules", tmp_path / "queries.yml")
 
 
-def test_rules_and_dashboard_name_only_metrics_that_are_written():
+def test_the_dashboard_names_what_is_written_has_panels_side_by_side_and_turns_red_with_the_alert():
     for name in ("alerts.yml", "alerts_test.yml", "dashboard.json"):
         named = set(re.findall(r"\bbigkpca_\w+", (PROMETHEUS / name).read_text()))
         assert named == METRICS if name == "dashboard.json" else named <= METRICS
-
-
-def test_the_dashboard_can_be_imported_its_panels_lie_side_by_side_and_it_turns_red_with_the_alert():
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
     assert {"uid", "title", "schemaVersion", "templating", "time"} <= set(board)
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "output"}

@@ -47,7 +47,7 @@ def test_processes_start_without_the_library_for_tls(monkeypatch):
         assert engine.each("halving", [Task(divmod, (42, 2), 1)], Silent()) == [(21, 0)]
 
 
-def test_a_scheduler_that_refuses_connections_is_tried_again(two_processes, monkeypatch):
+def test_a_scheduler_that_refuses_connections_is_tried_again_but_not_for_ever(two_processes, monkeypatch):
     """As one that starts at the same time."""
     tried, recorder, real = [], Recorder(), distributed.Client
 
@@ -63,9 +63,6 @@ def test_a_scheduler_that_refuses_connections_is_tried_again(two_processes, monk
     assert tried == ["tcp://127.0.0.1:1"] * 2
     (note,) = [note for note in recorder.notes if "tried again" in note]
     assert note == "the scheduler at tcp://127.0.0.1:1 does not answer: tried again for 60 seconds"
-
-
-def test_a_scheduler_that_refuses_connections_for_too_long(monkeypatch):
     monkeypatch.setattr(distributed, "Client", Mock(side_effect=OSError("refused")))
     message = r"scheduler at tcp://127.0.0.1:1 does not answer: start .* \(refused\)"
     with pytest.raises(IncompleteError, match=message), open_engine("tcp://127.0.0.1:1", timeout=0.1):

@@ -81,7 +81,7 @@ def test_results_of_a_dask_frame_are_lazy_frames_with_its_index(frame, by_name, 
     assert list(numbered.columns) == list(range(6))  # where no names were fitted
 
 
-def test_frames_of_other_columns_are_refused_before_anything_is_computed(frame, by_name):
+def test_frames_of_other_columns_or_without_numbers_are_refused_before_anything_is_computed(frame, by_name):
     with dask.config.set(scheduler=refuse):
         for method in (by_name.transform, by_name.denoise, by_name.residual, by_name.score, by_name.partial_fit):
             with pytest.raises(ValueError, match="Feature names must be in the same order as they were in fit"):
@@ -90,6 +90,14 @@ def test_frames_of_other_columns_are_refused_before_anything_is_computed(frame, 
             by_name.transform(frame[["a", "c"]])
         with pytest.raises(SpecError, match="but the model has 3 components"):
             by_name.inverse_transform(frame[["a", "c"]])
+    for other, message in [
+        (frame.assign(word="x"), r"column 'word' holds .* values: rows must be real numbers"),
+        (frame.assign(kind=frame["a"].astype("category")), "column 'kind' holds object values"),
+        (frame["a"], r"the dask dataframe is a Series, one column: .* give a frame, as df\[\['x'\]\]"),
+        (frame[[]], r"the dask dataframe is empty: shape \(1, 0\)"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            bigkpca.fit(other, "nowhere")
 
 
 def test_fits_take_frames_in_parts_and_with_empty_partitions_and_forget_names(frame):
@@ -118,17 +126,6 @@ def test_columns_of_all_kinds_of_numbers_are_rows(plain):
     whole.iloc[7, 2] = None
     with pytest.raises(DataError, match="a partition of the dask dataframe: row 2, column 2 is NaN"):
         plain.transform(dd.from_pandas(whole, npartitions=2)).compute(scheduler="synchronous")
-
-
-def test_frames_that_are_no_tables_of_numbers(frame):
-    for other, message in [
-        (frame.assign(word="x"), r"column 'word' holds .* values: rows must be real numbers"),
-        (frame.assign(kind=frame["a"].astype("category")), "column 'kind' holds object values"),
-        (frame["a"], r"the dask dataframe is a Series, one column: .* give a frame, as df\[\['x'\]\]"),
-        (frame[[]], r"the dask dataframe is empty: shape \(1, 0\)"),
-    ]:
-        with pytest.raises(DataError, match=message):
-            bigkpca.fit(other, "nowhere")
 
 
 @pytest.fixture

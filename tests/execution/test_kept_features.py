@@ -74,7 +74,7 @@ def test_what_has_no_place_is_computed_again(taken):
     assert scores.tobytes() == score_rows(given, model, Engine(threads=2), Silent()).tobytes()
 
 
-def test_a_limit_leaves_what_the_plan_does_not_need():
+def test_a_limit_leaves_what_the_plan_does_not_need_and_without_one_a_third_at_least_is_kept_or_none():
     given, spec = ArrayRows(rows()), FitSpec.checked(components=3, size=60)
     for limit, kept in ((10**9, True), (process_bytes(), False)):
         place = place_for_features(given, resolve(spec, given), limit)
@@ -82,9 +82,6 @@ def test_a_limit_leaves_what_the_plan_does_not_need():
         assert (place.take(0, 4, 4) is not None) == kept
     for spec in (FitSpec.checked(method="exact"), FitSpec.checked(refine=1)):
         assert place_for_features(given, resolve(spec, given), None) is None
-
-
-def test_without_a_limit_a_third_of_the_features_at_least_is_kept_or_none():
     # Kept are 96 MB or twice the rows: for 6 and 784 columns, as in float32, a third of 288 and of 1882 MB of features.
     for columns, size, kept in [(6, 700, True), (6, 730, False), (784, 4500, True), (784, 5100, False)]:
         given = ArrayRows(np.broadcast_to(np.float32(1), (100_000, columns)))

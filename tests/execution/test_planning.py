@@ -53,7 +53,7 @@ def test_a_plan_says_what_will_be_read_and_done():
     assert plan.tasks == -(-100_000 // plan.block_rows)
 
 
-def test_peak_memory_grows_with_all_that_takes_memory():
+def test_peak_memory_grows_with_all_that_takes_memory_and_hardly_with_the_number_of_rows():
     peaks = [fit_bytes(size=size) for size in (10, 100, 500, 1000, 2000, 4000)]
     assert peaks == sorted(set(peaks))
     assert fit_bytes(threads=1) < fit_bytes(threads=4)
@@ -63,9 +63,16 @@ def test_peak_memory_grows_with_all_that_takes_memory():
     assert peaks == sorted(set(peaks))
     assert transform_bytes(threads=1) < transform_bytes(threads=4)
     assert transform_bytes(block_rows=2048) < transform_bytes(block_rows=8192)
-
-
-def test_peak_memory_hardly_grows_with_the_number_of_rows():
+    rules = (*landmarks.RULES, landmarks.RPCholesky(over="all"))
+    for options in [
+        {"method": "rff"},
+        {"method": "rff-pca"},
+        {"method": "columns"},
+        *({"landmarks": r} for r in rules),
+    ]:
+        peaks = [fit_bytes(**options, size=size) for size in (500, 1000, 2000, 4000)]
+        assert peaks == sorted(set(peaks)), options
+        assert "method" in options or peaks[2] >= fit_bytes(landmarks="uniform", size=2000), options
     # A thousand times the rows make the reduction tree ten levels deeper, of which five are within groups, where each
     # of the two threads adds up its own: fifteen (D, D) matrices more, and 40 % that allocators keep.
     more = fit_bytes(n=3 * 10**9, size=1000) - fit_bytes(n=3 * 10**6, size=1000)
@@ -150,28 +157,12 @@ def test_a_sketch_never_holds_the_square_of_the_features():
     assert result < 8 * 8000 * (50 + 50 + OVERSAMPLING)
 
 
-def test_peak_memory_of_every_method_and_landmark_rule_grows_with_its_size():
-    rules = (*landmarks.RULES, landmarks.RPCholesky(over="all"))
-    for options in [
-        {"method": "rff"},
-        {"method": "rff-pca"},
-        {"method": "columns"},
-        *({"landmarks": r} for r in rules),
-    ]:
-        peaks = [fit_bytes(**options, size=size) for size in (500, 1000, 2000, 4000)]
-        assert peaks == sorted(set(peaks)), options
-        assert "method" in options or peaks[2] >= fit_bytes(landmarks="uniform", size=2000), options
-
-
-def test_scaled_copies_of_the_sample_and_factors_of_it_are_planned_for():
+def test_what_a_rule_works_with_and_the_landmarks_and_features_that_it_gives_are_counted():
     options = {"d": 800, "dtype": np.uint8, "landmarks": "kmeans", "size": 100, "threads": 1}
     scaled = 20_000 * 800 * 4
     added = fit_bytes(**options, standardize=True) - fit_bytes(**options)
     assert 0.5 * scaled <= added <= 1.5 * scaled
     assert fit_bytes(landmarks="rpcholesky", size=1000, threads=1) > resident(8 * 1000 * 20_000)  # its factor
-
-
-def test_landmarks_and_features_are_counted_as_they_are():
     own = plan_fit(rows(10**6), FitSpec.checked(landmarks=np.eye(30, 50)), 2)
     assert own.size == 30
     pairs, phases = (
@@ -194,7 +185,7 @@ def test_a_worker_needs_what_its_passes_need_and_no_solver():
     assert worker_bytes(square, fit, 2) == plan_fit(square, fit.spec, 2).peak_bytes
 
 
-def test_memory_that_the_allocator_keeps_is_planned_where_freed_memory_is_not_returned(monkeypatch):
+def test_memory_that_the_allocator_keeps_and_modules_that_were_imported_are_planned(monkeypatch):
     def used(returned):
         monkeypatch.setattr(freed_memory, "_set", [returned])  # which a process sets once, and for good
         return fit_bytes(size=4000) - process_bytes()
@@ -202,9 +193,6 @@ def test_memory_that_the_allocator_keeps_is_planned_where_freed_memory_is_not_re
     moments = 8 * 4000**2  # of which a fit holds several
     assert used(False) > used(True) > moments
     assert 1.1 < used(False) / used(True) < 1.4
-
-
-def test_a_process_is_planned_with_what_it_has_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "pandas", raising=False)
     alone = process_bytes()
     monkeypatch.setitem(sys.modules, "pandas", object())

@@ -33,15 +33,12 @@ def found_by(threads=1, limit=None, **required):
     return "" if misfit is None else str(misfit.error)
 
 
-def test_versions_of_a_worker_are_compared():
+def test_versions_and_memory_of_a_worker_are_compared():
     assert "worker tcp://a has bigkpca" in found_by(versions=(("bigkpca", "0.0.7"),))
     assert "worker tcp://a lacks nothing: install nothing 1" in found_by(versions=(("nothing", "1"),))
     ours = dict(Crew().requirements.versions)
     patch = re.sub(r"\d+$", "99", ours["Python"])  # which changes nothing that matters
     assert found_by(versions=[*ours.items()]) == found_by(versions=[*(ours | {"Python": patch}).items()]) == ""
-
-
-def test_memory_of_a_worker_is_compared_also_with_more_threads_than_are_planned():
     peaks = peaks_of(lambda threads: (100 + 10 * threads) * 10**6)
     for threads, needed in {1: 110, 2: 120, 64: 740, 65: 750, 100: 1100}.items():
         assert found_by(threads, needed * 10**6, peaks=peaks) == ""
