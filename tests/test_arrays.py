@@ -58,17 +58,13 @@ def test_views_are_lazy_and_take_every_kind_of_rows(view, X, tmp_path):
 
 
 def test_views_go_on_in_a_graph_of_the_users(X):
-    rows = da.from_array(X, chunks=(30, 64))
-    model = fitted(X, block_rows=30)
+    rows, model = da.from_array(X, chunks=(30, 64)) * 1.0, fitted(X, block_rows=30)
     for name, view in VIEWS.items():
-        lazy = view(model, rows * 1.0)
-        if name in ("scores", "feature_map", "leverage"):
-            assert lazy.chunks[0] == (30,) * 5
-        whole = lazy.compute()
-        np.testing.assert_allclose(lazy.mean(axis=0).compute(), whole.mean(axis=0), atol=1e-12)
+        lazy = view(model, rows)
+        assert lazy.chunks[0] == (30,) * 5 or name in ("kernel_blocks", "random_features")
+        whole = lazy.compute(scheduler="threads")
         np.testing.assert_array_equal(lazy[25:70:3].compute(), whole[25:70:3])
         np.testing.assert_allclose((lazy - lazy.min()).sum().compute(), (whole - whole.min()).sum())
-        np.testing.assert_array_equal(lazy.compute(scheduler="threads"), whole)
 
 
 @pytest.mark.full

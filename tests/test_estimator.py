@@ -232,17 +232,6 @@ def test_a_memory_limit_refuses_and_changes_nothing(X):
         limited.set_params(memory_limit="1 MB").partial_fit(X)
 
 
-@pytest.mark.full
-def test_a_current_client_is_used(X, small, tmp_path, two_processes):
-    alone = small.fit_transform(X)
-    np.save(tmp_path / "rows.npy", X)
-    with two_processes.client.as_current():
-        np.testing.assert_array_equal(small.fit_transform(X), alone)
-        np.testing.assert_array_equal(small.fit(tmp_path / "rows.npy").transform(tmp_path / "rows.npy"), alone)
-        where = small.transform(da.from_array(X, chunks=100)).map_blocks(lambda s: np.full_like(s, os.getpid()))
-        assert os.getpid() not in where.compute()
-
-
 def test_partial_fit_is_missing_where_many_random_features_leave_no_moments():
     assert not hasattr(KernelPCA(method="rff", size=10_000), "partial_fit")
     assert hasattr(KernelPCA(method="rff", size=1000), "partial_fit")

@@ -1,7 +1,6 @@
 """The examples of docs/extending.md work as they stand there: two files of a copy of the package change, no third.
 
-Each section of the page shows a new file, a change to a list, and their use. A test takes them from the text, applies
-them to a copy, and starts a process that finds the copy first. It runs what the page runs, and what CHECKS holds.
+A process that finds the copy first runs what the page runs, and what CHECKS holds.
 """
 
 import os
@@ -31,8 +30,8 @@ class Example:
     source: str
     changed: str  # path of the list
     change: str
-    use: tuple[str, ...]
-    commands: tuple[str, ...]
+    use: list[str]
+    commands: list[list[str]]
     tests: str
 
     @classmethod
@@ -43,9 +42,9 @@ class Example:
         (new,) = re.findall(r"New file\s+`(\S+)`", section)
         (changed,) = re.findall(r"Changed file\s+`(\S+)`", section)
         (change,) = re.findall(r"^```diff\n(.*?)^```$", section, re.M | re.S)
-        commands = re.findall(r"^\$ (bigkpca .*)$", section, re.M)
+        commands = [shlex.split(line) for line in re.findall(r"^\$ bigkpca (.*)$", section, re.M)]
         (tests,) = re.findall(r"^```python\n(.*?)^```$", text.split("\n## Testing a new kind\n")[1], re.M | re.S)
-        return cls(new, source, changed, change, tuple(use), tuple(commands), tests)
+        return cls(new, source, changed, change, use, commands, tests)
 
     def add_to(self, root):
         """Add the new file and change the list in a copy of the package."""
@@ -213,9 +212,7 @@ def test_an_example_works_and_changes_two_files(title, tmp_path):
     before, root, here = files(copy), copy.parent, tmp_path / "here"
     example.add_to(root)
     here.mkdir()
-    commands = [shlex.split(command)[1:] for command in example.commands]
-    shown = {"use": example.use, "commands": commands, "tests": example.tests}
-    program = PROGRAM.format(package=str(copy), check=textwrap.dedent(CHECKS[title]), **shown)
+    program = PROGRAM.format(package=str(copy), check=textwrap.dedent(CHECKS[title]), **vars(example))
     assert python(program, here, root, Path(__file__).parent, ROOT).endswith("done\n")
     after = files(copy)
     assert {name for name in after if after[name] != before.get(name)} == {example.new, example.changed}

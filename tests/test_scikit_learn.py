@@ -1,8 +1,6 @@
 """What scikit-learn's users know: parameters and attributes of the same meaning, or an error that says what to do.
 
-The second part has counterparts of what scikit-learn's own tests of KernelPCA, Nystroem and RBFSampler check, under
-their names where they have one, unless another file has the like. Not here are `remove_zero_eig=False`, which keeps
-components that are rounding, the array API, chi-squared samplers, and `normalized` iterations.
+Tests that have names of scikit-learn's own tests of KernelPCA and Nystroem are their counterparts.
 """
 
 import inspect

@@ -3,7 +3,6 @@
 import inspect
 import re
 import shlex
-from importlib import import_module
 
 import click
 
@@ -56,12 +55,3 @@ def test_every_help_page_ends_with_examples_that_parse():
             assert program == "bigkpca"
             assert name in ("", called)
             COMMANDS[called].make_context(called, list(words))  # UsageError where an option does not exist
-
-
-def test_a_page_shows_no_second_copy_of_a_number():
-    """What a page shows of these rules changes with them."""
-    resolved = import_module("bigkpca.spec.resolved")
-    shown = " ".join(run("fit", "--help").output.split())
-    assert resolved.SIZE_RULE in shown
-    assert f"{resolved.RANDOM_FEATURES} random features" in shown
-    assert f"randomized above {resolved.DENSE_MOST_FEATURES} random features" in shown

@@ -62,7 +62,7 @@ def fate(code, disrupted=False):
     return "Count"
 
 
-def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
+def test_a_night_never_runs_twice_is_not_disturbed_and_is_tried_again_where_that_helps():
     night = only("CronJob")["spec"]
     job = night["jobTemplate"]["spec"]
     assert night["concurrencyPolicy"] == "Forbid"
@@ -73,6 +73,16 @@ def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
     assert fate(6, disrupted=True) == "Ignore"
     assert job["backoffLimit"] >= 3
     assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
+    budgets = [each["spec"] for each in of_kind("PodDisruptionBudget")]
+    found = {name: [each for each in budgets if matches(each["selector"], pod.labels)] for name, pod in pods().items()}
+    assert [each["minAvailable"] for each in found["nightly"]] == [1]  # the only kind that a Job may have
+    assert [each["maxUnavailable"] for each in found["worker"]] == [1]
+    assert found["scheduler"] == []  # it runs by day, too
+    assert all(each["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in budgets)
+    (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
+    assert matches(rule["labelSelector"], pods()["worker"].labels)
+    assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
+    assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
 
 
 def test_job_workers_and_autoscaler_reach_the_scheduler_by_its_name():
@@ -107,7 +117,7 @@ def named(node, kind):
     return own | {name for value in node.values() for name in named(value, kind)}
 
 
-def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme():
+def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme_and_the_job_has_its_variables():
     for pod in pods().values():
         assert named(pod.spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
         assert pod.spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
@@ -121,6 +131,16 @@ def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme():
     assert of_kind("Secret") == []  # to apply it again would undo what a user made
     assert {value for each in templates() for value in each["stringData"].values()} == {""}
     assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
+    nightly, text = pods()["nightly"], (FOLDER / "nightly.toml").read_text()
+    (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
+    mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
+    assert job["data"]["nightly.toml"] == text
+    assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
+    assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
+    assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
+    found = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
+    assert urlsplit(str(found.run.push_metrics)).hostname == "pushgateway.monitoring"  # a service, and its namespace
+    assert "--set fullnameOverride=pushgateway -n monitoring" in README
 
 
 def test_pods_have_no_rights_are_limited_and_pinned_and_their_memory_fits_the_job():
@@ -202,32 +222,6 @@ def variables(pod):
     keys = {each["metadata"]["name"]: each["stringData"] for each in templates()}
     named = [reference["name"] for each in pod.container["envFrom"] for reference in each.values()]
     return {key for name in named for key in (maps | keys)[name]}
-
-
-def test_the_job_file_is_mounted_its_variables_are_set_and_its_metrics_go_to_the_gateway():
-    nightly, text = pods()["nightly"], (FOLDER / "nightly.toml").read_text()
-    (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
-    mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
-    assert job["data"]["nightly.toml"] == text
-    assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
-    assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
-    assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
-    found = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
-    assert urlsplit(str(found.run.push_metrics)).hostname == "pushgateway.monitoring"  # a service, and its namespace
-    assert "--set fullnameOverride=pushgateway -n monitoring" in README
-
-
-def test_a_night_is_not_disturbed_no_node_is_kept_for_ever_and_workers_are_spread():
-    budgets = [each["spec"] for each in of_kind("PodDisruptionBudget")]
-    found = {name: [each for each in budgets if matches(each["selector"], pod.labels)] for name, pod in pods().items()}
-    assert [each["minAvailable"] for each in found["nightly"]] == [1]  # the only kind that a Job may have
-    assert [each["maxUnavailable"] for each in found["worker"]] == [1]
-    assert found["scheduler"] == []  # it runs by day, too
-    assert all(each["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in budgets)
-    (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
-    assert matches(rule["labelSelector"], pods()["worker"].labels)
-    assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
-    assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
 
 
 class Agent(BaseHTTPRequestHandler):

@@ -54,7 +54,7 @@ def looks(argument, inner, common):
     return all(in_order(X) for X in given), misaligned(given[0])
 
 
-def test_arguments_shared_values_and_results_are_in_order(engine):
+def test_arguments_shared_values_results_and_summands_are_in_order(engine):
     X = np.arange(15.0).reshape(5, 3)
     bad = [lay(X) for lay in ASKEW.values()]
     tasks = [Task(looks, (each, {"X": each}, shared((each, each))), 1) for each in bad]
@@ -62,6 +62,10 @@ def test_arguments_shared_values_and_results_are_in_order(engine):
         assert seen, how
         assert in_order(result), how
         np.testing.assert_array_equal(result, X)
+    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
+    assert total.fine
+    assert in_order(total.X)
+    assert (total.X == 10).all()
 
 
 def askew_sum(X):
@@ -76,13 +80,6 @@ class Summand:
     def __add__(self, other):
         fine = self.fine and other.fine and in_order(self.X) and in_order(other.X)
         return Summand(misaligned(self.X + other.X), fine)
-
-
-def test_summands_are_in_order(engine):
-    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
-    assert total.fine
-    assert in_order(total.X)
-    assert (total.X == 10).all()
 
 
 def test_what_is_read_of_rows_is_in_order(tmp_path):

@@ -121,8 +121,7 @@ def test_columns_of_all_kinds_of_numbers_are_rows(plain):
     assert_array_equal(rows.block(0, 20), mixed.astype(np.float64).to_numpy())
     assert open_rows(dd.from_pandas(mixed[["small"]], npartitions=2)).dtype == np.int8
     whole = pd.DataFrame(np.arange(60).reshape(10, 6)).astype("Int64")
-    found = plain.transform(dd.from_pandas(whole, npartitions=2))
-    assert_allclose(found.compute(), plain.transform(whole), atol=1e-12)
+    assert_allclose(plain.transform(dd.from_pandas(whole, npartitions=2)), plain.transform(whole), atol=1e-12)
     whole.iloc[7, 2] = None
     with pytest.raises(DataError, match="a partition of the dask dataframe: row 2, column 2 is NaN"):
         plain.transform(dd.from_pandas(whole, npartitions=2)).compute(scheduler="synchronous")

@@ -26,18 +26,18 @@ def rows(n, d=50, dtype=np.float32):
     return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
 
 
-def model(size=100, components=10, d=50, dtype=np.float32):
-    features = KernelRows(Gaussian(1.0), np.zeros(d), np.zeros((size, d), dtype))
-    solution = eigenpairs.Solution(np.zeros(size), np.zeros((size, components)), np.ones(components), 1.0)
-    return Model(features, solution, None)
+def model(size=100):
+    """Of rows with 50 columns, and with ten components."""
+    features = KernelRows(Gaussian(1.0), np.zeros(50), np.zeros((size, 50), np.float32))
+    return Model(features, eigenpairs.Solution(np.zeros(size), np.zeros((size, 10)), np.ones(10), 1.0), None)
 
 
 def fit_bytes(n=10**6, d=50, dtype=np.float32, threads=2, **options):
     return plan_fit(rows(n, d, dtype), FitSpec.checked(**options), threads).peak_bytes
 
 
-def transform_bytes(n=10**6, threads=2, block_rows=None, **of_model):
-    return plan_transform(rows(n), model(**of_model), block_rows, threads).peak_bytes
+def transform_bytes(n=10**6, threads=2, block_rows=None, size=100):
+    return plan_transform(rows(n), model(size), block_rows, threads).peak_bytes
 
 
 def test_a_plan_says_what_will_be_read_and_done():
@@ -47,7 +47,7 @@ def test_a_plan_says_what_will_be_read_and_done():
     assert plan.bytes_read >= 600_000 * 784 * 4  # every row, and the sample
     assert plan.result_bytes >= 8 * 1000 * 1000 + 8 * 1000 * 50 + 4 * 1000 * 784
     assert plan.peak_bytes > process_bytes()
-    plan = plan_transform(rows(100_000), model(components=10), None, threads=2)
+    plan = plan_transform(rows(100_000), model(), None, threads=2)
     assert plan.result_bytes == 100_000 * 10 * 4
     assert plan.bytes_read == 100_000 * 50 * 4
     assert plan.tasks == -(-100_000 // plan.block_rows)
@@ -56,9 +56,8 @@ def test_a_plan_says_what_will_be_read_and_done():
 def test_peak_memory_grows_with_all_that_takes_memory_and_hardly_with_the_number_of_rows():
     peaks = [fit_bytes(size=size) for size in (10, 100, 500, 1000, 2000, 4000)]
     assert peaks == sorted(set(peaks))
-    assert fit_bytes(threads=1) < fit_bytes(threads=4)
-    assert fit_bytes(d=50) < fit_bytes(d=5000)
-    assert fit_bytes(dtype=np.float32) < fit_bytes(dtype=np.float64)
+    for less, more in [({"threads": 1}, {"threads": 4}), ({"d": 50}, {"d": 5000}), ({}, {"dtype": np.float64})]:
+        assert fit_bytes(**less) < fit_bytes(**more), more
     peaks = [transform_bytes(size=size) for size in (10, 100, 1000, 4000)]
     assert peaks == sorted(set(peaks))
     assert transform_bytes(threads=1) < transform_bytes(threads=4)
@@ -103,7 +102,7 @@ def test_the_suggested_size_fits(limit, n):
         assert size == float(f"{size:.1e}")  # two digits
 
 
-def test_a_size_is_suggested_for_every_method_and_none_where_no_size_fits():
+def test_a_size_that_fits_is_suggested_for_every_method_or_none():
     many, limit = rows(10**6), 10**9
     assert largest_size_that_fits(many, resolve(FitSpec.checked(), many), 1, process_bytes()) is None
     for method in ("columns", "rff", "rff-pca"):

@@ -102,15 +102,10 @@ def engine(cluster, notes):
         yield engine
 
 
-@pytest.fixture
-def site(tmp_path):
-    """What makes packages of a worker others: a function of the code that it runs at its start."""
-
-    def changed(code):
-        (tmp_path / "sitecustomize.py").write_text(code)
-        return {"PYTHONPATH": str(tmp_path)}
-
-    return changed
+def starting_with(code, folder):
+    """The environment of a worker that runs this code at its start."""
+    (folder / "sitecustomize.py").write_text(code)
+    return {"PYTHONPATH": str(folder)}
 
 
 def where(number, marker, *_):
@@ -148,14 +143,14 @@ def only_fit_ones_work(engine, late, notes, message, tasks=None):
 
 @pytest.mark.full
 def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
-    cluster, engine, notes, site, dataset, tmp_path
+    cluster, engine, notes, dataset, tmp_path
 ):
     data = str(tmp_path / "data" / "x.zarr")
     shutil.move(dataset, data)
     engine.check_paths(data)
     late = join(cluster, engine, *hiding(tmp_path / "data"))  # it would read zeros
     only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read")
-    late = join(cluster, engine, **site(OTHER))
+    late = join(cluster, engine, **starting_with(OTHER, tmp_path))
     only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, shared(np.ones(3))))
     engine.check_memory(lambda threads: threads * 10**9)
     late = join(cluster, engine, memory="900MB")
@@ -164,9 +159,9 @@ def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
 
 @pytest.mark.full
 @pytest.mark.parametrize("shares", [False, True])
-def test_a_late_worker_without_the_package(shares, cluster, engine, notes, site, monkeypatch):
+def test_a_late_worker_without_the_package(shares, cluster, engine, notes, tmp_path, monkeypatch):
     """It cannot tell what it lacks: tasks fail there, or wait forever for shared values. It goes on living."""
-    late = join(cluster, engine, **site(BLOCKING))
+    late = join(cluster, engine, **starting_with(BLOCKING, tmp_path))
     look, looked = Crew.look, []
 
     def at_the_second_time(self, *given):
@@ -186,10 +181,10 @@ def summed(block, weights):
 
 
 @pytest.mark.full
-def test_a_late_worker_of_a_graph(cluster, engine, notes, site):
+def test_a_late_worker_of_a_graph(cluster, engine, notes, tmp_path):
     """Tasks that depend on a Dask array of the user's own, of which some were done."""
     blocks = da.ones((16, 2), chunks=(1, 2)).to_delayed().ravel()
-    late = join(cluster, engine, **site(BLOCKING))
+    late = join(cluster, engine, **starting_with(BLOCKING, tmp_path))
     engine.crew.looked.discard(late)
     tasks = [Task(where, (i, str(notes.marker), block), 1, f"rows {i}") for i, block in enumerate(blocks)]
     only_fit_ones_work(engine, late, notes, "lacks bigkpca", tasks)
@@ -244,8 +239,8 @@ def test_paths_that_no_worker_sees_or_that_change_are_nobody_s_fault(cluster, en
 
 
 @pytest.mark.full
-def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, site):
-    cluster.start_worker(**site(OTHER))
+def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, tmp_path):
+    cluster.start_worker(**starting_with(OTHER, tmp_path))
     cluster.wait_for_workers()
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         (late,) = engine.crew.unfit
@@ -272,13 +267,13 @@ def test_workers_without_a_valid_key_are_named_and_late_ones_get_no_tasks(notes,
 
 
 @pytest.mark.long
-def test_after_the_last_fit_worker_the_run_waits_for_another(notes, site, tmp_path):
+def test_after_the_last_fit_worker_the_run_waits_for_another(notes, tmp_path):
     """Its address is bound to what was sent to it alone."""
     with (
         DaskProcesses(tmp_path / "cluster", 1) as cluster,
         open_engine(cluster.address, timeout=60, progress=notes) as engine,
     ):
-        late = join(cluster, engine, **site(OTHER))
+        late = join(cluster, engine, **starting_with(OTHER, tmp_path))
         only_fit_ones_work(engine, late, notes, OLD)
         cluster.kill_worker(0)
         impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
