@@ -5,8 +5,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,36 +66,17 @@ def three_processes():
         yield engine
 
 
-_CLUSTER = """
-import sys
-from distributed import LocalCluster
-if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address="127.0.0.1:0") as cluster:
-        print(cluster.scheduler_address, flush=True)
-        sys.stdin.read()
-"""
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster_elsewhere(tmp_path_factory):
-    """A cluster that another process started, as the one of `--scheduler`: two workers with two threads each."""
-    script = tmp_path_factory.mktemp("cluster") / "cluster.py"
-    script.write_text(_CLUSTER)
-    command = [sys.executable, str(script)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdin is not None
-        assert other.stdout is not None
-        try:
-            with open_engine(other.stdout.readline().strip()) as engine:
-                yield engine
-        finally:
-            other.stdin.close()  # at which it ends by itself
-            other.wait(60)
+    """A cluster of other processes, as the one of `--scheduler`: two workers with two threads each."""
+    from tests.helpers.dask_processes import DaskProcesses  # which imports Dask, and that sets up loggers
+
+    folder, threads = tmp_path_factory.mktemp("cluster"), ["--nthreads", "2"]
+    with DaskProcesses(folder, 2, threads) as cluster, open_engine(cluster.address) as engine:
+        yield engine
 
 
-@pytest.fixture(
-    params=["synchronous", "threads", "processes"],
-)
+@pytest.fixture(params=["synchronous", "threads", "processes"])
 def engine(request):
     """Everywhere that tasks run."""
     if request.param == "processes":
@@ -120,15 +99,15 @@ def s3_server(tmp_path_factory):
 def use_s3(monkeypatch):
     """Makes this process, and those it starts, speak with the S3 server on a port, with these credentials."""
 
-    def use(port, **credentials):
-        for name, value in settings(port, **credentials).items():
-            monkeypatch.setenv(name, value)
-        forget()
-
     def forget():
         clients.client.cache_clear()
         leases._TESTED.clear()
         clients._GRANTED.clear()
+
+    def use(port, **credentials):
+        for name, value in settings(port, **credentials).items():
+            monkeypatch.setenv(name, value)
+        forget()
 
     yield use
     forget()

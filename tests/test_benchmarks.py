@@ -40,18 +40,8 @@ SOURCES = {  # rows, and the shared data that are needed
 }
 
 # More than six seconds each: sweeps, and those that start many processes.
-LONG = {
-    "accuracy",
-    "automatic_size",
-    "certificate",
-    "chaos",
-    "comparison",
-    "containers",
-    "cost_model",
-    "denoise",
-    "drift",
-}
-LONG |= {"exact_held", "memory", "peers", "processors", "random_features", "scaling"}
+LONG = {"accuracy", "automatic_size", "certificate", "chaos", "comparison", "containers", "cost_model"}
+LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
 LONG |= {"denoising", "dna_similarities", "example1", "usps_preimages"}  # of the sources
 
 
@@ -62,10 +52,8 @@ def at_toy_size(name, value):
 
 def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start():
     for path in sorted((ROOT / "benchmarks").rglob("*.py")):
-        for module, names in re.findall(
-            r"^from (bigkpca[\w.]*) import ([\w, ]+)", path.read_text(encoding="utf-8"), re.M
-        ):
-            for name in (part.split(" as ")[0].strip() for part in names.split(",")):
+        for module, names in re.findall(r"^from (bigkpca[\w.]*) import ([\w, ]+)", path.read_text("utf-8"), re.M):
+            for name in re.findall(r"(\w+)(?: as \w+)?", names):
                 home = import_module(module)
                 found = hasattr(home, name) or (hasattr(home, "__path__") and find_spec(f"{module}.{name}"))
                 assert found, f"{path.name} imports {name} from {module}"
@@ -86,24 +74,19 @@ def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
     assert "nan" not in printed
 
 
-def outcome_of(*tables, measured=()):
-    return Outcome("residual", 1.0, Results(tables, tuple(measured)), None)
+SPEED = Target("speed", "more", 3.0, "times")
 
 
-def test_a_table_is_markdown_with_bars_escaped_and_printed_with_columns_aligned():
+def outcome_of(*values, measured=()):
+    """Of a benchmark with one table of these values."""
+    return Outcome("residual", 1.0, Results((Table("T", ["n"], [values]),), tuple(measured)), None)
+
+
+def test_a_table_is_markdown_with_bars_escaped_or_aligned_and_a_target_is_reached_up_to_its_bound():
     shown = Table("Times of a|b", ["what", "seconds"], [["a|b", 1.23456], ["c", np.int64(12)]])
-    assert shown.markdown().splitlines() == [
-        "Times of a|b:",
-        "",
-        "| what | seconds |",
-        "| --- | --- |",
-        r"| a\|b | 1.23 |",
-        "| c | 12 |",
-    ]
+    lines = "Times of a|b:", "", "| what | seconds |", "| --- | --- |", r"| a\|b | 1.23 |", "| c | 12 |"
+    assert shown.markdown().splitlines() == [*lines]
     assert Table("T", ["what", "s"], [["longer", 2.0]]).printed() == "T\nwhat    s\nlonger  2"
-
-
-def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured():
     for better, expected in (("less", [True, True, False, False]), ("more", [False, True, True, False])):
         target = Target("speed", better, 4.0, "times")
         assert [target.measured(value).reached for value in (3.9, 4.0, 4.1, None)] == expected
@@ -112,10 +95,10 @@ def test_a_target_is_reached_up_to_its_bound_and_never_unmeasured():
 def test_the_page_begins_with_machine_and_targets_and_shows_every_table_and_json_has_its_figures():
     measured = [
         Target("seconds of a fit", "less", 2.0, "s").measured(1.5),
-        Target("speed", "more", 3.0, "times").measured(2.5),
+        SPEED.measured(2.5),
         Target("speed at equal error", "more", 3.0, "times").measured(None),
     ]
-    found = [outcome_of(Table("T", ["n"], [[7]]), measured=measured), Outcome("exact", 2.0, None, "OSError: full")]
+    found = [outcome_of(7, measured=measured), Outcome("exact", 2.0, None, "OSError: full")]
     page = markdown({"processor": "fast"}, found, toy=False)
     assert page.index("| processor | fast |") < page.index("## Targets") < page.index("## residual")
     assert "| seconds of a fit | at most 2 s | 1.5 s | yes |" in page
@@ -126,8 +109,7 @@ def test_the_page_begins_with_machine_and_targets_and_shows_every_table_and_json
     assert "toy size (`--quick`)" not in page
     assert "toy size (`--quick`)" in markdown({}, found, toy=True)
 
-    measured = [Target("speed", "more", 3.0, "times").measured(np.float64(4.0))]
-    found = [outcome_of(Table("T", ["n"], [[np.int64(7), np.float32(0.5)]]), measured=measured)]
+    found = [outcome_of(np.int64(7), np.float32(0.5), measured=[SPEED.measured(np.float64(4.0))])]
     read = json.loads(as_json({"processor": "fast"}, found, toy=True))
     assert read["machine"] == {"processor": "fast"}
     (only,) = read["benchmarks"]
@@ -154,7 +136,7 @@ def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed
     def fake(chosen, argv_of):
         assert [each.name for each in chosen] == ["residual", "exact"]
         assert argv_of(chosen[1])[:2] == ["--rows", "3000"]
-        yield outcome_of(Table("T", ["n"], [[7]]))
+        yield outcome_of(7)
         assert "| 7 |" in (tmp_path / "benchmarks.md").read_text()
         yield Outcome("exact", 2.0, None, "OSError: full")
 
@@ -167,10 +149,7 @@ def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed
 
 
 def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monkeypatch, capsys):
-    speed = Target("speed", "more", 3.0, "times")
-    runs = iter(
-        [[outcome_of(Table("T", ["n"], [[7]]), measured=[speed.measured(4.0)])], [Outcome("peers", 1.0, None, "E")]]
-    )
+    runs = iter([[outcome_of(7, measured=[SPEED.measured(4.0)])], [Outcome("peers", 1.0, None, "E")]])
     monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: next(runs))
     now = {"processor": "fast", "commit": "1234567890abc", "date": "today"}
     monkeypatch.setattr(command, "described", lambda: now)
@@ -178,9 +157,8 @@ def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monk
     now = {**now, "commit": "fedcba", "date": "tomorrow"}
     assert command.main(["peers", "--out", str(tmp_path)]) == 1
     page = (tmp_path / "benchmarks.md").read_text()
-    assert (
-        page.index("## peers") < page.index("## residual") < page.index("At commit 1234567890.") < page.index("| 7 |")
-    )
+    places = [page.index(text) for text in ("## peers", "## residual", "At commit 1234567890.", "| 7 |")]
+    assert places == sorted(places)
     assert "| speed | at least 3 times | 4 times | yes |" in page
     now = {**now, "processor": "slow"}
     with pytest.raises(SystemExit, match="2"):
@@ -188,20 +166,17 @@ def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monk
     assert "it holds figures of another machine" in capsys.readouterr().err
 
 
-def test_the_command_runs_all_central_benchmarks_further_ones_if_asked_and_no_others(tmp_path, monkeypatch, capsys):
+def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed_or_have_options_of_their_own(
+    tmp_path, monkeypatch, capsys
+):
     ran = []
-    monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.extend(chosen) or [])
-    assert command.main(["--out", str(tmp_path)]) == 0
-    assert ran == [*CENTRAL]
-    ran.clear()
-    assert command.main(["--all", "--out", str(tmp_path)]) == 0
-    assert ran == [*CENTRAL, *FURTHER]
+    monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.append(chosen) or [])
+    for more in ([], ["--all"]):
+        assert command.main([*more, "--out", str(tmp_path)]) == 0
+    assert [[*chosen] for chosen in ran] == [[*CENTRAL], [*CENTRAL, *FURTHER]]
     with pytest.raises(SystemExit, match="2"):
         command.main(["peer"])
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
-
-
-def test_every_benchmark_is_in_the_list_or_has_options_of_its_own():
     files = (ROOT / "benchmarks").glob("[!_]*.py")
     scripts = {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")}
     assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling"}
@@ -215,10 +190,8 @@ def test_a_process_that_fails_says_so(capfd):
 
 def test_errors_are_means_and_the_smallest_size_that_is_as_accurate_is_chosen():
     errors = {400: 0.03, 500: 0.02, 800: 0.021, 1000: 0.01}
-    assert sides.smallest_as_accurate(0.02, errors) == 500
-    assert sides.smallest_as_accurate(0.0201, errors) == 500
-    assert sides.smallest_as_accurate(0.019, errors) == 1000
-    assert sides.smallest_as_accurate(0.009, errors) is None
+    for error, size in {0.02: 500, 0.0201: 500, 0.019: 1000, 0.009: None}.items():
+        assert sides.smallest_as_accurate(error, errors) == size
     runs = [Run(1.0, 1.0, (9.0, 4.0)), Run(1.0, 1.0, (10.0, 5.0))]
     assert sides.error(runs, np.array([10.0, 5.0])) == pytest.approx((0.1 + 0.2) / 4)
 
@@ -226,18 +199,14 @@ def test_errors_are_means_and_the_smallest_size_that_is_as_accurate_is_chosen():
 @pytest.fixture
 def made_up_runs():
     """Two rounds in which the machine is twice as slow in the second; sides of ours and of the peer by size."""
-
-    def runs(name, size, seconds, peak):
-        return Side(name, size, "", ()), [Run(seconds, peak, ()), Run(2 * seconds, peak, ())]
-
-    found = dict(
-        [runs("bigkpca", size, size / 500, 400.0) for size in (500, 1000, 2000, 4000)]
-        + [runs("scikit-learn", size, (size / 500) ** 2, 1000.0) for size in (1000, 2000, 4000)]
-    )
-    return found, *({side.size: side for side in found if side.name == name} for name in ("bigkpca", "scikit-learn"))
+    ours = {size: Side("bigkpca", size, "", ()) for size in (500, 1000, 2000, 4000)}
+    theirs = {size: Side("scikit-learn", size, "", ()) for size in (1000, 2000, 4000)}
+    runs = {side: [Run(slow * size / 500, 400.0, ()) for slow in (1, 2)] for size, side in ours.items()}
+    runs |= {side: [Run(slow * (size / 500) ** 2, 1000.0, ()) for slow in (1, 2)] for size, side in theirs.items()}
+    return runs, ours, theirs
 
 
-def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs(made_up_runs):
+def test_peers_are_compared_at_equal_error_and_at_equal_size_by_ratios_of_neighbouring_runs(made_up_runs):
     runs, ours, theirs = made_up_runs
     errors = {**{side: 5 / size for size, side in ours.items()}, **{side: 10 / size for size, side in theirs.items()}}
     errors[theirs[4000]] = 0.001  # which no size of ours reaches
@@ -246,10 +215,6 @@ def test_peers_are_compared_at_equal_error_by_ratios_of_neighbouring_runs(made_u
     assert [each.value for each in measured] == [4.0, 8.0, None]
     assert [each.reached for each in measured] == [True, True, False]
     assert shown.rows[0][-1] == "4 to 4"
-
-
-def test_peers_are_compared_at_equal_size_in_time_and_memory(made_up_runs):
-    runs, ours, theirs = made_up_runs
     shown, measured = peers.at_equal_size("in memory", 1000, runs, ours, theirs)
     assert [row[0] for row in shown.rows] == [1000, 2000, 4000]
     assert [each.value for each in measured] == [2.0, 0.4, 4.0, 0.4, 8.0, 0.4]
@@ -316,18 +281,15 @@ def test_a_script_of_the_sources_writes_its_figure_and_table(name, tmp_path, cap
 
 
 def test_one_command_runs_every_script_of_the_sources(tmp_path, monkeypatch, capsys):
-    ran = []
+    ran, argv = [], ["--rows", "30", "--folder", str(tmp_path)]
 
     def imported(name):
-        return SimpleNamespace(main=lambda argv: ran.append((name, argv)))
+        return SimpleNamespace(main=lambda given: ran.append((name, given)))
 
     monkeypatch.setattr(sources, "import_module", imported)
     (tmp_path / "contours.svg").touch()
-    sources.main(["--rows", "30", "--folder", str(tmp_path)])
+    sources.main(argv)
+    assert ran == [(f"benchmarks.sources.{name}", argv) for name in sources.SCRIPTS]
     files = Path(sources.__file__).parent.glob("[!_]*.py")
-    scripts = {path.stem for path in files if "\ndef main(" in path.read_text()}
-    assert [name for name, _ in ran] == [f"benchmarks.sources.{name}" for name in sources.SCRIPTS]
-    assert scripts
-    assert scripts == set(sources.SCRIPTS)
-    assert all(argv == ["--rows", "30", "--folder", str(tmp_path)] for _, argv in ran)
+    assert {path.stem for path in files if "\ndef main(" in path.read_text()} == {*sources.SCRIPTS} == {*SOURCES}
     assert str(tmp_path / "contours.svg") in capsys.readouterr().out

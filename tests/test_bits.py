@@ -59,21 +59,17 @@ def stored(X, tmp_path_factory):
     return open_rows(path)
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("cluster_elsewhere", marks=pytest.mark.full),  # two processes with two threads each
-        pytest.param("three_processes", marks=pytest.mark.long),
-    ]
-)
+# Two processes with two threads each, and three with one.
+PLACES = [("cluster_elsewhere", pytest.mark.full), ("three_processes", pytest.mark.long)]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in PLACES])
 def place(request):
     return request.getfixturevalue(request.param)
 
 
 def digest(*values):
-    found = hashlib.sha256()
-    for value in values:
-        found.update(np.ascontiguousarray(value).tobytes())
-    return found.hexdigest()
+    return hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
 
 
 def gram(X):
@@ -82,26 +78,21 @@ def gram(X):
     return (K + K.T) / 2
 
 
-def passes(model, rows, engine, way):
-    """A digest of what each pass over the rows makes."""
+def everything(fit, X, stored, engine):
+    """A digest of what a fit and each pass over the rows makes."""
+    rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
+    model = fit_rows(rows, FitSpec.checked(**OPTIONS | FITS[fit]), engine, Silent())
     scores = score_rows(rows, model, engine, Silent())
     found = {"model": model_digest(model), "scores": digest(scores)}
-    if model.features.kernel.name == "precomputed":
+    if fit == "precomputed":
         return found
     found["residuals"] = digest(residual_rows(rows, model, engine, Silent()))
-    if way:
+    if "preimage" in FITS[fit]:
         given = ArrayRows(scores)
         found["rows back"] = digest(reconstruct_rows(given, model, block_preimages, engine, Silent()).rows)
         found["denoised"] = digest(reconstruct_rows(rows, model, block_denoised, engine, Silent()).rows)
         found["error"] = digest(preimage_error(model, rows, None, engine, Silent()))
     return found
-
-
-def everything(fit, X, stored, engine):
-    options = OPTIONS | FITS[fit]
-    rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
-    model = fit_rows(rows, FitSpec.checked(**options), engine, Silent())
-    return passes(model, rows, engine, options.get("preimage", ""))
 
 
 @pytest.mark.parametrize("fit", ["nystroem", "rff-pca"])

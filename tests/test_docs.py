@@ -1,8 +1,7 @@
 """Pages are right: their Python runs, their commands run and print what the page shows, and README lists them.
 
 Each page is run in an empty folder that holds small stand-ins for the files that it names (`STAND_INS`), Python and
-commands apart, both from top to bottom. Run are all ```python blocks, and all lines `$ bigkpca ...` of other blocks;
-the address of a cluster becomes that of a real one. Nothing is left out, so a page that needs more gets a stand-in.
+commands apart, both from top to bottom: all ```python blocks, and all lines `$ bigkpca ...` of other blocks.
 """
 
 import doctest
@@ -10,7 +9,6 @@ import gzip
 import inspect
 import re
 import shlex
-import shutil
 from importlib import import_module
 
 import numpy as np
@@ -79,9 +77,8 @@ def write_dataset(path, values):
     ingest([raw], path)
 
 
-def write_noisy(path, digits):
-    rows = images(digits)[:FEW].reshape(FEW, -1)
-    write_dataset(path, rows + np.random.default_rng(0).normal(0, 64, rows.shape).astype(np.float32))
+def noisy(digits):
+    return images(digits)[:FEW] + np.random.default_rng(0).normal(0, 64, (FEW, 28, 28)).astype(np.float32)
 
 
 def write_job(path, digits):
@@ -105,10 +102,7 @@ def write_flights(path, digits):
     lines = ["time_hour,carrier,origin,tailnum,distance,air_time,dep_delay,arr_delay,cancelled"]
     for i in range(MANY):
         day, hour, distance = rng.integers(1, 29), rng.integers(5, 23), rng.choice([200, 760, 1400])
-        late = rng.normal(5, 30)
-        times = (
-            ",," if i % 50 == 0 else f"{distance / 7.5 + rng.normal(18, 7):.0f},{late:.0f},{late + rng.normal():.0f}"
-        )
+        times = "{:.0f},{:.0f},{:.0f}".format(*rng.normal([18 + distance / 7.5, 5, 5], [7, 30, 30])) if i % 50 else ",,"
         words = f"{rng.choice(['UA', 'AA', 'DL'])},{rng.choice(['JFK', 'LGA'])},N{i}"
         lines.append(f"2013-09-{day:02} {hour:02}:00:00,{words},{distance},{times},{str(i % 50 == 0).lower()}")
     path.write_text("\n".join(lines) + "\n")
@@ -119,13 +113,12 @@ STAND_INS = {
     "train-labels-idx1-ubyte.gz": lambda path, digits: write_idx(path, np.arange(MANY, dtype=np.uint8) % 10),
     "mnist.zarr": lambda path, digits: write_dataset(path, images(digits)),
     "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
-    "noisy.zarr": write_noisy,
+    "noisy.zarr": lambda path, digits: write_dataset(path, noisy(digits)),
     "flights.csv": write_flights,
     "nightly.toml": write_job,
-    **{
-        f"{day}.npy": lambda path, digits, part=part: np.save(path, digits[part : part + FEW])
-        for part, day in enumerate(["monday", "tuesday", "wednesday"])
-    },
+    "monday.npy": lambda path, digits: np.save(path, digits[:FEW]),
+    "tuesday.npy": lambda path, digits: np.save(path, digits[1 : FEW + 1]),
+    "wednesday.npy": lambda path, digits: np.save(path, digits[2 : FEW + 2]),
     "features.zarr": write_features,
     "gram.zarr": lambda path, digits: write_dataset(path, Gaussian(30.0).gram(digits[:FEW] * 1.0)),
 }
@@ -133,8 +126,7 @@ STAND_INS = {
 
 @pytest.fixture
 def prepared(tmp_path, digits, monkeypatch, quiet_signals, request):
-    """Makes what a text names and does not ingest itself, in a folder of its own, and returns how to read a line of it:
-    with addresses of a real cluster."""
+    """Makes what a text names and does not ingest itself, in a folder of its own; to read lines with real addresses."""
     monkeypatch.chdir(tmp_path)
 
     def prepare(text):
@@ -189,24 +181,18 @@ def documented():
     return found
 
 
-def test_the_reference_has_every_public_name_and_what_public_functions_return():
+def test_the_reference_has_every_public_name_method_and_attribute_and_what_public_functions_return():
     public = set()
     for name in bigkpca.__all__:
         value = getattr(bigkpca, name)
         public |= {f"{name}.{part}" for part in value.__all__} if inspect.ismodule(value) else {name}
-    public |= {
-        f"errors.{name}"
-        for name, value in vars(errors).items()
-        if inspect.isclass(value) and issubclass(value, Exception)
-    }
+    kinds = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    public |= {f"errors.{name}" for name, value in kinds.items() if issubclass(value, Exception)}
     assert public - documented() == set()
     functions = [value for name in bigkpca.__all__ if inspect.isfunction(value := getattr(bigkpca, name))]
     classes = {value.__annotations__["return"] for value in functions} - {"str", "Stored"}  # Stored: an array of Zarr
     named = {name.rpartition(".")[2] for name in documented()}
     assert {name for name in classes if name.isidentifier()} - named == set()
-
-
-def test_the_reference_has_all_methods_and_attributes_of_the_estimator():
     own = [kind for kind in KernelPCA.__mro__ if kind.__module__.startswith("bigkpca.")]
     public = {name: value for kind in own for name, value in vars(kind).items() if not name.startswith("_")}
     attributes = {name for name, value in public.items() if isinstance(value, property)}
@@ -230,12 +216,10 @@ def examples():
 
 @pytest.mark.full
 def test_the_examples_of_docstrings_print_what_they_show(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for example in examples():
-        failed = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed
-        assert failed == 0, example.name
-        for made in tmp_path.iterdir():
-            shutil.rmtree(made) if made.is_dir() else made.unlink()
+    for number, example in enumerate(examples()):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed == 0, example.name
 
 
 def test_the_public_functions_have_examples():

@@ -1,5 +1,7 @@
 """Exit codes and the checks that more than one module needs."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from bigkpca import errors
 from bigkpca.errors import DataError, SpecError, check_finite, check_numeric, unknown_name
 
 
-def test_exit_codes_are_those_of_the_manual():
+def test_exit_codes_are_those_of_the_manual_and_every_error_has_the_same_root():
     codes = {
         errors.BigKPCAError: 1,
         errors.SpecError: 2,
@@ -18,9 +20,6 @@ def test_exit_codes_are_those_of_the_manual():
         errors.CorruptionError: 7,
     }
     assert {kind: kind.exit_code for kind in codes} == codes
-
-
-def test_every_error_has_the_same_root_and_bad_values_are_value_errors():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = [kind for kind in kinds if not issubclass(kind, Warning)]
     assert len(raised) == 9
@@ -29,18 +28,15 @@ def test_every_error_has_the_same_root_and_bad_values_are_value_errors():
     assert issubclass(DataError, ValueError)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_value_that_is_not_finite_is_named_by_row_and_column(dtype):
-    for value, word in ((np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")):
+def test_the_first_value_that_is_not_finite_is_named_by_row_and_column():
+    for dtype, value in product((np.float32, np.float64), (np.nan, np.inf, -np.inf)):
         X = np.ones((5, 4), dtype)
         X[3, 2] = value
+        word = "NaN" if np.isnan(value) else "infinity"
         message = rf"rows\.npy: row 103, column 2 is {word} \(both counted from 0\); remove or impute"
         with pytest.raises(DataError, match=message):
             check_finite(X, 100, "rows.npy")
-
-
-def test_the_first_of_several_is_named_even_when_their_sum_cancels():
-    X = np.ones((4, 3))
+    X = np.ones((4, 3))  # whose sum cancels
     X[1, 2], X[2, 0] = np.inf, -np.inf
     with pytest.raises(DataError, match="row 1, column 2 is infinity"):
         check_finite(X, 0, "x")

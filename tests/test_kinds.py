@@ -55,14 +55,9 @@ def test_a_kernel_gives_finite_symmetric_matrices_also_by_tiles_and_goes_through
 class Independent:
     """Draws of independent points."""
 
-    def __init__(self, points):
-        self.rng, self.points = np.random.default_rng(0), points
-
-    def normals(self):
-        return self.rng.normal(size=(self.points, 5))
-
-    def uniforms(self):
-        return self.rng.random(self.points)
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.normals, self.uniforms = lambda: rng.normal(size=(40_000, 5)), lambda: rng.random(40_000)
 
 
 @every_kernel
@@ -78,7 +73,7 @@ def test_a_kernel_has_the_properties_that_it_names(name):
         line = np.linspace(0, 6, 30)[:, None] * np.eye(1, 5)
         assert (np.diff(kernel(line[:1], line)[0]) <= 0).all()
     if kernel.spectral:  # frequencies are from its spectral density
-        phases = (X[:10] - X[10:20]) @ kernel.frequencies(Independent(40_000)).T
+        phases = (X[:10] - X[10:20]) @ kernel.frequencies(Independent()).T
         assert_allclose(np.cos(phases).mean(axis=1), np.diag(kernel(X[:10], X[10:20])), atol=0.02)
 
 
@@ -133,7 +128,6 @@ def test_a_preimage_is_nearer_than_the_mean_and_the_same_from_disk(name, tmp_pat
 
 def test_no_two_formats_are_known_by_the_same():
     suffixes = [suffix for each in FORMATS for suffix in each.suffixes]
-    signatures = [each.signature for each in FORMATS if each.signature]
-    assert len(set(suffixes)) == len(suffixes)
-    assert len(set(signatures)) == len(signatures)
+    for known in (suffixes, [each.signature for each in FORMATS if each.signature]):
+        assert len(set(known)) == len(known)
     assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes)

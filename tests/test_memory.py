@@ -12,6 +12,7 @@ from tests.helpers.commands import peak_bytes, planned_bytes
 
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
 of_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the high-water mark of Linux")
+pytestmark = [pytest.mark.alone, of_linux]
 
 
 def used_and_planned(*command):
@@ -34,34 +35,26 @@ def peaks(n, folder):
     }
 
 
-@pytest.mark.alone
 @pytest.mark.full
-@of_linux
 def test_peaks_stay_below_the_plan_and_near_it(tmp_path):
     peaks(ROWS, tmp_path)
 
 
-@pytest.mark.alone
 @pytest.mark.long
-@of_linux
 def test_peaks_do_not_grow_with_the_rows(tmp_path):
     few, many = peaks(ROWS, tmp_path), peaks(MORE, tmp_path)
     for command, peak in many.items():
         assert peak < 1.1 * few[command], (few, many)
 
 
-@pytest.mark.alone
 @pytest.mark.long
-@of_linux
 def test_every_command_uses_what_it_plans_to_a_factor(tmp_path):
     for threads, command, used, planned in memory.grid(tmp_path, 66_000, 1000):
         assert used <= planned, (threads, command, used, planned)
         assert used < memory.SMALL_MB or planned <= 1.4 * used, (threads, command, used, planned)
 
 
-@pytest.mark.alone
 @pytest.mark.long
-@of_linux
 def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path):
     rng = np.random.default_rng(0)
     raw, model = tmp_path / "rows.npy", tmp_path / "model.zarr"
@@ -102,8 +95,6 @@ METHODS = [
 MARKS = [pytest.mark.full] + [pytest.mark.long] * (len(METHODS) - 1)
 
 
-@pytest.mark.alone
-@of_linux
 @pytest.mark.parametrize("options", [pytest.param(each, marks=mark) for each, mark in zip(METHODS, MARKS, strict=True)])
 def test_peaks_of_every_method_stay_below_their_plan(options, tmp_path):
     rng = np.random.default_rng(0)
@@ -116,9 +107,7 @@ def test_peaks_of_every_method_stay_below_their_plan(options, tmp_path):
     assert used * 1024 <= planned, (used * 1024, planned)
 
 
-@pytest.mark.alone
 @pytest.mark.long
-@of_linux
 def test_every_container_is_streamed_in_the_memory_of_the_dask_array(tmp_path):
     path = containers.made(tmp_path, 400_000)  # 320 MB
     peaks = {name: min(containers.peak(name, path, 500)[0] for _ in range(2)) for name in containers.CONTAINERS}

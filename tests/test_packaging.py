@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -13,32 +11,20 @@ from pathlib import Path
 import pytest
 
 import bigkpca
+from tests.helpers.commands import run
 from tests.helpers.files import ROOT
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 FOLDERS = ("bigkpca", "tests", "benchmarks", "docs", "deploy")
 BESIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore"}
 NOT_PYTHON = {"bigkpca/py.typed", "bigkpca/reporting/page.html"}
-READ_BY_TESTS = {  # one of each kind
-    "deploy/certificates.sh",
-    "deploy/docker/.gitignore",
-    "deploy/docker/compose.yaml",
-    "docs/getting-started.md",
-    "docs/preimages.png",
-    "tests/hard_data/once_wrong.json",
-}
-FOREIGN = {  # files of tools, and results, as they lie in a tree that is worked in
-    ".env",
-    ".idea/workspace.xml",
-    ".mypy_cache/3.11/x.json",
-    ".venv/pyvenv.cfg",
-    "bigkpca/__pycache__/x.pyc",
-    "build/benchmarks/benchmarks.json",
-    "dist/bigkpca-0.0.1.tar.gz",
-    "rows.zarr/zarr.json",
-    "scores.csv",
-    "tests/.hypothesis/examples/x",
-}
+# One file of each kind that tests read.
+READ_BY_TESTS = {"docs/getting-started.md", "docs/preimages.png", "tests/hard_data/once_wrong.json"}
+READ_BY_TESTS |= {"deploy/certificates.sh", "deploy/docker/.gitignore", "deploy/docker/compose.yaml"}
+# Files of tools, and results, as they lie in a tree that is worked in.
+FOREIGN = {".env", ".idea/workspace.xml", ".mypy_cache/3.11/x.json", ".venv/pyvenv.cfg", "bigkpca/__pycache__/x.pyc"}
+FOREIGN |= {"build/benchmarks/benchmarks.json", "dist/bigkpca-0.0.1.tar.gz", "tests/.hypothesis/examples/x"}
+FOREIGN |= {"rows.zarr/zarr.json", "scores.csv"}
 # Passwords, keys and data of a deployment.
 IGNORED = {
     (file.parent / line).relative_to(ROOT): line.endswith("/")
@@ -77,15 +63,9 @@ def test_distributions_hold_the_package_and_what_its_tests_need_and_no_secrets_r
     assert foreign & (wheel | sdist) == set()
 
 
-def test_the_version_of_the_project_is_that_of_the_package_and_of_the_command():
+def test_package_command_changelog_and_deployments_have_the_version_of_the_project():
     assert bigkpca.__version__ == VERSION
-    shown = subprocess.run(
-        [sys.executable, "-m", "bigkpca.cli", "--version"], capture_output=True, text=True, check=True
-    )
-    assert shown.stdout.endswith(f", version {VERSION}\n")
-
-
-def test_the_changelog_and_deployments_name_the_version_of_the_project():
+    assert run("--version").stdout.endswith(f", version {VERSION}\n")
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
     for name in ("docker/Dockerfile", "docker/README.md", "docker/compose.yaml", "kubernetes/kustomization.yaml"):
         text = (ROOT / "deploy" / name).read_text()

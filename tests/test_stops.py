@@ -1,7 +1,6 @@
 """Whenever a command is killed, the same command finishes it, and nothing is left behind (`helpers/stops.py`).
 
-Two stops of one command are tried by default, a few of others with `-m full`, and all with `-m long`, which takes
-a quarter of an hour.
+Two stops of one command are tried by default, a few of others with `-m full`, and all with `-m long`, in 15 minutes.
 """
 
 import json
@@ -77,11 +76,7 @@ SWEEPS = {
     ),
     "run, full": ([*RUN, "--full"], [INGEST, RUN, APPEND], ["d.zarr", "m.zarr", "f.zarr/1"]),
     "report": (REPORT, [INGEST, FIT], ["m.zarr", "r.html"]),
-    "report, overwrite": (
-        ["report", "m2.zarr", "r.html", "--overwrite", "-q"],
-        [INGEST, FIT, OTHER_FIT, REPORT],
-        ["r.html"],
-    ),
+    "report, overwrite": (other(REPORT, m_zarr="m2.zarr"), [INGEST, FIT, OTHER_FIT, REPORT], ["r.html"]),
     "compare": (COMPARE, [INGEST], ["d.zarr"]),
     "compare, overwrite": ([*COMPARE, "--sigma", "2", "--overwrite"], [INGEST, COMPARE], ["d.zarr"]),
 }
@@ -94,9 +89,14 @@ EMPTIED = {
 }
 
 
-def swept(name, folder, most=None):
+TRIED = [("ingest, append", 2), *(pytest.param(name, most, marks=pytest.mark.full) for name, most in FEW.items())]
+TRIED += [pytest.param(name, None, marks=[pytest.mark.long, pytest.mark.timeout(1600)]) for name in SWEEPS]
+
+
+@pytest.mark.parametrize(("name", "most"), TRIED)
+def test_a_killed_command_is_finished_by_the_same_command(name, most, tmp_path):
     command, before, kept = SWEEPS[name]
-    here, rng = folder / "here", np.random.default_rng(0)
+    here, rng = tmp_path / "here", np.random.default_rng(0)
     here.mkdir()
     for file, rows in (("a.npz", 90), ("b.npz", 40)):
         np.savez(here / file, x=rng.normal(size=(rows, 4)), y=rng.integers(0, 3, rows))
@@ -105,31 +105,10 @@ def swept(name, folder, most=None):
     kind = name.partition(",")[0]
     timed = [""] if kind == "compare" else ["runs.jsonl"] if kind in ("run", "rollback", "prune") else []
     sweep = {"command": command, "before": before, "kept": kept, "timed": timed, "emptied": EMPTIED.get(name, [])}
-    run = [sys.executable, stops.__file__, str(folder)]
+    run = [sys.executable, stops.__file__, str(tmp_path)]
     done = subprocess.run(run, input=json.dumps(sweep | {"most": most}), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_a_killed_command_is_finished_by_the_same_command(tmp_path):
-    found = swept("ingest, append", tmp_path, most=2)
-    assert found["stops"] == 2
-    assert found["bad"] == []
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", FEW)
-def test_a_command_that_is_killed_at_a_few_of_its_stops_is_finished_by_the_same_command(name, tmp_path):
-    found = swept(name, tmp_path, FEW[name])
-    assert found["stops"] == FEW[name]
-    assert found["bad"] == []
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1600)
-@pytest.mark.parametrize("name", SWEEPS)
-def test_every_stop_of_a_command_can_be_gone_on_from(name, tmp_path):
-    found = swept(name, tmp_path)
+    found = json.loads(done.stdout)
     print(f"{name}: {found['stops']} stops")
-    assert found["stops"] >= found["steps"] - 3  # threads may share a few otherwise
     assert found["bad"] == []
+    assert found["stops"] == most if most else found["stops"] >= found["steps"] - 3  # threads may share a few otherwise

@@ -21,14 +21,11 @@ def plain(line):
     return [value for kind, value in completed(line) if kind == "plain"]
 
 
-def test_commands_and_options_are_completed():
+def test_commands_options_values_and_paths_are_completed():
     assert plain("bigkpca re") == ["reconstruct", "report"]
     assert plain("bigkpca --he") == ["--help"]
     assert plain("bigkpca transform m.zarr --co") == ["--components"]
     assert "--no-center" in plain("bigkpca fit --no-")
-
-
-def test_values_are_completed():
     for line, words in {
         "bigkpca fit --method r": ["rff", "rff-pca"],
         "bigkpca fit --kernel spe": ["spectrum"],
@@ -39,12 +36,10 @@ def test_values_are_completed():
         "bigkpca transform --dtype float6": ["float64"],
         "bigkpca ingest --missing m": ["mean", "median"],
         "bigkpca fit --kernel nothing": [],
+        "bigkpca fit --seed ": [],
         "bigkpca fit --kernel ": ["gaussian", *(name for name in KERNELS.names if name != "gaussian")],
     }.items():
         assert plain(line) == words, line
-
-
-def test_paths_are_left_to_the_shell():
     for line in ("fit rows", "transform model.zarr rows", "fit --landmarks mine.n", "fit --transform sc",
                  "run nigh", "ingest a.csv b", "fit --tls-ca c"):  # fmt: skip
         assert completed(f"bigkpca {line}") == [("file", line.rpartition(" ")[2])]
@@ -52,14 +47,10 @@ def test_paths_are_left_to_the_shell():
 
 def test_completion_loads_nothing_that_computes():
     """Which would take most of its time: it answers while somebody types."""
-    line = "bigkpca fit --kernel spe"
-    program = (
-        "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
-        "from bigkpca.cli import main; main(prog_name='bigkpca')"
-    )
-    env = os.environ | {
-        "_BIGKPCA_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))
-    }  # fmt: skip
+    told = "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    program = told + "from bigkpca.cli import main; main(prog_name='bigkpca')"
+    typed = {"COMP_WORDS": "bigkpca fit --kernel spe", "COMP_CWORD": "3"}
+    env = os.environ | {"_BIGKPCA_COMPLETE": "bash_complete"} | typed
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith("plain,")
     loaded = set(done.stderr.split())

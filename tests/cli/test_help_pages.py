@@ -3,14 +3,11 @@
 import inspect
 import re
 import shlex
-from importlib import import_module
 
 import click
 
 import bigkpca
 from bigkpca.cli import main
-from bigkpca.cli.options import words_of
-from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job.tables import JobRun
 from bigkpca.spec.units import parse_seconds
@@ -22,38 +19,28 @@ COMMANDS = {name: main.get_command(click.Context(main), name) for name in NAMES}
 FUNCTIONS = dict.fromkeys(["rollback", "history", "prune", "demo", "run"]) | {"sigma": bigkpca.cross_validate}
 
 
-def with_value(command):
-    return [each for each in command.params if isinstance(each, click.Option) and not each.is_flag]
-
-
-def test_every_option_with_a_value_shows_its_default_or_the_rule():
-    for name, command in COMMANDS.items():
-        for each in with_value(command):
-            record = each.get_help_record(click.Context(command))
-            assert re.search(r"\[default: [^]]+\]", record[1]), f"{name} {each.name}: {record[1]}"
-            assert record[1].count("[default: ") == 1
-
-
-def test_defaults_on_help_pages_are_those_of_the_functions():
+def test_every_option_with_a_value_shows_a_default_or_the_rule_and_has_that_of_its_function():
     for name, command in COMMANDS.items():
         function = FUNCTIONS.get(name, getattr(bigkpca, name, None))
         known = inspect.signature(function).parameters if function else {}
-        for each in with_value(command):
-            if each.name not in known or not isinstance(each.default, str | int | float):
+        for each in command.params:
+            if not isinstance(each, click.Option) or each.is_flag:
                 continue
-            shown, own = each.default, known[each.name].default
-            same = parse_seconds(shown) == parse_seconds(own) if each.name == "timeout" else str(own) == str(shown)
-            assert same, (name, each)
+            record = each.get_help_record(click.Context(command))
+            assert re.search(r"\[default: [^]]+\]", record[1]), f"{name} {each.name}: {record[1]}"
+            assert record[1].count("[default: ") == 1
+            if each.name in known and isinstance(each.default, str | int | float):
+                shown, own = each.default, known[each.name].default
+                same = parse_seconds(shown) == parse_seconds(own) if each.name == "timeout" else str(own) == str(shown)
+                assert same, (name, each)
 
 
-def test_defaults_of_fields_are_shown_as_the_spec_has_them():
+def test_defaults_and_rules_of_fields_are_shown_as_the_spec_has_them():
     context, options = click.Context(COMMANDS["fit"]), {each.name: each for each in COMMANDS["fit"].params}
     for name, field in FitSpec.model_fields.items():
         shown = re.search(r"\[default: (.+)\]", options[name].get_help_record(context)[1])
         assert shown
-        value = (
-            {True: "yes", False: "no"}.get(field.default, field.default) if field.annotation is bool else field.default
-        )
+        value = ("no", "yes")[field.default] if field.annotation is bool else field.default
         assert shown[1].startswith("by rule: " if value is None and shown[1] != "none" else str(value).lower()), name
     assert JobRun().timeout == options["timeout"].default
 
@@ -68,23 +55,3 @@ def test_every_help_page_ends_with_examples_that_parse():
             assert program == "bigkpca"
             assert name in ("", called)
             COMMANDS[called].make_context(called, list(words))  # UsageError where an option does not exist
-
-
-def test_words_of_a_field_are_those_that_it_may_be():
-    assert words_of("components") == ["auto", "none"]
-    assert words_of("sigma") == ["median"]
-    assert words_of("dtype") == ["float32", "float64"]
-    assert words_of("seed") == []
-    assert set(words_of("kernel")) == set(kernels.KERNELS.names)
-    assert set(words_of("method")) == set(methods.METHODS.names)
-    assert set(words_of("landmarks")) == {"auto", *landmarks.RULES.names}
-    assert set(words_of("preimage")) == set(preimages.PREIMAGES.names)
-
-
-def test_a_page_shows_no_second_copy_of_a_number():
-    """What a page shows of these rules changes with them."""
-    resolved = import_module("bigkpca.spec.resolved")
-    shown = " ".join(run("fit", "--help").output.split())
-    assert resolved.SIZE_RULE in shown
-    assert f"{resolved.RANDOM_FEATURES} random features" in shown
-    assert f"randomized above {resolved.DENSE_MOST_FEATURES} random features" in shown

@@ -12,11 +12,13 @@ import click
 import pytest
 
 from bigkpca.cli import log_lines
-from bigkpca.cli.log_lines import JsonFormatter, JsonLines
+from bigkpca.cli.log_lines import JsonLines
 from bigkpca.workflows.scheduled import run as scheduled
 from tests.helpers.commands import run
 from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.nights import Night, some_rows
+
+pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
 @pytest.fixture
@@ -40,17 +42,6 @@ def test_each_text_becomes_one_object_and_objects_stay():
     assert not lines.isatty()
 
 
-def test_a_record_of_a_logger_tells_its_level_and_its_traceback():
-    try:
-        raise ValueError("why")
-    except ValueError:
-        error = sys.exc_info()
-    record = logging.LogRecord("distributed.core", logging.ERROR, "", 1, "%s is gone", ("it",), error)
-    found = json.loads(JsonFormatter().format(record))
-    assert (found["message"], found["level"], found["logger"]) == ("it is gone", "ERROR", "distributed.core")
-    assert found["traceback"].endswith("ValueError: why")
-
-
 def noisy(*_, **__):
     """What a run may do, and the libraries below it."""
     logging.getLogger("bigkpca").warning("%s cannot be read for the moment", "x.zarr")
@@ -62,7 +53,6 @@ def noisy(*_, **__):
     raise ZeroDivisionError("a bug")
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_every_line_is_json(night, monkeypatch):
     handler = logging.StreamHandler(sys.stderr)
     for name in ("distributed", "asyncio"):
@@ -82,14 +72,14 @@ def test_every_line_is_json(night, monkeypatch):
     told = [line["message"] for line in lines]
     assert told.count("x.zarr cannot be read for the moment") == 1
     assert "Task was destroyed\nbut it is pending" in told
-    lost = next(line for line in lines if line["message"] == "lost")
+    lost = lines[told.index("lost")]
     assert (lost["logger"], lost["level"]) == ("distributed.client", "ERROR")
+    assert lost["traceback"].endswith("ValueError: why")
     assert "Traceback (most recent call last):\n  somewhere" in told
     assert (lines[-1]["message"], lines[-1]["exit_code"], done.exit_code) == ("ZeroDivisionError: a bug", 1, 1)
     assert "in noisy" in lines[-1]["traceback"]
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night):
     night.set(log="json", workers=0)
     done = run("run", night.job)
@@ -97,14 +87,12 @@ def test_a_mistake_in_a_job_whose_lines_are_json_is_json(night):
     assert (line["exit_code"], "workers = 0" in line["message"]) == (2, True)
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_other_ends_of_a_command_stay_as_they_are(night, monkeypatch):
     for wrong, code in {KeyboardInterrupt: 6, click.UsageError: 2}.items():
         monkeypatch.setattr(scheduled, "run", Mock(side_effect=wrong("so")))
         assert run("run", night.job).exit_code == code
 
 
-@pytest.mark.usefixtures("quiet_signals")
 def test_what_the_package_logs_is_a_note_and_shown_once(night, monkeypatch):
     night.set()
 
@@ -126,14 +114,12 @@ def test_a_scheduler_that_dies_is_told_in_json(night, tmp_path):
         night.set(log="json", scheduler=cluster.address, timeout="3 s")
         command = [sys.executable, "-m", "bigkpca.cli", "run", night.job]
         with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-            lines = []
+            found = []
             for line in process.stderr:
-                lines.append(line)
+                found.append(json.loads(line))
                 if "sampling" in line:
                     cluster.scheduler.kill()
-        assert process.returncode == 6, lines
-    found = [json.loads(line) for line in lines]
-    assert found[-1]["exit_code"] == 6
+    assert process.returncode == found[-1]["exit_code"] == 6, found
     assert all(isinstance(line["message"], str) for line in found)
 
 

@@ -63,9 +63,7 @@ def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, mo
     typed = ("--kernel", "matern", "--standardize", "--seed", 3, "--size", size, "--preimage", "denoising:size=60")
     shown = run("sigma", rows, "--cv", *typed, "--noise", 0.5, "--components", "5,9", "-q")
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith(
-        "mean squared error of pre-images, columns in their standard deviations, 3 folds of 90"
-    )
+    assert re.match("mean squared .*, columns in their standard deviations, 3 folds of 90 rows\n", shown.stdout)
     (best,) = (line.split() for line in shown.stdout.splitlines() if line.endswith("best"))
     words = shlex.split(shown.stdout.splitlines()[-1])
     assert words[:4] == ["bigkpca", "fit", str(rows), "MODEL"]
@@ -79,15 +77,9 @@ def test_the_command_it_prints_makes_the_best_model(size, ridge, tmp_path, X, mo
 
 
 def test_ways_are_written_as_they_are_typed():
-    for way in (
-        preimages.Ridge(),
-        preimages.Ridge(ridge=1e-3, size=7),
-        preimages.FixedPoint(mean_term=False, iterations=7),
-    ):
+    for way in (preimages.Ridge(ridge=1e-3, size=7), preimages.FixedPoint(mean_term=False, iterations=7)):
         assert preimages_by_name.named(preimages_by_name.written(way)) == way
     assert preimages_by_name.written(preimages.Ridge(ridge=1e-3)) == "ridge:ridge=0.001"
-    assert FitSpec.checked(preimage="ridge:ridge=1e-3").preimage == preimages.Ridge(ridge=1e-3)
-    assert FitSpec.checked(preimage="ridge").preimage == "ridge"
 
 
 MISTAKES = [
@@ -95,25 +87,18 @@ MISTAKES = [
     ("--cv --components 0", "--components 0: give numbers"),
     ("--cv --components ²", "--components ²: give numbers"),
     ("--cv --components 5,,6", "give numbers of components"),
-    ("--cv --components 5,500 --size 40", "components=500: fits of 60 rows with 40 landmarks have"),
     ("--cv --kernel linear", "has no length sigma"),
-    ("--cv --preimage rigde", "did you mean 'ridge'"),
     ("--cv --preimage denoising", "need the standard deviation of the noise"),
-    ("--cv --kernel laplacian --preimage fixed-point", "pre-images of the laplacian kernel"),
     ("--cv --save nowhere/settings.csv", "nowhere/settings.csv cannot be written"),
     ("--cv --save rows.npy", "rows.npy exists and was not made by bigkpca sigma"),
     ("--cv --save .", "is a folder: give the name of a file"),
-    ("--components 10", "--components is for --cv"),
-    ("--noise 1", "--noise is for --cv"),
-    ("--save settings.csv", "--save is for --cv"),
-    ("--size 100", "--size is for --cv"),
-    ("--preimage mds", "--preimage is for --cv"),
 ]
+FOR_CV = ("--components 10", "--noise 1", "--save settings.csv", "--size 100", "--preimage mds")
 
 
 def test_what_goes_wrong_is_said_in_a_line(rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for typed, message in MISTAKES:
+    for typed, message in [*MISTAKES, *((typed, f"{typed.split()[0]} is for --cv") for typed in FOR_CV)]:
         result = run("sigma", rows, *typed.split(), "-q")
         assert (result.exit_code, result.stdout) == (2, ""), typed
         assert message in result.stderr

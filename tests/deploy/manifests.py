@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import yaml
+from dask.utils import parse_bytes
 
 from tests.helpers.files import ROOT
 from tests.helpers.s3 import program
@@ -15,10 +16,8 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 @cache
 def rendered():
     """All documents; skips the test without kubectl."""
-    command = [program("kubectl"), "kustomize", str(FOLDER)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return tuple(yaml.safe_load_all(done.stdout))
+    command = [program("kubectl"), "kustomize", FOLDER]
+    return tuple(yaml.safe_load_all(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
 
 
 def templates():
@@ -51,12 +50,11 @@ class Pod(NamedTuple):
 def pods():
     """Scheduler and worker with the labels that the operator gives them, and the job."""
     cluster, job = only("DaskCluster"), only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]
-    labels = {"dask.org/cluster-name": cluster["metadata"]["name"]}
-    found = {
-        name: Pod({**labels, "dask.org/component": name}, cluster["spec"][name]["spec"])
-        for name in ("scheduler", "worker")
-    }
-    return {**found, "nightly": Pod(job["metadata"]["labels"], job["spec"])}
+    found = {}
+    for name in ("scheduler", "worker"):
+        labels = {"dask.org/cluster-name": cluster["metadata"]["name"], "dask.org/component": name}
+        found[name] = Pod(labels, cluster["spec"][name]["spec"])
+    return found | {"nightly": Pod(job["metadata"]["labels"], job["spec"])}
 
 
 def option(container, name):
@@ -64,13 +62,9 @@ def option(container, name):
     return str(container["args"][container["args"].index(name) + 1])
 
 
-_UNITS = {"m": 1e-3, "Mi": 2**20, "Gi": 2**30}
-
-
 def amount(text):
     """A quantity of Kubernetes as a number."""
-    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
-    return float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
+    return float(text[:-1]) / 1000 if text.endswith("m") else parse_bytes(text)
 
 
 def matches(selector, labels):

@@ -26,10 +26,10 @@ def image():
         yield build(FOLDER / "Dockerfile", Path(folder), minor)
 
 
-def run(image, *command, **env):
+def run(image, *command):
     """A command in a container of its own, without certificates."""
-    line, all_env = image.command(command), image.environment(env)
-    return subprocess.run(line, env=all_env, cwd=image.folder, capture_output=True, text=True, timeout=200, check=False)
+    line, how = image.command(command), {"env": image.environment({}), "cwd": image.folder}
+    return subprocess.run(line, **how, capture_output=True, text=True, timeout=200, check=False)
 
 
 LIST = "import importlib.metadata as m; print(*(f'{each.name}=={each.version}' for each in m.distributions()))"
@@ -56,21 +56,20 @@ def test_tables_are_read_and_written(image):
 
 def test_commands_run_without_certificates_and_write_to_tmp_alone(image):
     """As `docker run` would: on threads, and on processes of their own, which have a certificate of their own."""
+
+    def listed():  # files that a read-only container could not change
+        paths = [path for folder in ("/opt/bigkpca", "/etc/dask") for path in Path(image.at(folder)).rglob("*")]
+        return {str(path): path.stat().st_mtime_ns for path in paths if path.is_file()}
+
     np.save(Path(image.at(f"{TMP}/x.npy")), np.random.default_rng(0).normal(size=(9000, 9)).astype("f4"))
-    before = listed(image)
+    before = listed()
     for more in ([], ["--workers", "2"]):
         fit = ["bigkpca", "fit", f"{TMP}/x.npy", f"{TMP}/m{len(more)}.zarr", "--size", "50", "--components", "5"]
         done = run(image, *fit, *more)
         assert done.returncode == 0, done.stderr
     refused = run(image, "bigkpca", "fit", f"{TMP}/x.npy", f"{TMP}/n.zarr", "--scheduler", "tcp://127.0.0.1:9")
     assert "has no TLS" in refused.stderr
-    assert listed(image) == before
-
-
-def listed(image):
-    """Files that a read-only container could not change."""
-    folders = [Path(image.at(folder)) for folder in ("/opt/bigkpca", "/etc/dask")]
-    return {str(path): path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
+    assert listed() == before
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +82,8 @@ def running(image, tmp_path_factory):
         found.start("worker")
         wait_until(lambda: found.healthy("worker", HEALTH))
         np.save(Path(image.at(f"{TMP}/x.npy")), np.random.default_rng(0).normal(size=(20_000, 30)).astype("f4"))
-        wait_until(
-            lambda: found.run("nightly", "bigkpca", "ingest", f"{TMP}/x.npy", "s3://lake/rows.zarr").returncode == 0
-        )
+        ingest = ("bigkpca", "ingest", f"{TMP}/x.npy", "s3://lake/rows.zarr")
+        wait_until(lambda: found.run("nightly", *ingest).returncode == 0)
         yield found
 
 

@@ -5,6 +5,7 @@ import re
 import tomllib
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import product
 from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -31,9 +32,8 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 
 
 def check(documents, version):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
     for document in documents:
-        kubernetes_validate.validate(document, version, strict=True)
+        pytest.importorskip("kubernetes_validate").validate(document, version, strict=True)
 
 
 @pytest.mark.full
@@ -62,20 +62,30 @@ def fate(code, disrupted=False):
     return "Count"
 
 
-def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
+def test_a_night_never_runs_twice_is_not_disturbed_and_is_tried_again_where_that_helps():
     night = only("CronJob")["spec"]
     job = night["jobTemplate"]["spec"]
     assert night["concurrencyPolicy"] == "Forbid"
     assert job["template"]["spec"]["restartPolicy"] == "Never"  # else exit codes have no policy
     assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
-    assert {code: fate(code) for code in (5, 6, 137, 143)} == dict.fromkeys((5, 6, 137, 143), "Count")
+    assert {fate(code) for code in (5, 6, 137, 143)} == {"Count"}
     assert [code for code in range(256) if fate(code) == "FailJob"] == [1, 2, 3, 4, 7]
     assert fate(6, disrupted=True) == "Ignore"
     assert job["backoffLimit"] >= 3
     assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
+    budgets = [each["spec"] for each in of_kind("PodDisruptionBudget")]
+    found = {name: [each for each in budgets if matches(each["selector"], pod.labels)] for name, pod in pods().items()}
+    assert [each["minAvailable"] for each in found["nightly"]] == [1]  # the only kind that a Job may have
+    assert [each["maxUnavailable"] for each in found["worker"]] == [1]
+    assert found["scheduler"] == []  # it runs by day, too
+    assert all(each["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in budgets)
+    (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
+    assert matches(rule["labelSelector"], pods()["worker"].labels)
+    assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
+    assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
 
 
-def test_job_and_workers_name_the_service_of_the_scheduler():
+def test_job_workers_and_autoscaler_reach_the_scheduler_by_its_name():
     cluster = only("DaskCluster")
     service = cluster["spec"]["scheduler"]["service"]
     ports = {port["name"]: port["port"] for port in service["ports"]}
@@ -85,6 +95,15 @@ def test_job_and_workers_name_the_service_of_the_scheduler():
     assert matches({"matchLabels": service["selector"]}, pods()["scheduler"].labels)
     assert option(pods()["scheduler"].container, "--port") == "8786"
     assert f"certificates.sh tls {cluster['metadata']['name']}-scheduler" in README
+    cluster, scaler = only("DaskCluster"), only("DaskAutoscaler")["spec"]
+    env = {each["name"]: each["value"] for each in pods()["scheduler"].container["env"]}
+    settings = dask.config.collect_env(env)["distributed"]
+    assert settings["scheduler"]["http"]["routes"] == ["distributed.http.health", "distributed.http.scheduler.api"]
+    assert parse_timedelta(settings["adaptive"]["target_duration"]) == 0.1
+    assert scaler["cluster"] == cluster["metadata"]["name"]
+    assert scaler["minimum"] == cluster["spec"]["worker"]["replicas"] == 0 < scaler["maximum"]
+    # The operator removes the workers that the scheduler names.
+    assert option(pods()["worker"].container, "--name") == "$(DASK_WORKER_NAME)"
 
 
 def named(node, kind):
@@ -98,7 +117,7 @@ def named(node, kind):
     return own | {name for value in node.values() for name in named(value, kind)}
 
 
-def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme():
+def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme_and_the_job_has_its_variables():
     for pod in pods().values():
         assert named(pod.spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
         assert pod.spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
@@ -112,9 +131,19 @@ def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme():
     assert of_kind("Secret") == []  # to apply it again would undo what a user made
     assert {value for each in templates() for value in each["stringData"].values()} == {""}
     assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
+    nightly, text = pods()["nightly"], (FOLDER / "nightly.toml").read_text()
+    (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
+    mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
+    assert job["data"]["nightly.toml"] == text
+    assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
+    assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
+    assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
+    found = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
+    assert urlsplit(str(found.run.push_metrics)).hostname == "pushgateway.monitoring"  # a service, and its namespace
+    assert "--set fullnameOverride=pushgateway -n monitoring" in README
 
 
-def test_pods_have_no_rights_are_limited_and_pinned():
+def test_pods_have_no_rights_are_limited_and_pinned_and_their_memory_fits_the_job():
     tls = IMAGE_SETTINGS["comm"]["tls"]
     files = {tls["ca-file"], *(path for role in ("scheduler", "worker", "client") for path in tls[role].values())}
     (certificates,) = [each["stringData"] for each in templates() if each["metadata"]["name"] == "bigkpca-tls"]
@@ -124,11 +153,8 @@ def test_pods_have_no_rights_are_limited_and_pinned():
         assert spec["securityContext"]["runAsUser"] == 10001  # as in the Dockerfile
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert spec["automountServiceAccountToken"] is False
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        closed = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == closed
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         assert mounts["tmp"] == "/tmp"
         assert {f"{mounts['tls']}/{key}" for key in certificates} == files  # where Dask looks for them
@@ -136,9 +162,6 @@ def test_pods_have_no_rights_are_limited_and_pinned():
         for of in ("cpu", "memory", "ephemeral-storage"):
             requested, limit = (amount(container["resources"][each][of]) for each in ("requests", "limits"))
             assert 0 < requested <= limit
-
-
-def test_memory_of_the_job_fits_the_containers_and_their_flags():
     planned, worker = parse_bytes(JOB["run"]["memory"]), pods()["worker"].container
     for container in (worker, pods()["nightly"].container):
         assert 1.25 * planned <= amount(container["resources"]["limits"]["memory"])  # one process in each
@@ -165,16 +188,15 @@ def test_only_the_job_and_workers_reach_the_scheduler():
     there = {name: (home, pod.labels) for name, pod in pods().items()} | {"stranger": (home, {"app": "other"})}
     outside = {"operator": ("dask-operator", {}), "elsewhere": ("default", {"dask.org/component": "worker"})}
     outside |= {"identity": ("", {"address": "169.254.170.23"}), "gateway": ("monitoring", {})}
-    policies = of_kind("NetworkPolicy")
+    everybody = there | outside
 
     def lets(one, way, other, port):
-        namespace, labels = {**there, **outside}[one]
-        own = [p for p in policies if namespace == home and matches(p["spec"]["podSelector"], labels)]
-        if namespace == home:
-            assert any({"Ingress", "Egress"} == set(policy["spec"]["policyTypes"]) for policy in own)
-        return namespace != home or any(admits(p, way, *{**there, **outside}[other], port) for p in own)
+        labels = there[one][1]
+        own = [each for each in of_kind("NetworkPolicy") if matches(each["spec"]["podSelector"], labels)]
+        assert any({"Ingress", "Egress"} == set(policy["spec"]["policyTypes"]) for policy in own)
+        return any(admits(policy, way, *everybody[other], port) for policy in own)
 
-    tried = [(source, to, port) for source in {**there, **outside} for to in there for port in (22, 8786, 8787, 8788)]
+    tried = [*product(everybody, there, (22, 8786, 8787, 8788))]
     taken = {(source, to, port) for source, to, port in tried if lets(to, "from", source, port)}
     assert taken == {
         ("worker", "scheduler", 8786),
@@ -183,7 +205,7 @@ def test_only_the_job_and_workers_reach_the_scheduler():
         ("scheduler", "worker", 8788),
         ("worker", "worker", 8788),
     }
-    sent = {way for way in tried if lets(way[0], "to", *way[1:]) and way[0] in there}
+    sent = {way for way in tried if way[0] in there and lets(way[0], "to", *way[1:])}
     assert sent == {way for way in taken if way[0] in there}
     for other, port, senders in (
         ("elsewhere", 443, ["worker", "nightly"]),
@@ -194,18 +216,6 @@ def test_only_the_job_and_workers_reach_the_scheduler():
         assert [name for name in there if lets(name, "to", other, port)] == senders
 
 
-def test_the_autoscaler_can_ask_the_scheduler():
-    cluster, scaler = only("DaskCluster"), only("DaskAutoscaler")["spec"]
-    env = {each["name"]: each["value"] for each in pods()["scheduler"].container["env"]}
-    settings = dask.config.collect_env(env)["distributed"]
-    assert settings["scheduler"]["http"]["routes"] == ["distributed.http.health", "distributed.http.scheduler.api"]
-    assert parse_timedelta(settings["adaptive"]["target_duration"]) == 0.1
-    assert scaler["cluster"] == cluster["metadata"]["name"]
-    assert scaler["minimum"] == cluster["spec"]["worker"]["replicas"] == 0 < scaler["maximum"]
-    # The operator removes the workers that the scheduler names.
-    assert option(pods()["worker"].container, "--name") == "$(DASK_WORKER_NAME)"
-
-
 def variables(pod):
     """The environment variables that a pod's ConfigMaps and Secrets set."""
     maps = {each["metadata"]["name"]: each["data"] for each in of_kind("ConfigMap")}
@@ -214,62 +224,18 @@ def variables(pod):
     return {key for name in named for key in (maps | keys)[name]}
 
 
-def test_the_job_file_is_mounted_its_variables_are_set_and_its_metrics_go_to_the_gateway():
-    nightly, text = pods()["nightly"], (FOLDER / "nightly.toml").read_text()
-    (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
-    mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
-    assert job["data"]["nightly.toml"] == text
-    assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
-    assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
-    assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
-    found = read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
-    assert urlsplit(str(found.run.push_metrics)).hostname == "pushgateway.monitoring"  # a service, and its namespace
-    assert "--set fullnameOverride=pushgateway -n monitoring" in README
+class Agent(BaseHTTPRequestHandler):
+    """Gives credentials to who shows the token of the pod."""
 
-
-def test_a_night_is_not_disturbed_no_node_is_kept_for_ever_and_workers_are_spread():
-    budgets = [each["spec"] for each in of_kind("PodDisruptionBudget")]
-    found = {name: [each for each in budgets if matches(each["selector"], pod.labels)] for name, pod in pods().items()}
-    assert [each["minAvailable"] for each in found["nightly"]] == [1]  # the only kind that a Job may have
-    assert [each["maxUnavailable"] for each in found["worker"]] == [1]
-    assert found["scheduler"] == []  # it runs by day, too
-    assert all(each["unhealthyPodEvictionPolicy"] == "AlwaysAllow" for each in budgets)
-    (rule,) = pods()["worker"].spec["topologySpreadConstraints"]
-    assert matches(rule["labelSelector"], pods()["worker"].labels)
-    assert not matches(rule["labelSelector"], pods()["scheduler"].labels)
-    assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
-
-
-@pytest.fixture
-def agent(tmp_path):
-    """An agent that gives credentials to who shows its token, and the environment that a pod gets for it."""
-
-    class Asked(BaseHTTPRequestHandler):
-        def do_GET(self):
-            known = self.headers["Authorization"] == "token-of-the-pod"
-            held = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
-            content = json.dumps(held).encode()
-            self.send_response(200 if known else 403)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_): ...
-
-    (tmp_path / "token").write_text("token-of-the-pod")
-    with HTTPServer(("127.0.0.1", 0), Asked) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield {
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{server.server_port}/v1/credentials",
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
-        }
-        server.shutdown()
-        thread.join()
+    def do_GET(self):
+        self.send_response(200 if self.headers["Authorization"] == "token-of-the-pod" else 403)
+        self.end_headers()
+        held = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
+        self.wfile.write(json.dumps(held).encode())
 
 
 @pytest.mark.full
-def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatch):
+def test_a_process_without_keys_gets_those_of_its_role(bucket, tmp_path, monkeypatch):
     role = only("ServiceAccount")["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
     assert re.fullmatch(r"arn:aws:iam::\d{12}:role/bigkpca-nightly", role)
     for name in ("worker", "nightly"):
@@ -277,10 +243,14 @@ def test_a_process_without_keys_gets_those_of_its_role(bucket, agent, monkeypatc
         assert keys == {"name": "bigkpca-s3", "optional": True}
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    for name, value in agent.items():
-        monkeypatch.setenv(name, value)
-    store_of(bucket).write(f"{bucket}/x", b"1")
-    assert store_of(bucket).names(bucket) == ["x"]
+    (tmp_path / "token").write_text("token-of-the-pod")
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+    with HTTPServer(("127.0.0.1", 0), Agent) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{server.server_port}/credentials")
+        store_of(bucket).write(f"{bucket}/x", b"1")
+        assert store_of(bucket).names(bucket) == ["x"]
+        server.shutdown()
 
 
 POLICY = json.loads((FOLDER / "bucket-policy.json").read_text())["Statement"]

@@ -56,14 +56,11 @@ def test_what_the_operator_makes_is_valid_and_what_policies_expect(operator):
     made = ask(operator, "objects", given=only("DaskCluster"))
     check(list(made.values()), "1.37")
     for name in ("scheduler", "worker"):
-        template = made[name]["spec"]["template"]
-        assert pods()[name].labels.items() <= template["metadata"]["labels"].items()
-        taken = [
-            p["metadata"]["name"]
-            for p in of_kind("NetworkPolicy")
-            if matches(p["spec"]["podSelector"], template["metadata"]["labels"])
-        ]
-        assert taken == ["deny-all", {"scheduler": "scheduler", "worker": "workers"}[name]]
+        labels = made[name]["spec"]["template"]["metadata"]["labels"]
+        assert pods()[name].labels.items() <= labels.items()
+        taken = [each for each in of_kind("NetworkPolicy") if matches(each["spec"]["podSelector"], labels)]
+        expected = ["deny-all", {"scheduler": "scheduler", "worker": "workers"}[name]]
+        assert [each["metadata"]["name"] for each in taken] == expected
     assert made["service"]["metadata"]["name"] == "bigkpca-scheduler"
     (container,) = made["worker"]["spec"]["template"]["spec"]["containers"]
     assert "DASK_WORKER_NAME" in [each["name"] for each in container["env"]]
@@ -97,15 +94,9 @@ class Started:
         return self.processes[-1]
 
     def client(self):
-        tls = {
-            name: str(self._folder / file)
-            for name, file in {
-                "tls_ca_file": "ca.crt",
-                "tls_client_cert": "tls.crt",
-                "tls_client_key": "tls.key",
-            }.items()
-        }
-        return Client(f"tls://127.0.0.1:{self._port}", security=Security(**tls), set_as_default=False, timeout="60s")
+        ca, cert, key = (str(self._folder / name) for name in ("ca.crt", "tls.crt", "tls.key"))
+        tls = Security(tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key)
+        return Client(f"tls://127.0.0.1:{self._port}", security=tls, set_as_default=False, timeout="60s")
 
 
 @pytest.fixture

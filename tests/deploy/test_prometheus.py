@@ -18,15 +18,8 @@ from tests.helpers.files import ROOT
 from tests.helpers.s3 import free_ports
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
-RECORD = started_record(
-    1,
-    status="done",
-    finished=now(),
-    rows=[0, 9],
-    total_rows=9,
-    version=1,
-    drift={"figure": 0.3, "threshold": 0.2, "outside": 3},
-)
+DRIFT = {"figure": 0.3, "threshold": 0.2, "outside": 3}
+RECORD = started_record(1, status="done", finished=now(), rows=[0, 9], total_rows=9, version=1, drift=DRIFT)
 WRITTEN = metrics_text("f.zarr", [RECORD]).decode()
 METRICS = set(re.findall(r"^bigkpca_\w+", WRITTEN, re.MULTILINE))  # as runs write them
 
@@ -43,10 +36,6 @@ def promtool(*arguments):
     return done.stdout
 
 
-def metrics_of(text):
-    return set(re.findall(r"\bbigkpca_\w+", text))
-
-
 def alerts():
     (group,) = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
@@ -56,8 +45,8 @@ def panels():
     return json.loads((PROMETHEUS / "dashboard.json").read_text())["panels"]
 
 
-def expressions():
-    """Every query of the dashboard."""
+def queries():
+    """Those of the dashboard."""
     return [target["expr"] for panel in panels() for target in panel["targets"]]
 
 
@@ -95,19 +84,16 @@ def test_promtool_accepts_rules_and_configurations_and_each_alert_fires_when_it_
     installed(tmp_path, certificate, {})
     promtool("check", "config", tmp_path / "prometheus.yml")
     promtool("check", "web-config", tmp_path / "node-exporter.yml")
-    queries = [query.replace("$output", ".*") for query in expressions()]
-    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
+    of_any = [query.replace("$output", ".*") for query in queries()]
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(of_any)]
     (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
     promtool("check", "rules", tmp_path / "queries.yml")
 
 
-def test_rules_and_dashboard_name_only_metrics_that_are_written():
-    assert metrics_of((PROMETHEUS / "alerts.yml").read_text()) <= METRICS
-    assert metrics_of((PROMETHEUS / "alerts_test.yml").read_text()) <= METRICS
-    assert metrics_of((PROMETHEUS / "dashboard.json").read_text()) == METRICS
-
-
-def test_the_dashboard_can_be_imported_and_its_panels_lie_beside_each_other():
+def test_the_dashboard_names_what_is_written_has_panels_side_by_side_and_turns_red_with_the_alert():
+    for name in ("alerts.yml", "alerts_test.yml", "dashboard.json"):
+        named = set(re.findall(r"\bbigkpca_\w+", (PROMETHEUS / name).read_text()))
+        assert named == METRICS if name == "dashboard.json" else named <= METRICS
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
     assert {"uid", "title", "schemaVersion", "templating", "time"} <= set(board)
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "output"}
@@ -116,15 +102,12 @@ def test_the_dashboard_can_be_imported_and_its_panels_lie_beside_each_other():
     for panel in panels():
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
-    assert all('{output=~"$output"}' in query for query in expressions())
+    assert all('{output=~"$output"}' in query for query in queries())
     places = [panel["gridPos"] for panel in panels()]
     assert all(place["x"] + place["w"] <= 24 for place in places)
     for pair in combinations(places, 2):
         sides = [(one, other, *axis) for one, other in permutations(pair) for axis in (("x", "w"), ("y", "h"))]
         assert any(one[at] + one[size] <= other[at] for one, other, at, size in sides)
-
-
-def test_the_dashboard_turns_red_when_the_alert_is_raised():
     (panel,) = (panel for panel in panels() if panel["title"] == "Time since the last success")
     assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1]["value"] == 26 * 3600
     assert alerts()["BigkpcaNoSuccess"]["expr"].endswith("> 26 * 3600")

@@ -15,11 +15,9 @@ import dask
 import numpy as np
 import psutil
 import pytest
-import yaml
 import zarr
 
 import bigkpca
-from bigkpca.execution import clusters
 from bigkpca.ingesting.streaming import ingest
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.disks import tree_bytes
@@ -34,12 +32,6 @@ COMMANDS = {
     "srun": f"""echo '{{"address": "{ADDRESS}"}}' > "$PWD/.cluster-7/scheduler.json"; exec sleep 250""",
     "scontrol": "exit 0",
 }
-
-
-def submit_options():
-    """The options of sbatch in the script."""
-    found = re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", (SLURM / "nightly.sbatch").read_text(), re.MULTILINE)
-    return dict(found)
 
 
 def prepared(folder, **commands):
@@ -59,28 +51,22 @@ def start(folder, env):
 
 
 def queued_again(folder):
-    calls = (folder / "calls.txt").read_text().splitlines()
-    found = [call for call in calls if call.startswith("scontrol")]
+    found = re.findall("^scontrol.*", (folder / "calls.txt").read_text(), re.MULTILINE)
     assert found in ([], ["scontrol requeue 7", "scontrol update JobId=7 StartTime=now+5minutes"])
     return bool(found)
 
 
 @pytest.mark.full
 def test_a_job_is_queued_again_after_5_and_6_and_if_it_was_killed_but_ten_times_at_most(tmp_path):
-    for restarts, codes, again in (
-        ("0", (5, 6, 137, 143), True),
-        ("0", (0, 1, 2, 3, 4, 7), False),
-        ("10", (6,), False),
-    ):
-        for code in codes:
-            folder = tmp_path / f"{code} {restarts}"
-            env = prepared(folder, **COMMANDS, bigkpca=f'[ "$BIGKPCA_SCHEDULER" = {ADDRESS} ] && exit {code}')
-            with start(folder, env | {"SLURM_RESTART_COUNT": restarts}) as job:
-                _, errors = job.communicate(timeout=250)
-            assert job.returncode == code, errors
-            assert queued_again(folder) == again, code
-            assert "bigkpca run nightly.toml" in (folder / "calls.txt").read_text()
-            assert not list(folder.glob(".cluster-*"))
+    for code, restarts in [*((code, "0") for code in (0, 1, 2, 3, 4, 5, 6, 7, 137, 143)), (6, "10")]:
+        folder = tmp_path / f"{code} {restarts}"
+        env = prepared(folder, **COMMANDS, bigkpca=f'[ "$BIGKPCA_SCHEDULER" = {ADDRESS} ] && exit {code}')
+        with start(folder, env | {"SLURM_RESTART_COUNT": restarts}) as job:
+            _, errors = job.communicate(timeout=250)
+        assert job.returncode == code, errors
+        assert queued_again(folder) == (code in (5, 6, 137, 143) and restarts == "0"), code
+        assert "bigkpca run nightly.toml" in (folder / "calls.txt").read_text()
+        assert not list(folder.glob(".cluster-*"))
 
 
 @pytest.mark.full
@@ -101,7 +87,8 @@ def test_the_signal_before_the_limit_queues_it_again_and_a_cancelled_job_stays_s
 
 
 def test_the_options_bound_time_and_memory_and_let_slurm_queue_it_again():
-    options = submit_options()
+    script = (SLURM / "nightly.sbatch").read_text()
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", script, re.MULTILINE))
     assert options["time"]
     assert options["signal"].startswith("B:USR1@")
     assert int(options["signal"].partition("@")[2]) >= 120  # Slurm may be a minute early, the command takes seconds
@@ -110,11 +97,6 @@ def test_the_options_bound_time_and_memory_and_let_slurm_queue_it_again():
     assert options["dependency"] == "singleton"
     memory = tomllib.loads((SLURM / "nightly.toml").read_text())["run"]["memory"]
     assert dask.utils.parse_bytes(options["mem-per-cpu"] + "iB") > dask.utils.parse_bytes(memory)
-
-
-def test_dask_is_configured_as_clusters_that_bigkpca_starts():
-    configured = yaml.safe_load((SLURM / "dask.yaml").read_text())
-    assert {key: dask.config.get(key, config=configured) for key in clusters._SETTINGS} == clusters._SETTINGS
 
 
 MEMORIES = [
@@ -140,8 +122,7 @@ def test_a_task_knows_its_memory_however_a_site_sets_it(monkeypatch):
 @pytest.mark.full
 def test_the_tasks_of_a_job_are_a_cluster_over_tls(tmp_path):
     memory = {"SLURM_MEM_PER_NODE": "4500", "SLURM_STEP_TASKS_PER_NODE": "3"}
-    X = np.random.default_rng(0).normal(size=(5000, 20)).astype("f4")
-    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(5000, 20)).astype("f4"))
     options = {"components": 3, "size": 50, "seed": 1}
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", **options)
     # The script itself, with a `srun` that starts three tasks.
@@ -205,14 +186,17 @@ def wait_for_blocks(folder):
     assert not (folder / "features.zarr" / "1").exists()
 
 
-def start_now(slurm, job):
-    """Do not wait as long as Slurm or the script want it; but in the second of its end no job can start."""
+def finish_now(slurm, job, folder):
+    """Do not wait as long as Slurm or the script want it, but until the job is completed; what Slurm says of it."""
 
     def started():
         slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
         return slurm.job(job)["JobState"] != "PENDING"
 
-    wait_until(started, 200)
+    wait_until(started, 200)  # in the second of its end no job can start
+    ended = slurm.wait(job, "COMPLETED", "FAILED", seconds=600)
+    assert ended["JobState"] == "COMPLETED", (folder / f"bigkpca-nightly-{job}.log").read_text()
+    return ended
 
 
 def same_as_undisturbed(folder, rows):
@@ -239,11 +223,8 @@ def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(slurm
     assert not (tmp_path / "features.zarr" / "1").exists()
     done = block_files(tmp_path)
     slurm.run("scontrol", "requeue", str(job))
-    start_now(slurm, job)
-    ended = slurm.wait(job, "COMPLETED", "FAILED", seconds=600)
-    log = (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
-    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "1"), log
-    assert "stopped; nothing half-done was published" in log
+    assert finish_now(slurm, job, tmp_path)["Restarts"] == "1"
+    assert "stopped; nothing half-done was published" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
     assert done < block_files(tmp_path)  # it went on where it was
     assert same_as_undisturbed(tmp_path, rows)
     assert not list(tmp_path.glob(".cluster-*"))
@@ -259,9 +240,7 @@ def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_sam
     wait_until(lambda: slurm.job(job)["Reason"] == "BeginTime")
     assert waiting["Restarts"] == "1"
     assert "exit code 6: queued again" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
-    start_now(slurm, job)
-    ended = slurm.wait(job, "COMPLETED", "FAILED", seconds=600)
-    assert ended["JobState"] == "COMPLETED", (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
+    finish_now(slurm, job, tmp_path)
     assert same_as_undisturbed(tmp_path, rows)
 
 

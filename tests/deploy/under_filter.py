@@ -20,12 +20,7 @@ WRITE, EXECUTE = mmap.PROT_WRITE, mmap.PROT_EXEC
 class Argument(ctypes.Structure):
     """`struct scmp_arg_cmp` of libseccomp: what one argument of a system call must be."""
 
-    _fields_ = (
-        ("number", ctypes.c_uint),
-        ("how", ctypes.c_int),
-        ("mask", ctypes.c_uint64),
-        ("value", ctypes.c_uint64),
-    )
+    _fields_ = (("number", ctypes.c_uint), ("how", ctypes.c_int), ("mask", ctypes.c_uint64), ("value", ctypes.c_uint64))
 
 
 def settings(unit):

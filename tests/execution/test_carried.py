@@ -16,12 +16,10 @@ from bigkpca.execution.carried import Carried
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task, shared
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.aligned import all_aligned
-from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
-from tests.execution.sources import threads_and_processes
 from tests.helpers.askew import ASKEW, Array, in_order, misaligned
+from tests.helpers.fits import fit
 from tests.helpers.stores import as_zarr
 
 
@@ -56,8 +54,7 @@ def looks(argument, inner, common):
     return all(in_order(X) for X in given), misaligned(given[0])
 
 
-@threads_and_processes
-def test_arguments_shared_values_and_results_are_in_order(engine):
+def test_arguments_shared_values_results_and_summands_are_in_order(engine):
     X = np.arange(15.0).reshape(5, 3)
     bad = [lay(X) for lay in ASKEW.values()]
     tasks = [Task(looks, (each, {"X": each}, shared((each, each))), 1) for each in bad]
@@ -65,6 +62,10 @@ def test_arguments_shared_values_and_results_are_in_order(engine):
         assert seen, how
         assert in_order(result), how
         np.testing.assert_array_equal(result, X)
+    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
+    assert total.fine
+    assert in_order(total.X)
+    assert (total.X == 10).all()
 
 
 def askew_sum(X):
@@ -79,14 +80,6 @@ class Summand:
     def __add__(self, other):
         fine = self.fine and other.fine and in_order(self.X) and in_order(other.X)
         return Summand(misaligned(self.X + other.X), fine)
-
-
-@threads_and_processes
-def test_summands_are_in_order(engine):
-    total = engine.total("adding", [Task(askew_sum, (np.full((3, 3), float(k)),), 1) for k in range(5)], Silent())
-    assert total.fine
-    assert in_order(total.X)
-    assert (total.X == 10).all()
 
 
 def test_what_is_read_of_rows_is_in_order(tmp_path):
@@ -104,44 +97,39 @@ def test_what_is_read_of_rows_is_in_order(tmp_path):
 
 
 OPTIONS = {"components": 5, "seed": 3, "block_rows": 32, "sigma": 3.0}
-FITS = {
-    "own landmarks": {"size": "auto"},
-    "ridge": {"size": 40, "preimage": "ridge"},
-    "rff-pca": {"method": "rff-pca", "size": 40},
-    "refine": {"size": 20, "refine": 2},
-}
+X = np.random.default_rng(2).normal(size=(160, 7)) + 1.0
 
 
-@pytest.fixture(scope="module")
-def X():
-    return np.random.default_rng(2).normal(size=(160, 7)) + 1.0
-
-
-def fitted(X, fit, how=np.array):
-    own = {"landmarks": how(X[::4] + 0.25)} if fit == "own landmarks" else {}
-    return fit_rows(ArrayRows(how(X)), FitSpec.checked(**OPTIONS | FITS[fit] | own), Engine(threads=2), Silent())
+def fitted(lay=np.array, size="auto", **options):
+    """A model of rows, and without a size of landmarks, that lie so in memory."""
+    own = {"landmarks": lay(X[::4] + 0.25)} if size == "auto" else {"size": size}
+    return fit(lay(X), Engine(threads=2), **OPTIONS | own | options)
 
 
 @pytest.mark.bits
 @pytest.mark.parametrize(
-    "fit", ["own landmarks", "ridge", *(pytest.param(fit, marks=pytest.mark.full) for fit in ("rff-pca", "refine"))]
+    "options",
+    [
+        {},
+        {"size": 40, "preimage": "ridge"},
+        pytest.param({"method": "rff-pca", "size": 40}, marks=pytest.mark.full),
+        pytest.param({"size": 20, "refine": 2}, marks=pytest.mark.full),
+    ],
 )
-def test_models_do_not_depend_on_how_rows_and_landmarks_lie_in_memory(fit, X):
-    model = fitted(X, fit)
+def test_models_do_not_depend_on_how_rows_and_landmarks_lie_in_memory(options):
+    model = fitted(**options)
     assert all_aligned(model) is model  # it holds its arrays as it will after it was loaded
     for how in ("misaligned and read-only", "off by eight", "transposed", "strided"):
-        assert model_digest(fitted(X, fit, ASKEW[how])) == model_digest(model), how
+        assert model_digest(fitted(ASKEW[how], **options)) == model_digest(model), how
 
 
 @pytest.mark.bits
-def test_what_is_computed_of_lazy_chunks_does_not_depend_on_how_they_lie_in_memory(X):
-    model = fitted(X, "own landmarks")
+def test_what_is_computed_of_lazy_chunks_does_not_depend_on_how_they_lie_in_memory():
+    model = fitted()
 
     def made(lay):
         chunks = da.from_array(X, chunks=(50, 7)).map_blocks(lay)
         parts = [*arrays.randomized_svd(chunks, 3), arrays.scores(model, chunks), arrays.leverage(model, chunks)]
         return [part.compute().tobytes() for part in parts]
 
-    expected = made(np.array)
-    for how in ("misaligned and read-only", "transposed"):
-        assert made(ASKEW[how]) == expected, how
+    assert made(np.array) == made(ASKEW["misaligned and read-only"]) == made(ASKEW["transposed"])

@@ -12,10 +12,9 @@ from bigkpca.data.opening import open_rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
-from tests.helpers.fits import fit
+from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
 from tests.helpers.stores import counted_reads
 
@@ -35,10 +34,6 @@ def dataset(tmp_path_factory, digits):
 def reads(monkeypatch):
     """How often each of the nine chunks was read."""
     return counted_reads(monkeypatch, 9, CHUNK)
-
-
-def fitted(dataset, progress=None, **options):
-    return fit(dataset, progress=progress, **OPTIONS | options)
 
 
 PASSES = [
@@ -70,7 +65,7 @@ MORE_PASSES = [
 def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(cases, dataset, reads):
     for options, passes in cases:
         reads[:] = 0
-        fitted(dataset, **options)
+        fit(dataset, **OPTIONS | options)
         np.testing.assert_array_equal(reads, 1 + passes, str(options))
         assert plan_fit(open_rows(dataset), FitSpec.checked(**OPTIONS | options), 1).passes == passes, options
 
@@ -79,7 +74,7 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(data
     for tol, options in [(0.0, {}), (0.1, {"block_rows": 300}), (0.0, {"kernel": "polynomial"})]:
         reads[:] = 0
         notes = Recorder()
-        fitted(dataset, notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **options)
+        fit(dataset, progress=notes, landmarks=landmarks.RPCholesky(over="all", tol=tol), **OPTIONS | options)
         (said,) = (re.search(r"landmarks from all rows after (\d+) refreshing passes", note) for note in notes.notes)
         np.testing.assert_array_equal(reads, 2 + int(said[1]))
         if tol or "kernel" in options:  # making sure of the tolerance, or weights that the sample does not have
@@ -89,37 +84,33 @@ def test_rpcholesky_over_all_rows_makes_the_refreshing_passes_that_it_notes(data
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
     monkeypatch.setattr("bigkpca.spec.resolved._unseen", lambda spec, n, d: 0)  # nor is any read for a bound
-    fitted(dataset, kernel="linear", landmarks="uniform", size=3)
+    fit(dataset, components=5, kernel="linear", landmarks="uniform", size=3, seed=3)
     without = reads - 1
     assert set(without) == {0, 1}
     reads[:] = 0
     numbers = np.flatnonzero(without == 0)[:2] * CHUNK + 7
-    fitted(dataset, kernel="linear", landmarks=numbers, size="auto")
-    expected = without.copy()
-    expected[numbers // CHUNK] = 1
-    np.testing.assert_array_equal(reads, 1 + expected)
+    fit(dataset, components=5, kernel="linear", landmarks=numbers, seed=3)
+    without[numbers // CHUNK] = 1
+    np.testing.assert_array_equal(reads, 1 + without)
 
 
 @pytest.mark.parametrize("options", [{"standardize": True}, {"method": "rff"}], ids=str)
 def test_adding_rows_and_projecting_read_each_chunk_once(options, dataset, reads):
-    model = fitted(dataset, **options)
-    spec = FitSpec.checked(**OPTIONS | options)
+    model, rows = fit(dataset, **OPTIONS | options), open_rows(dataset)
     reads[:] = 0
-    extend(model, open_rows(dataset), spec, Engine(threads=1), Silent())
+    extend(model, rows, FitSpec.checked(**OPTIONS | options), Engine(threads=1), Silent())
     assert set(reads) == {2}  # a sample, and the pass
-    for work in (
-        lambda: score_rows(open_rows(dataset), model, Engine(threads=1), Silent()),
-        lambda: arrays.scores(model, dataset).compute(scheduler="synchronous"),
-        lambda: arrays.feature_map(model, dataset).compute(scheduler="synchronous"),
-        lambda: arrays.leverage(model, dataset).compute(scheduler="synchronous"),
-    ):
+    reads[:] = 0
+    scores(model, dataset)
+    assert set(reads) == {1}
+    for view in (arrays.scores, arrays.feature_map, arrays.leverage):
         reads[:] = 0
-        work()
-        np.testing.assert_array_equal(reads, 1)
+        view(model, dataset).compute(scheduler="synchronous")
+        assert set(reads) == {1}
 
 
 def test_views_read_nothing_before_they_are_computed_and_a_sketch_each_chunk_once_a_pass(dataset, reads):
-    model = fitted(dataset)
+    model = fit(dataset, **OPTIONS)
     reads[:] = 0
     views = [view(model, dataset) for view in (arrays.scores, arrays.feature_map, arrays.leverage)]
     views.append(arrays.random_features(dataset, 40, model.features.kernel))

@@ -35,17 +35,12 @@ def test_sums_follow_a_tree_that_block_numbers_fix(engine):
         assert engine.total("adding", tasks, Recorder()).text == tree
 
 
-def test_results_keep_the_order_of_tasks(engine):
-    tasks = [Task(late_when_even, (number,), 1) for number in range(6)]
-    assert [result.text for result in engine.each("listing", tasks, Recorder())] == list("012345")
-    assert engine.each("nothing", [], Recorder()) == []
-
-
-def test_progress_hears_of_every_row_once(engine):
-    recorder = Recorder()
-    engine.total("adding", [Task(late_when_even, (number,), 10) for number in range(6)], recorder)
+def test_results_keep_the_order_of_tasks_and_progress_hears_of_every_row_once(engine):
+    recorder, tasks = Recorder(), [Task(late_when_even, (number,), 10) for number in range(6)]
+    assert [result.text for result in engine.each("listing", tasks, recorder)] == list("012345")
     wait_until(lambda: recorder.rows >= 60)  # events of a cluster may arrive a moment after its results
-    assert (recorder.started, recorder.rows, recorder.finished) == ([("adding", 60)], 60, 1)
+    assert (recorder.started, recorder.rows, recorder.finished) == ([("listing", 60)], 60, 1)
+    assert engine.each("nothing", [], Recorder()) == []
 
 
 def fail_on_third(number):
@@ -74,7 +69,7 @@ def test_workers_with_too_little_memory_are_refused(two_processes):
     Engine(threads=2).check_memory(lambda threads: 10**15)  # threads have no limits of workers
 
 
-def test_small_work_has_the_floating_point_settings_of_its_caller():
+def test_small_work_may_be_nested_and_has_the_floating_point_settings_of_its_caller():
     def squared(exponent):
         return float(np.float64(10.0**exponent) ** 2)
 
@@ -83,9 +78,6 @@ def test_small_work_has_the_floating_point_settings_of_its_caller():
             assert in_order(squared, [1, 200]) == [100.0, np.inf]
         with pytest.raises(RuntimeWarning, match="overflow"):
             in_order(squared, [1, 200])
-
-
-def test_small_work_may_be_nested():
     with Engine(threads=2).small_work() as in_order:
         tables = in_order(lambda i: in_order(lambda j: in_order(lambda k: i * j * k, range(3)), range(4)), range(5))
     assert tables == [[[i * j * k for k in range(3)] for j in range(4)] for i in range(5)]

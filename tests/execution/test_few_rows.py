@@ -43,18 +43,16 @@ def test_few_rows_have_the_bits_of_a_pass_and_start_no_engine(options, digits, m
 
 
 def test_more_rows_are_left_to_a_pass(kpca, digits):
-    blocks = fitted(digits, block_rows=100)
     assert few_rows.are_few(ArrayRows(digits[:1024]), kpca.model_)
     assert not few_rows.are_few(ArrayRows(digits[:1025]), kpca.model_)
-    assert not few_rows.are_few(ArrayRows(digits[:101]), blocks.model_)
+    assert not few_rows.are_few(ArrayRows(digits[:101]), fitted(digits, block_rows=100).model_)
 
 
 def test_models_take_turns_and_are_not_kept_alive(kpca, digits):
-    one, other = kpca, fitted(digits, sigma=40.0)
-    X = digits[:7].astype(np.float32)
-    wanted = [by_pass(each, X) for each in (one, other)]
+    other, X = fitted(digits, sigma=40.0), digits[:7].astype(np.float32)
+    wanted = [by_pass(each, X) for each in (kpca, other)]
     for _ in range(2):
-        assert_array_equal(one.transform(X), wanted[0])
+        assert_array_equal(kpca.transform(X), wanted[0])
         assert_array_equal(other.transform(X), wanted[1])
     with ThreadPoolExecutor(1) as pool:  # this thread outlives the model
         pool.submit(other.transform, X).result()

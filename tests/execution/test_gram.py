@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bigkpca import kernels
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.execution import gram
@@ -14,9 +17,16 @@ from bigkpca.execution.planning import plan_fit
 from bigkpca.execution.progress import Silent
 from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
-from tests.execution.sources import KERNELS, some_rows, sources, threads_and_processes
 from tests.helpers.commands import peak_bytes, planned_bytes
 from tests.helpers.stores import as_zarr
+
+KERNELS = {
+    "gaussian": kernels.Gaussian(2.0),
+    "polynomial": kernels.Polynomial(0.1),
+    "product and sum": kernels.Gaussian(3.0) * kernels.Linear() + 0.5 * kernels.Laplacian(2.0),
+    "function": kernels.Function(lambda X, Y: 1 / (1 + np.square(X[:, None] - Y[None]).sum(axis=2))),
+}
+GAUSSIAN = KERNELS["gaussian"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,69 +35,63 @@ def small_strips(monkeypatch):
     monkeypatch.setattr(gram, "_STRIP_ROWS", 50)
 
 
-def columns_of(kernel, offset=None, dtype=np.float64, scale=None):
-    return Columns(kernel, np.zeros(5) if offset is None else offset, np.dtype(dtype), scale=scale)
+def columns_of(kernel=GAUSSIAN, dtype=np.float64, offset=0, scale=None):
+    return Columns(kernel, np.broadcast_to(offset, 5), np.dtype(dtype), scale=scale)
 
 
-def product(rows, kernel, B, engine=None, **options):
-    columns = columns_of(kernel, **options)
+def product(rows, B, columns, engine=None):
     return gram.gram_product(rows, columns, B, engine or Engine(threads=1), Silent(), "products")
 
 
-def block(n, columns=3):
-    return np.random.default_rng(1).normal(size=(n, columns))
+def rows_and_block(n):
+    return np.random.default_rng(0).normal(size=(n, 5)), np.random.default_rng(1).normal(size=(n, 3))
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "polynomial", "product and sum", "function"])
-def test_a_product_is_the_gram_matrix_times_the_block(kernel):
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_product_is_the_gram_matrix_times_the_block(name):
+    kernel = KERNELS[name]
     for n in (2, 49, 50, 99, 100, 137, 150, 240):  # one strip and several, odd and even numbers, whole and cut
-        X, B = some_rows(n), block(n)
+        X, B = rows_and_block(n)
         K = kernel.gram(X)
-        assert_allclose(product(ArrayRows(X), kernel, B), K @ B, rtol=1e-10, atol=1e-11 * np.abs(K).sum())
-
-
-def test_products_are_the_same_for_strips_of_any_height(monkeypatch):
-    X, B = some_rows(70), block(70)
-    for height in (1, 7, 64, 2048):
-        monkeypatch.setattr(gram, "_STRIP_ROWS", height)
-        assert_allclose(product(ArrayRows(X), KERNELS[0], B), KERNELS[0].gram(X) @ B, rtol=1e-11, atol=1e-12)
-
-
-def test_products_of_single_precision_are_added_up_in_double():
-    X, B = some_rows(137).astype(np.float32), block(137)
-    for kernel in KERNELS[:3]:
-        found = product(ArrayRows(X), kernel, B, dtype=np.float32)
-        K = kernel.gram(X.astype(np.float64))
+        assert_allclose(product(ArrayRows(X), B, columns_of(kernel)), K @ B, rtol=1e-10, atol=1e-11 * np.abs(K).sum())
+    if name != "function":  # in single precision, it is added up in double
+        X, B = rows_and_block(137)
+        found = product(ArrayRows(X.astype(np.float32)), B, columns_of(kernel, np.float32))
+        K = kernel.gram(X.astype(np.float32).astype(np.float64))
         assert found.dtype == np.float64
         assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
 
 
+def test_products_are_the_same_for_strips_of_any_height(monkeypatch):
+    X, B = rows_and_block(70)
+    for height in (1, 7, 64, 2048):
+        monkeypatch.setattr(gram, "_STRIP_ROWS", height)
+        assert_allclose(product(ArrayRows(X), B, columns_of()), GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
+
+
 def test_products_shift_and_scale_their_columns():
-    X, B = some_rows(120), np.ones((120, 1))
-    options = {"offset": X.mean(axis=0), "scale": np.arange(1.0, 6.0)}
-    columns = columns_of(KERNELS[1], **options)
-    expected = KERNELS[1].gram(columns.shifted(X)) @ B
-    assert_allclose(product(ArrayRows(X), KERNELS[1], B, **options), expected, rtol=1e-11)
+    kernel, (X, _) = KERNELS["polynomial"], rows_and_block(120)
+    columns = columns_of(kernel, offset=X.mean(axis=0), scale=np.arange(1.0, 6.0))
+    expected = kernel.gram(columns.shifted(X)) @ np.ones((120, 1))
+    assert_allclose(product(ArrayRows(X), np.ones((120, 1)), columns), expected, rtol=1e-11)
     assert_array_equal(gram.gather(ArrayRows(X), columns, Engine(threads=1), Silent()), columns.shifted(X))
 
 
 def test_products_come_from_every_source(tmp_path):
-    X, B = some_rows(170), block(170)
-    for source in sources(X, tmp_path):
-        found = product(open_rows(source), KERNELS[0], B)
-        assert_allclose(found, KERNELS[0].gram(X) @ B, rtol=1e-11, atol=1e-12)
-        gathered = gram.gather(open_rows(source), columns_of(KERNELS[0]), Engine(threads=2), Silent())
-        assert_array_equal(gathered, X)
+    X, B = rows_and_block(170)
+    path = as_zarr(tmp_path, X, (30, 5))
+    for source in (X, zarr.open_array(path, mode="r"), path, da.from_array(X, chunks=(40, -1))):
+        found = product(open_rows(source), B, columns_of())
+        assert_allclose(found, GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
+        assert_array_equal(gram.gather(open_rows(source), columns_of(), Engine(threads=2), Silent()), X)
 
 
 @pytest.mark.bits
-@threads_and_processes
 def test_products_have_the_same_bits_everywhere(engine, tmp_path):
     for n, dtype in ((40, np.float64), (130, np.float32), (200, np.float64)):
-        X, B = some_rows(n).astype(dtype), block(n)
-        rows = open_rows(as_zarr(tmp_path, X, (30, 5)))
-        reference = product(rows, KERNELS[0], B, dtype=dtype)
-        assert_array_equal(product(rows, KERNELS[0], B, engine, dtype=dtype), reference)
+        X, B = rows_and_block(n)
+        rows, columns = open_rows(as_zarr(tmp_path, X.astype(dtype), (30, 5))), columns_of(dtype=dtype)
+        assert_array_equal(product(rows, B, columns, engine), product(rows, B, columns))
 
 
 def test_a_plan_counts_the_rows_in_memory_and_blocks_but_no_gram_matrix():

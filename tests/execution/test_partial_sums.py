@@ -1,23 +1,12 @@
 """Sums of a pass: the same tree for groups of every size, in every order, with everything that was saved."""
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.execution.carried import Carried
 from bigkpca.execution.partial_sums import PartialSums
 from bigkpca.execution.tasks import added, tree_sum
-
-
-@dataclass
-class Words:
-    """Records the shape of a sum."""
-
-    text: str
-
-    def __add__(self, other):
-        return Words(f"({self.text}+{other.text})")
+from tests.execution.test_engine import Bracket
 
 
 def by_levels(count):
@@ -37,7 +26,7 @@ def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, levels,
         for number in data.draw(st.permutations(range(-(-tasks // size)))):
             if not sums.has(number):
                 stop = min((number + 1) * size, tasks)
-                sums.add(number, tree_sum(lambda i: Carried(Words(str(i))), number * size, stop))
+                sums.add(number, tree_sum(lambda i: Carried(Bracket(str(i))), number * size, stop))
                 saves.append(sums.nodes)
             assert sums.has(number)
         return sums, saves
@@ -50,9 +39,6 @@ def test_the_tree_is_the_same_for_groups_of_any_size_in_any_order(tasks, levels,
     assert sums.total().text == by_levels(tasks)
 
 
-def test_nodes_that_cannot_be_of_this_sum_are_left_out():
-    assert PartialSums(4, 0, {(9, 0): Words("x"), (0, 4): Words("y")}).nodes == {}
-
-
-def test_a_sum_of_two_results_is_carried():
+def test_nodes_of_other_sums_are_left_out_and_the_sum_of_two_results_is_carried():
+    assert PartialSums(4, 0, {(9, 0): Bracket("x"), (0, 4): Bracket("y")}).nodes == {}
     assert added(Carried(1), Carried(2)).value == 3

@@ -13,7 +13,7 @@ def test_amounts_are_read_and_the_time_budget_starts_with_the_options():
     assert RunOptions().started <= RunOptions().started  # on the monotonic clock
 
 
-def test_what_cannot_be_read_is_refused_before_anything_runs():
+def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
     for options, message in [
         ({"memory": "lots"}, "not an amount of memory"),
         ({"memory": -1}, "must be positive"),
@@ -24,9 +24,6 @@ def test_what_cannot_be_read_is_refused_before_anything_runs():
     ]:
         with pytest.raises(SpecError, match=message):
             RunOptions(**options)
-
-
-def test_an_engine_is_opened_for_the_context():
     with RunOptions().engine() as engine:
         assert engine.client is None
     with pytest.raises(SpecError, match="not both"), RunOptions(scheduler="tcp://127.0.0.1:1", workers=1).engine():

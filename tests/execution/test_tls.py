@@ -20,9 +20,10 @@ def certificates(folder):
     """Files with an authority's certificate, one of its own and its key, by the names of options of commands."""
     folder.mkdir()
     made = Security.temporary().get_tls_config_for_role("scheduler")
-    for name in ("ca_file", "cert", "key"):
-        (folder / f"{name}.pem").write_text(made[name])
-    return {"ca": str(folder / "ca_file.pem"), "cert": str(folder / "cert.pem"), "key": str(folder / "key.pem")}
+    files = {name: folder / f"{name}.pem" for name in ("ca", "cert", "key")}
+    for name, file in files.items():
+        file.write_text(made["ca_file" if name == "ca" else name])
+    return {name: str(file) for name, file in files.items()}
 
 
 def configured(ca, cert, key):
@@ -38,21 +39,15 @@ def options_of(files, ca="--tls-ca"):
 def test_certificates_that_do_not_fit_each_other_are_named(tmp_path):
     own, other = certificates(tmp_path / "own"), certificates(tmp_path / "other")
     (tmp_path / "junk.pem").write_text("junk")
-    for changed, message in [
-        (
-            {"key": other["key"]},
-            r"--tls-key .*other/key.pem is not the key of the certificate in --tls-cert .*own/cert",
-        ),
-        ({"key": None}, r"--tls-cert .*own/cert.pem holds no key: give it as --tls-key"),
-        ({"key": str(tmp_path)}, r"--tls-key .* cannot be read \(Is a directory\): name the file in PEM format"),
-        ({"cert": str(tmp_path / "none.pem")}, r"--tls-cert .*none.pem cannot be read \(No such file"),
-        (
-            {"cert": str(tmp_path / "junk.pem")},
-            r"--tls-cert .*junk.pem holds no certificate: name a file in PEM format",
-        ),
-        ({"ca": str(tmp_path / "junk.pem")}, r"--tls-ca .*junk.pem holds no certificate"),
+    for name, file, message in [
+        ("key", other["key"], r"--tls-key .*other/key.pem is not the key of the certificate in --tls-cert .*own/cert"),
+        ("key", None, r"--tls-cert .*own/cert.pem holds no key: give it as --tls-key"),
+        ("key", str(tmp_path), r"--tls-key .* cannot be read \(Is a directory\): name the file in PEM format"),
+        ("cert", str(tmp_path / "none.pem"), r"--tls-cert .*none.pem cannot be read \(No such file"),
+        ("cert", str(tmp_path / "junk.pem"), r"--tls-cert .*junk.pem holds no certificate: name a file in PEM format"),
+        ("ca", str(tmp_path / "junk.pem"), r"--tls-ca .*junk.pem holds no certificate"),
     ]:
-        with configured(**own | changed), pytest.raises(SpecError, match=message):
+        with configured(**own | {name: file}), pytest.raises(SpecError, match=message):
             check_address("tls://127.0.0.1:9")
 
 

@@ -24,8 +24,6 @@ from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding,
 from tests.helpers.progress import Recorder
 from tests.helpers.s3 import settings
 
-# -- What a worker finds where it looks, without one ---------------------------------------------------------
-
 
 def found_by(threads=1, limit=None, **required):
     """What is wrong with a worker of so many threads and so much memory, in words."""
@@ -35,17 +33,12 @@ def found_by(threads=1, limit=None, **required):
     return "" if misfit is None else str(misfit.error)
 
 
-def test_versions_of_a_worker_are_compared():
-    assert found_by() == ""
+def test_versions_and_memory_of_a_worker_are_compared():
     assert "worker tcp://a has bigkpca" in found_by(versions=(("bigkpca", "0.0.7"),))
     assert "worker tcp://a lacks nothing: install nothing 1" in found_by(versions=(("nothing", "1"),))
-    ours = Crew().requirements.versions
-    assert found_by(versions=ours) == ""
-    patch = {"Python": re.sub(r"\d+$", "99", dict(ours)["Python"])}  # which changes nothing that matters
-    assert found_by(versions=tuple((dict(ours) | patch).items())) == ""
-
-
-def test_memory_of_a_worker_is_compared_also_with_more_threads_than_are_planned():
+    ours = dict(Crew().requirements.versions)
+    patch = re.sub(r"\d+$", "99", ours["Python"])  # which changes nothing that matters
+    assert found_by(versions=[*ours.items()]) == found_by(versions=[*(ours | {"Python": patch}).items()]) == ""
     peaks = peaks_of(lambda threads: (100 + 10 * threads) * 10**6)
     for threads, needed in {1: 110, 2: 120, 64: 740, 65: 750, 100: 1100}.items():
         assert found_by(threads, needed * 10**6, peaks=peaks) == ""
@@ -70,9 +63,6 @@ def test_other_processor_types_are_told_once():
         crew.met("tcp://b", Misfit(core_types=("Nehalem",)))
     crew.met("tcp://c", Misfit(core_types=("Nehalem",)))
     assert crew.fit(["tcp://b", "tcp://c"]) == ["tcp://b", "tcp://c"]
-
-
-# -- Workers that join late ----------------------------------------------------------------------------------
 
 
 class Notes(Recorder):
@@ -112,15 +102,10 @@ def engine(cluster, notes):
         yield engine
 
 
-@pytest.fixture
-def site(tmp_path):
-    """What makes packages of a worker others: a function of the code that it runs at its start."""
-
-    def changed(code):
-        (tmp_path / "sitecustomize.py").write_text(code)
-        return {"PYTHONPATH": str(tmp_path)}
-
-    return changed
+def starting_with(code, folder):
+    """The environment of a worker that runs this code at its start."""
+    (folder / "sitecustomize.py").write_text(code)
+    return {"PYTHONPATH": str(folder)}
 
 
 def where(number, marker, *_):
@@ -133,6 +118,9 @@ def tasks_at(notes, *more):
     return [Task(where, (i, str(notes.marker), *more), 10, f"rows {i}") for i in range(16)]
 
 
+OLD = r"has bigkpca 0\.0\.7, this process has"
+
+
 def join(cluster, engine, *within, memory="0", **env):
     """Start a worker, and wait until the scheduler knows it: its address. It is looked at by its tasks alone."""
     before = set(engine.client.scheduler_info(n_workers=-1)["workers"])
@@ -143,8 +131,8 @@ def join(cluster, engine, *within, memory="0", **env):
     return address
 
 
-def only_fit_ones_work(engine, late, notes, message, tasks):
-    found = engine.each("x", tasks, Silent())
+def only_fit_ones_work(engine, late, notes, message, tasks=None):
+    found = engine.each("x", tasks or tasks_at(notes), Silent())
     assert len(found) == 16
     assert late not in found
     (warning,) = notes.notes
@@ -155,28 +143,25 @@ def only_fit_ones_work(engine, late, notes, message, tasks):
 
 @pytest.mark.full
 def test_late_workers_that_see_no_data_or_have_another_version_or_little_memory(
-    cluster, engine, notes, site, dataset, tmp_path
+    cluster, engine, notes, dataset, tmp_path
 ):
-    (tmp_path / "data").mkdir()
     data = str(tmp_path / "data" / "x.zarr")
-    os.rename(dataset, data)
+    shutil.move(dataset, data)
     engine.check_paths(data)
     late = join(cluster, engine, *hiding(tmp_path / "data"))  # it would read zeros
-    only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read", tasks_at(notes))
-    late = join(cluster, engine, **site(OTHER))
-    message = r"has bigkpca 0\.0\.7, this process has"
-    only_fit_ones_work(engine, late, notes, message, tasks_at(notes, shared(np.ones(3))))
+    only_fit_ones_work(engine, late, notes, rf"does not see {data}: workers read")
+    late = join(cluster, engine, **starting_with(OTHER, tmp_path))
+    only_fit_ones_work(engine, late, notes, OLD, tasks_at(notes, shared(np.ones(3))))
     engine.check_memory(lambda threads: threads * 10**9)
     late = join(cluster, engine, memory="900MB")
-    message = "may use 900 MB, the plan needs 1000 MB; give workers more memory"
-    only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
+    only_fit_ones_work(engine, late, notes, "may use 900 MB, the plan needs 1000 MB; give workers more memory")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("shares", [False, True])
-def test_a_late_worker_without_the_package(shares, cluster, engine, notes, site, monkeypatch):
+def test_a_late_worker_without_the_package(shares, cluster, engine, notes, tmp_path, monkeypatch):
     """It cannot tell what it lacks: tasks fail there, or wait forever for shared values. It goes on living."""
-    late = join(cluster, engine, **site(BLOCKING))
+    late = join(cluster, engine, **starting_with(BLOCKING, tmp_path))
     look, looked = Crew.look, []
 
     def at_the_second_time(self, *given):
@@ -196,10 +181,10 @@ def summed(block, weights):
 
 
 @pytest.mark.full
-def test_a_late_worker_of_a_graph(cluster, engine, notes, site):
+def test_a_late_worker_of_a_graph(cluster, engine, notes, tmp_path):
     """Tasks that depend on a Dask array of the user's own, of which some were done."""
     blocks = da.ones((16, 2), chunks=(1, 2)).to_delayed().ravel()
-    late = join(cluster, engine, **site(BLOCKING))
+    late = join(cluster, engine, **starting_with(BLOCKING, tmp_path))
     engine.crew.looked.discard(late)
     tasks = [Task(where, (i, str(notes.marker), block), 1, f"rows {i}") for i, block in enumerate(blocks)]
     only_fit_ones_work(engine, late, notes, "lacks bigkpca", tasks)
@@ -215,20 +200,25 @@ def waits_for(number, late, marker, *_):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("graph", [False, True])
-def test_a_late_worker_with_another_processor_type(graph, cluster, engine, notes):
-    """It takes part, and a warning names it."""
+def test_a_worker_with_another_processor_type_takes_part_and_a_warning_names_it(cluster, engine, notes):
     other = "Nehalem" if "Nehalem" not in blas_core_types() else "Prescott"
     late = join(cluster, engine, OPENBLAS_CORETYPE=other)
     if len(set(engine.core_types())) == 1:
         pytest.skip("BLAS does not let its processor type be chosen here")
-    more = [da.ones(2).to_delayed()[0]] * graph
-    tasks = [Task(waits_for, (i, late, str(notes.marker), *more), 1, f"rows {i}") for i in range(16)]
-    with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
-        found = engine.each("x", tasks, Silent())
-    assert late in found
-    assert len(engine.each("x", tasks, Silent())) == 16  # without another warning
+    known = engine.crew.requirements
+    for more in ([], [da.ones(2).to_delayed()[0]]):  # tasks alone, and of a graph
+        engine.crew.requirements = known
+        notes.marker.unlink(missing_ok=True)
+        tasks = [Task(waits_for, (i, late, str(notes.marker), *more), 1, f"rows {i}") for i in range(16)]
+        with pytest.warns(UnlikeWorkersWarning, match=f"different processors: .*{other} of {late}, which joined later"):
+            found = engine.each("x", tasks, Silent())
+        assert late in found
+        assert len(engine.each("x", tasks, Silent())) == 16  # without another warning
     assert not notes.notes
+    message = r"different processors: .* \(1, e\.g\. tcp://.*same OPENBLAS_CORETYPE"
+    with pytest.warns(UnlikeWorkersWarning, match=message) as told, open_engine(cluster.address, timeout=60) as engine:
+        assert len(engine.each("x", tasks, Silent())) == 16
+    assert len(told) == 1
 
 
 @pytest.mark.full
@@ -249,12 +239,12 @@ def test_paths_that_no_worker_sees_or_that_change_are_nobody_s_fault(cluster, en
 
 
 @pytest.mark.full
-def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, site):
-    cluster.start_worker(**site(OTHER))
+def test_a_worker_that_is_unfit_at_the_start_is_named_and_others_work(cluster, notes, tmp_path):
+    cluster.start_worker(**starting_with(OTHER, tmp_path))
     cluster.wait_for_workers()
     with open_engine(cluster.address, timeout=60, progress=notes) as engine:
         (late,) = engine.crew.unfit
-        only_fit_ones_work(engine, late, notes, r"has bigkpca 0\.0\.7, this process has", tasks_at(notes))
+        only_fit_ones_work(engine, late, notes, OLD)
         assert engine.all_threads == 1
 
 
@@ -273,23 +263,21 @@ def test_workers_without_a_valid_key_are_named_and_late_ones_get_no_tasks(notes,
         cluster.wait_for_workers()
         engine.check_paths(f"{bucket}/x")
         late = join(cluster, engine)
-        message = rf"cannot use {bucket}/x: access denied: no credentials are set"
-        only_fit_ones_work(engine, late, notes, message, tasks_at(notes))
+        only_fit_ones_work(engine, late, notes, rf"cannot use {bucket}/x: access denied: no credentials are set")
 
 
 @pytest.mark.long
-def test_after_the_last_fit_worker_the_run_waits_for_another(notes, site, tmp_path):
+def test_after_the_last_fit_worker_the_run_waits_for_another(notes, tmp_path):
     """Its address is bound to what was sent to it alone."""
     with (
         DaskProcesses(tmp_path / "cluster", 1) as cluster,
         open_engine(cluster.address, timeout=60, progress=notes) as engine,
     ):
-        late = join(cluster, engine, **site(OTHER))
-        only_fit_ones_work(engine, late, notes, "has bigkpca", tasks_at(notes))
+        late = join(cluster, engine, **starting_with(OTHER, tmp_path))
+        only_fit_ones_work(engine, late, notes, OLD)
         cluster.kill_worker(0)
         impatient = Engine(client=engine.client, timeout=3, crew=engine.crew)
-        message = r"nothing has finished for 3 seconds: no worker that may take part is left, as worker"
-        with pytest.raises(IncompleteError, match=message):
+        with pytest.raises(IncompleteError, match="for 3 seconds: no worker that may take part is left, as worker"):
             impatient.each("x", tasks_at(notes), Silent())
         newest = join(cluster, engine)
         notes.marker.touch()

@@ -10,10 +10,10 @@ from threadpoolctl import threadpool_info
 
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_fit, plan_resolved, timed
+from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_resolved, timed
 from bigkpca.execution.planning.duration import COEFFICIENTS
 from bigkpca.execution.planning.speed import Speed
-from bigkpca.numerics import kernels, landmarks, methods, preimages
+from bigkpca.numerics import kernels, methods, preimages
 from bigkpca.spec import FitSpec, resolve
 
 SPEED = Speed(single=5e10, double=2.5e10, entries=2e9)
@@ -25,7 +25,6 @@ WAYS = {
     "float64": {"dtype": "float64"},
     "standardize": {"standardize": True},
 }
-OWN = {"own landmarks": {"landmarks": np.arange(40.0).reshape(20, 2)}}
 
 
 def rows(n=200_000, d=50, dtype=np.float32):
@@ -33,10 +32,10 @@ def rows(n=200_000, d=50, dtype=np.float32):
     return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
 
 
-def seconds(way, speed=SPEED, threads=2, driver=2, n=200_000, d=50, **options):
+def seconds(options, n, d, threads, driver):
     given = rows(n, d)
-    fit = resolve(FitSpec.checked(**(WAYS | OWN)[way] | options), given)
-    return timed(plan_resolved(given, fit, threads), fit, speed, Threads(threads, driver)).expected_seconds
+    fit = resolve(FitSpec.checked(**options), given)
+    return timed(plan_resolved(given, fit, threads), fit, SPEED, Threads(threads, driver)).expected_seconds
 
 
 def naive(way, n, d, D, threads, driver):
@@ -75,26 +74,14 @@ def naive(way, n, d, D, threads, driver):
 def test_the_time_is_that_of_the_plain_formula():
     shapes = [(200_000, 50, 1000, 2, 2), (70_000, 784, 3000, 3, 1), (5000, 300, 4098, 1, 4), (6000, 9, 500, 16, 1)]
     for way, (n, d, D, threads, driver) in product(WAYS, shapes):
-        found = seconds(way, n=n, d=d, size=D, threads=threads, driver=driver)
+        found = seconds(WAYS[way] | {"size": D}, n, d, threads, driver)
         assert found == pytest.approx(naive(way, n, d, D, threads, driver), rel=1e-12), (way, n)
+    own = {"landmarks": np.arange(40.0).reshape(20, 2)}  # which take the time of as many uniform ones
+    assert seconds(own, 9000, 2, 2, 2) == pytest.approx(seconds(WAYS["uniform"] | {"size": 20}, 9000, 2, 2, 2))
 
 
-def test_every_coefficient_is_a_cost():
-    assert all(value >= 0 for value in COEFFICIENTS.values())
-    assert COEFFICIENTS["products"] > 0
-
-
-def test_landmarks_that_are_given_take_the_time_of_as_many_uniform_ones():
-    assert why_not(rows(d=2), **OWN["own landmarks"]) is None
-    assert seconds("uniform", d=2, size=20) == pytest.approx(seconds("own landmarks", d=2))
-
-
-def test_no_more_threads_are_counted_than_there_are_blocks():
-    assert seconds("uniform", n=8192, threads=2) == pytest.approx(seconds("uniform", n=8192, threads=50), rel=0.01)
-
-
-def test_a_plan_that_nobody_asked_the_time_of_has_none():
-    assert plan_fit(rows(), FitSpec.checked(), 2).expected_seconds is None
+def why_not(given, **options):
+    return not_timed(given, resolve(FitSpec.checked(**options), given))
 
 
 def test_no_number_is_given_where_the_time_is_not_known():
@@ -102,8 +89,6 @@ def test_no_number_is_given_where_the_time_is_not_known():
         ({"method": "exact"}, "number of products depends on the data"),
         ({"refine": 1}, "number of products depends on the data"),
         ({"tol": 0.1}, "the size depends on the data"),
-        ({"landmarks": "rpcholesky"}, "not measured for landmarks by rpcholesky"),
-        ({"landmarks": landmarks.RPCholesky(over="all")}, "not measured for landmarks by rpcholesky"),
         ({"landmarks": "leverage"}, "not measured for landmarks by leverage"),
         ({"method": "rff-pca"}, "not measured for method rff-pca"),
         ({"method": methods.RandomFeatures("phase")}, "not measured for method rff with options"),
@@ -111,7 +96,6 @@ def test_no_number_is_given_where_the_time_is_not_known():
         ({"kernel": kernels.Gaussian(1.0) + kernels.Laplacian(1.0)}, "not measured for this kernel"),
         ({"method": "rff", "solver": "randomized"}, "not measured for the randomized solver"),
         ({"components": 0.9}, "number of components depends on the data"),
-        ({"components": None}, "number of components depends on the data"),
         ({"preimage": preimages.Ridge()}, "not measured for pre-images that are trained"),
     ]:
         assert reason in (why_not(rows(), **options) or ""), options
@@ -121,10 +105,7 @@ def test_no_number_is_given_where_the_time_is_not_known():
     assert "Dask" in why_not(lazy)
     assert "object store" in why_not(replace(rows(), where="s3://lab/rows.zarr"))
     assert {way: why_not(rows(), **options) for way, options in WAYS.items()} == dict.fromkeys(WAYS)
-
-
-def why_not(given, **options):
-    return not_timed(given, resolve(FitSpec.checked(**options), given))
+    assert why_not(rows(d=2), landmarks=np.arange(40.0).reshape(20, 2)) is None
 
 
 def test_the_probe_measures_one_thread_and_leaves_blas_as_it_was():
