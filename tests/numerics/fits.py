@@ -5,9 +5,7 @@ import pytest
 from hypothesis import strategies as st
 
 from bigkpca.numerics import gram_solver, solvers
-from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import block_moments
 from bigkpca.numerics.span import span_of
@@ -38,11 +36,6 @@ def gram_fit(kernel, X, components, center=True):
 
 def rows(seed, n=40, d=3):
     return np.random.default_rng(seed).normal(size=(n, d))
-
-
-def digits_kernel(digits):
-    X = digits.astype(np.float64)
-    return Gaussian(median_sigma(pair_distances(X, "sqeuclidean", np.random.default_rng(0)), "sqeuclidean"))
 
 
 def moments_at(kernel, X, landmarks):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca import KernelPCA
 from bigkpca.numerics import gram_solver, rounding, solvers
 from bigkpca.numerics.certificates import certify
 from bigkpca.numerics.certificates.certificate import Certificate
@@ -18,10 +17,10 @@ from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
+from tests.numerics.fits import centred_or_not
 
 ORTHOGONAL = Nystroem()
 KERNELS = [Gaussian(1.0), Gaussian(4.0), Laplacian(3.0), Matern(1.0), Linear(), Polynomial(0.3), Cosine()]
-centred_or_not = pytest.mark.parametrize("center", [True, False])
 
 
 def rows(seed, n=80, d=3):
@@ -82,11 +81,20 @@ def test_with_every_row_a_landmark_all_bounds_collapse():
     X, kernel = rows(0, 40), Gaussian(1.0)
     values, total, _ = truth(kernel, X, X, True)
     _, found = certified(kernel, X, X)
-    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
-        assert_allclose(bound, values[:5], rtol=1e-7, atol=1e-9 * values[0])
-    for bound in (found.explained_variance_ratio_lower, found.explained_variance_ratio_upper):
-        assert_allclose(bound, values[:5] / total, rtol=1e-7, atol=1e-9)
+    for end in ("lower", "upper"):
+        assert_allclose(getattr(found, f"eigenvalue_{end}"), values[:5], rtol=1e-7, atol=1e-9 * values[0])
+        shares = getattr(found, f"explained_variance_ratio_{end}")
+        assert_allclose(shares, values[:5] / total, rtol=1e-7, atol=1e-9)
     assert_allclose(found.trace_error, 0, atol=1e-9 * total)
+
+
+def test_the_exact_method_leaves_nothing_to_bound():
+    solution = gram_solver.gram(Gaussian(1.0).gram(rows(0, 30)), 4, center=True, tolerance=1e-12, positive=True)
+    found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
+    assert found.trace_error == 0
+    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
+        assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
+    assert found.trust == ("solid",) * 4
 
 
 @centred_or_not
@@ -137,35 +145,6 @@ def test_stability_is_the_cosine_between_scores_of_the_model_and_of_half_a_nystr
         assert (found.stability >= np.minimum(expected, same_rank) - 1e-6).all()
 
 
-def scores_of_waves(features, X, r):
-    """(unit scores of kernel PCA with these random features, its moments and solution)."""
-    (V, _), *_ = features.tiles([X], len(X))
-    moments = Moments(len(X), *oracles.two_pass_moments(V), float(len(X)))
-    solution = solvers.plain(moments, r, center=True, tolerance=1e-12)
-    Y = (V - solution.mean) @ solution.components
-    return Y / np.linalg.norm(Y, axis=0), moments, solution
-
-
-def certified_waves(features, X, r):
-    U, moments, solution = scores_of_waves(features, X, r)
-    return U, certify.of_random_features(
-        RandomFeatures(), moments, features, solution, Evidence(), center=True, tolerance=1e-12
-    )
-
-
-def test_stability_of_random_features_keeps_sines_with_their_cosines():
-    X, rng = rows(4), np.random.default_rng(0)
-    features = FourierRows(Gaussian(1.5), np.zeros(3), rng.normal(size=(20, 3)))
-    U, found = certified_waves(features, X, 3)
-    half, _, _ = scores_of_waves(FourierRows(features.kernel, features.offset, features.frequencies[::2]), X, 13)
-    cosines = np.abs(half.T @ U).max(axis=0)
-    assert_allclose(found.stability, np.maximum(2 * cosines**2 - 1, 0), atol=1e-6)
-    assert (found.stability > 0).any()
-    assert found.trace_error is None
-    assert found.eigenvalue_upper is None
-    assert found.learning_curve is None
-
-
 def test_the_residual_left_out_is_that_of_each_uniform_landmark_by_all_others():
     X, kernel = rows(0), Gaussian(1.0)
     S = X[:20]
@@ -178,37 +157,48 @@ def test_the_residual_left_out_is_that_of_each_uniform_landmark_by_all_others():
     assert certified(kernel, X, S)[1].leave_one_out_residual is None
 
 
-def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
-    stability, little = np.array([1.0, 0.995, 0.99, 0.9, 0.89]), np.full(5, 0.3)
-    assert Certificate(stability=stability, missed=little).trust == ("solid", "solid", "fair", "fair", "doubtful")
-    assert Certificate(stability=stability).trust == ("fair", "fair", "fair", "fair", "doubtful")
-    assert Certificate(stability=stability, missed=little + 0.2).trust == ("fair", "fair", "fair", "fair", "doubtful")
-    assert Certificate(stability=stability, missed=np.full(5, 0.01)).trust == ("solid",) * 5
-    assert Certificate(missed=np.array([0.01, 0.1, 0.2])).trust == ("solid", "fair", "doubtful")
-    rounding = np.array([0.01, 0.02, 0.01, 0.2, 0.01])
-    rounded = Certificate(stability=stability, missed=little, rounding=rounding)
-    assert rounded.trust == ("solid", "fair", "fair", "doubtful", "doubtful")
-    residuals = np.array([1e-3, 0.01, 0.011, 0.1, 0.2])
-    assert Certificate(residuals=residuals).trust == ("solid", "solid", "fair", "fair", "doubtful")
-    assert Certificate(residuals=residuals, missed=np.full(5, 0.4)).trust == (*["fair"] * 4, "doubtful")
-    both = Certificate(stability=stability, residuals=residuals[::-1])
-    assert both.trust == ("doubtful", "fair", "fair", "solid", "solid")
-    assert Certificate().trust is None
+def test_stability_of_random_features_keeps_sines_with_their_cosines():
+    X, rng = rows(4), np.random.default_rng(0)
+    features = FourierRows(Gaussian(1.5), np.zeros(3), rng.normal(size=(20, 3)))
+
+    def unit_scores(features, r):
+        (V, _), *_ = features.tiles([X], len(X))
+        moments = Moments(len(X), *oracles.two_pass_moments(V), float(len(X)))
+        solution = solvers.plain(moments, r, center=True, tolerance=1e-12)
+        Y = (V - solution.mean) @ solution.components
+        return Y / np.linalg.norm(Y, axis=0), moments, solution
+
+    U, moments, solution = unit_scores(features, 3)
+    given = RandomFeatures(), moments, features, solution, Evidence()
+    found = certify.of_random_features(*given, center=True, tolerance=1e-12)
+    half, *_ = unit_scores(replace(features, frequencies=features.frequencies[::2]), 13)
+    cosines = np.abs(half.T @ U).max(axis=0)
+    assert_allclose(found.stability, np.maximum(2 * cosines**2 - 1, 0), atol=1e-6)
+    assert (found.stability > 0).any()
+    assert (found.trace_error, found.eigenvalue_upper, found.learning_curve) == (None, None, None)
 
 
-def test_the_whole_gram_matrix_leaves_nothing_to_bound():
-    X = rows(0, 30)
-    solution = gram_solver.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
-    found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
-    assert found.trace_error == 0
-    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
-        assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
-    assert found.trust == ("solid",) * 4
+STABILITY, RESIDUALS = [1.0, 0.995, 0.99, 0.9, 0.89], [1e-3, 0.01, 0.011, 0.1, 0.2]
 
 
-@pytest.mark.parametrize(("sigma", "n"), [(5.0, 300), (40.0, 700)])  # the residual of 700 rows is made of two tiles
-def test_bounds_hold_for_single_precision_digits(sigma, n, digits):
-    X = digits[:n] / 4
-    fitted = KernelPCA(20, sigma=sigma, size=60, random_state=0).fit(X.astype(np.float32))
-    values = np.linalg.eigvalsh(oracles.centred(Gaussian(sigma).gram(X)))[::-1]
-    assert holds(fitted.certificate_, values, values.sum())
+@pytest.mark.parametrize(
+    ("numbers", "trust"),
+    [
+        ({"stability": STABILITY, "missed": [0.3] * 5}, "solid solid fair fair doubtful"),
+        ({"stability": STABILITY, "missed": [0.5] * 5}, "fair fair fair fair doubtful"),
+        ({"stability": STABILITY, "missed": [0.01] * 5}, "solid solid solid solid solid"),
+        ({"stability": STABILITY}, "fair fair fair fair doubtful"),
+        ({"missed": [0.01, 0.1, 0.2]}, "solid fair doubtful"),
+        (
+            {"stability": STABILITY, "missed": [0.3] * 5, "rounding": [0.01, 0.02, 0.01, 0.2, 0.01]},
+            "solid fair fair doubtful doubtful",
+        ),
+        ({"residuals": RESIDUALS}, "solid solid fair fair doubtful"),
+        ({"residuals": RESIDUALS, "missed": [0.4] * 5}, "fair fair fair fair doubtful"),
+        ({"residuals": RESIDUALS[::-1], "stability": STABILITY}, "doubtful fair fair solid solid"),
+        ({}, None),
+    ],
+)
+def test_trust_goes_by_stability_or_residuals_and_by_what_may_be_missed(numbers, trust):
+    found = Certificate(**{name: np.array(values) for name, values in numbers.items()}).trust
+    assert found == (trust and tuple(trust.split()))
