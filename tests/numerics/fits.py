@@ -1,4 +1,6 @@
-"""Each solver in one call, as the tests of solvers use it."""
+"""Each solver in one call, as the tests of solvers use it, and threads to map with."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +14,11 @@ from bigkpca.numerics.span import span_of
 
 seeds = st.integers(0, 2**32 - 1)
 centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred", "uncentred"])
+
+
+def threads(function, items):
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(function, items))
 
 
 def nystroem_fit(kernel, X, landmarks, components, center=True):

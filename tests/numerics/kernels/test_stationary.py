@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern, RationalQuadratic
 from tests.helpers import oracles
 from tests.numerics.kernels.cases import rows
@@ -22,12 +21,6 @@ def test_radial_kernels_lie_between_zero_and_one_whatever_the_size_of_the_rows(k
             K = kernel((rows(0, 6, 3) * 10.0**size).astype(dtype), (rows(1, 5, 3) * 10.0**size).astype(dtype))
             assert K.min() >= 0
             assert K.max() <= 1 + (0 if kernel == Gaussian(1.0) else 10 * np.finfo(dtype).eps)
-
-
-def test_a_gaussian_is_exact_to_rounding_at_distance_zero():
-    X = rows(0, 50, 8, np.float32)
-    assert_allclose(Gaussian(2.0)(X, X).diagonal(), 1, atol=1e-5)
-    assert_array_equal(Gaussian(2.0).diagonal(X), np.ones(50))
 
 
 def test_single_precision_stands_any_unit_of_the_rows():
@@ -61,11 +54,6 @@ def test_very_smooth_matern_kernels_fall_from_one_to_zero(nu, dtype):
     assert_allclose(values, Gaussian(1.0)(np.zeros((1, 1)), r[:, None].astype(float))[0], atol=0.3 / nu)
 
 
-def test_matern_kernels_smoother_than_bessel_functions_can_be_computed_are_refused():
-    with pytest.raises(SpecError, match=r"nu=100.1 is above 100, where it is the Gaussian to 0.3 %"):
-        Matern(1.0, 100.1)
-
-
 def test_matern_kernels_of_half_a_whole_number_more_are_a_polynomial_times_an_exponential():
     p, r = 40, np.logspace(-2, 1, 50)
     s = np.sqrt(2 * p + 1) * r
@@ -80,6 +68,8 @@ def test_rounding_at_distance_zero_costs_a_rough_kernel_half_the_digits_and_its_
     kernel = Matern(2.0, 0.5)
     assert_allclose(kernel(X, X).diagonal(), 1, atol=atol)
     assert_array_equal(kernel.gram(X).diagonal(), np.ones(50))
+    if dtype == np.float32:  # a smooth kernel loses none
+        assert_allclose(Gaussian(2.0)(X, X).diagonal(), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("far", [np.float32(3e19), np.float64(1e160)])
