@@ -148,7 +148,7 @@ PROPERTIES = [  # of all of which a combination has those that its parts have
 def test_a_kernel_has_these_properties_and_no_others(kernel, properties):
     assert [name for name in EVERYTHING.split() if getattr(kernel, name)] == properties.split()
     if not kernel.spectral:
-        with pytest.raises(SpecError, match="kernel has no spectral density .* method='nystroem'"):
+        with pytest.raises(SpecError, match=r"kernel has no spectral density .* method='nystroem'"):
             draw_frequencies(kernel, "iid", 5, 3, np.random.default_rng(0))
 
 
