@@ -1,11 +1,11 @@
-"""Models of parts of the rows, fitted with the same features, that add up to the model of all rows."""
+"""Rows added to a model, and models of parts of the rows that add up to the model of all rows."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bigkpca import kernels
+from bigkpca import KernelPCA, kernels
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning, UnseenClusterWarning
 from bigkpca.execution.engine import Engine
@@ -27,11 +27,6 @@ def like(model, X):
     return fit_like(ArrayRows(X), model, spec_like(model, {}), ENGINE, None, Silent())
 
 
-def replace_spec(model, **fields):
-    """The model as if it had been fitted with other options."""
-    return replace(model, provenance={**model.provenance, "spec": {**model.provenance["spec"], **fields}})
-
-
 def in_parts(X, *cuts, **options):
     """Models of parts of X that end before these rows."""
     first, *others = np.split(X, cuts)
@@ -39,8 +34,54 @@ def in_parts(X, *cuts, **options):
     return [model, *(like(model, part) for part in others)]
 
 
+def agree(found, expected):
+    """Scores are the same but for their signs."""
+    atol = 1e-6 * np.abs(expected).max()
+    np.testing.assert_allclose(oracles.with_signs_of(found, expected), expected, rtol=1e-6, atol=atol)
+
+
 @not_uniform
-@pytest.mark.parametrize("case", ["kmeans", "columns", "rff-pca pointwise", "tensor sketch", "row numbers"])
+@pytest.mark.parametrize(
+    "case", ["kmeans", "thesis", "columns", "rff phase", "rff-pca pointwise", "tensor sketch", "standardize"]
+)
+def test_adding_rows_is_fitting_all_with_the_same_features_and_signs(case, X):
+    half = fitted(X[:220], **CASES[case])
+    grown = extend(half, ArrayRows(X[220:]), FitSpec.of(half), ENGINE, Silent())
+    whole = like(half, X)
+    np.testing.assert_allclose(grown.solution.eigenvalues, whole.solution.eigenvalues, rtol=1e-9)
+    np.testing.assert_allclose(grown.solution.total_variance, whole.solution.total_variance, rtol=1e-9)
+    before, after = scores(half, X), scores(grown, X)
+    agree(after, scores(whole, X))
+    agreement = (after * before).sum(axis=0) / (np.linalg.norm(after, axis=0) * np.linalg.norm(before, axis=0))
+    followed = agreement[np.abs(agreement) > 0.5]  # a component that turned into another one has no sign to follow
+    assert len(followed) >= 3
+    assert (followed > 0).all()
+
+
+def test_random_features_of_halves_are_those_of_all_rows(X):
+    # Frequencies depend on the seed alone, and sine and cosine pairs do not care where the rows were shifted to.
+    options = {"method": "rff", "sigma": 25.0, "size": 100, "random_state": 1}
+    halves = KernelPCA(5, **options).partial_fit(X[:150]).partial_fit(X[150:])
+    whole = KernelPCA(5, **options).fit(X)
+    np.testing.assert_allclose(halves.eigenvalues_, whole.eigenvalues_, rtol=1e-9)
+    agree(halves.transform(X), whole.transform(X))
+
+
+def test_models_without_sums_take_no_more_rows(X):
+    for options in ({"method": "exact"}, {"method": "rff", "solver": "randomized"}, {"refine": 1, "size": 20}):
+        kpca = KernelPCA(3, **options).fit(X[:100])
+        before, message = model_digest(kpca.model_), "or of the randomized solver cannot take more rows"
+        assert not hasattr(KernelPCA(3, **options), "partial_fit")
+        with pytest.raises(AttributeError) as caught:
+            kpca.partial_fit(X[100:])
+        assert message in str(caught.value.__cause__)
+        with pytest.raises(SpecError, match=message):
+            extend(kpca.model_, ArrayRows(X[100:]), FitSpec.of(kpca.model_), ENGINE, Silent())
+        assert model_digest(kpca.model_) == before
+
+
+@not_uniform
+@pytest.mark.parametrize("case", ["columns", "rff-pca pointwise", "row numbers"])
 def test_merged_models_are_the_model_of_all_rows(case, X):
     options = {"landmarks": np.arange(0, 100, 3), "size": "auto"} if case == "row numbers" else CASES[case]
     parts = in_parts(X, 110, 220, **options)
@@ -51,10 +92,7 @@ def test_merged_models_are_the_model_of_all_rows(case, X):
     assert merged.sums.count == len(X)
     np.testing.assert_allclose(merged.solution.eigenvalues, whole.solution.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(merged.solution.total_variance, whole.solution.total_variance, rtol=1e-9)
-    expected, found = scores(whole, X), scores(merged, X)
-    np.testing.assert_allclose(
-        oracles.with_signs_of(found, expected), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max()
-    )
+    agree(scores(merged, X), scores(whole, X))
 
 
 @pytest.mark.bits
@@ -151,6 +189,7 @@ def test_methods_that_need_uniform_landmarks_warn(X):
 def test_what_does_not_add_up_is_refused(X):
     model = fitted(X[:150])
     other = like(model, X[150:])
+    fewer = replace(other, provenance={**other.provenance, "spec": {**other.provenance["spec"], "components": 3}})
     for models, message in (
         ([], "0 models were given: merging takes two or more"),
         ([model], "1 models were given"),
@@ -159,7 +198,7 @@ def test_what_does_not_add_up_is_refused(X):
         ([other, merge([model, other], ENGINE)], "model 2 holds the same rows as model 1"),
         ([model, fitted(X[150:], method="exact")], "model 2: a model of the exact method"),
         ([fitted(X[:150], preimage="ridge"), other], "learned from the rows before"),
-        ([model, replace_spec(other, components=3)], "model 2 was fitted with components=3, the first one with 6"),
+        ([model, fewer], "model 2 was fitted with components=3, the first one with 6"),
     ):
         with pytest.raises(SpecError, match=message):
             merge(models, ENGINE)
