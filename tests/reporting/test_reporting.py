@@ -113,15 +113,12 @@ def test_projected_rows_give_the_same_page_as_their_scores(small, tmp_path):
 def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
     np.save(tmp_path / "x.npy", load_digits().data[:60])
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", components=2, size=20)
-    np.save(tmp_path / "s.npy", np.full((70_000, 2), 5.0) - np.arange(70_000)[:, None] / 7e3)
+    np.save(tmp_path / "s.npy", np.zeros((80, 2)))
 
     def page(number, **options):
         return drawn(tmp_path / "m.zarr", tmp_path / f"{number}.html", **options)
 
-    text = page(1, scores=tmp_path / "s.npy")
-    assert "fewer rows than there are scores" in text
-    assert re.search(r"Scores of 6\d,\d{3} of 70,000 rows, in \d+ evenly spaced stretches\.", text)
-    assert "Lowest scores: rows 69,999, 69,998, " in text
+    assert "fewer rows than there are scores" in page(1, scores=tmp_path / "s.npy")
     os.utime(tmp_path / "x.npy", (1, 1))
     assert "was written again since" in page(2)
     np.save(tmp_path / "x.npy", load_digits().data[:60, :60])
@@ -207,6 +204,19 @@ def test_few_rows_are_read_of_many():
         assert (numbers[0], numbers[-1]) == (0, n - 1)
         assert (np.diff(numbers) > 0).all()
         assert np.count_nonzero(np.diff(numbers) > 1) < 64
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("sketched")
+def test_a_sample_is_said_to_be_one(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(70_000, 2)))
+    options = {"components": 2, "size": 20, "transform": tmp_path / "s.zarr"}
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", **options)
+    text = drawn(tmp_path / "m.zarr", tmp_path / "r.html", scores=tmp_path / "s.zarr")
+    assert re.search(r"Scores of 65,\d{3} of 70,000 rows, in 64 evenly spaced stretches\.", text)
+    scores, numbers = np.asarray(zarr.open(tmp_path / "s.zarr")["scores"][:]), spread_row_numbers(70_000, 65_536)
+    lowest = numbers[np.argsort(scores[numbers, 1], kind="stable")[:6]]
+    assert all(f"<td>{row:,}</td>" in text for row in lowest)
 
 
 @pytest.mark.usefixtures("quiet_signals", "sketched")
