@@ -285,6 +285,11 @@ def test_what_features_leave_unexplained_is_added_to_eigenvalues_and_not_to_scor
     assert_allclose(plain_fit(V, 3, False, 0.2, trace)[0].eigenvalues, np.linalg.eigvalsh(K)[::-1][:3], rtol=1e-9)
 
 
+def test_more_features_than_rows_have_no_more_components_than_rows():
+    found, _ = plain_fit(rows(0, n=10, d=20), None, unexplained=0.3, tolerance=1e-30)
+    assert len(found.eigenvalues) == 9
+
+
 @centred_or_not
 def test_leading_eigenpairs_alone_give_the_same_solution(center):
     V = rows(0, n=60, d=5) * [5, 4, 3, 2, 1] + 1

@@ -152,7 +152,10 @@ def test_a_kernel_has_these_properties_and_no_others(kernel, properties):
             draw_frequencies(kernel, "iid", 5, 3, np.random.default_rng(0))
 
 
-def test_combinations_are_values():
+def test_combinations_are_values_that_know_whether_centring_takes_a_shift_away():
+    shifted = (Linear(), 2 * Linear() + Gaussian(1.0), Linear() * Gaussian(1.0), Polynomial(1.0))
+    assert [kernel.allows_shift(True) for kernel in shifted] == [True, True, False, False]
+    assert not Linear().allows_shift(False)
     assert 3 * Gaussian(1) == Gaussian(1) * 3 == Scaled(Gaussian(1), 3.0)
     assert Gaussian(1) + Linear() != Linear() + Gaussian(1)  # as values; as functions they agree
     with pytest.raises(TypeError):
