@@ -155,14 +155,6 @@ def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, n
 
 
 @pytest.mark.full
-def test_rows_that_recur_have_multiple_eigenvalues(no_lapack):
-    X = np.repeat(1000.0 * np.eye(42), 50, axis=0)  # 42 places far apart, 50 rows at each: K is made of 42 blocks
-    ours = exact(X, n_components=45)
-    assert_allclose(ours.eigenvalues_, np.full(41, 50.0), rtol=1e-12)  # 42, less the mean
-    assert exact(X, n_components=45, center=False).eigenvalues_ == pytest.approx([50.0] * 42, rel=1e-12)
-
-
-@pytest.mark.full
 def test_an_indefinite_matrix_has_its_whole_spectrum_computed():
     K = kernels.Sigmoid(0.02, -0.5).gram(some_rows())
     true = np.linalg.eigvalsh(oracles.centred(K))

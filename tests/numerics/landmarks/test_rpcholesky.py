@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import SpecError
-from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.kernels import Gaussian, Linear, Polynomial
 from bigkpca.numerics.landmarks import RPCholesky, rpcholesky
 from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, choose_rows, grown, thinned
 from tests.helpers import oracles
@@ -95,15 +94,6 @@ def test_tiles_and_threads_do_not_matter(monkeypatch):
         assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0), pool.map), whole)
 
 
-@pytest.mark.parametrize(
-    "kernel", [Sigmoid(0.5, -5.0), Function(lambda X, Y: -np.ones((len(X), len(Y))))], ids=["sigmoid", "function"]
-)
-def test_a_negative_diagonal_cannot_be_drawn_from(kernel):
-    message = r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -.*use landmarks='uniform'"
-    with pytest.raises(SpecError, match=message):
-        choose_rows(rows(0), kernel, 5, 0.0, np.random.default_rng(0))
-
-
 # Thinning
 
 
@@ -184,8 +174,8 @@ def test_growth_ends_at_the_size_or_with_the_proposals_with_a_valid_factor(dtype
     assert S.dtype == dtype
     assert len(np.unique(S, axis=0)) == 23
     assert_allclose(factor.L @ factor.L.T, KERNEL.gram(S), atol=1e-12 if dtype == np.float64 else 1e-5)
-    again = grown(factor, all_of(X), 23, 0.0, 0.0, np.random.default_rng(0))
-    assert len(again.landmarks) == 23
+    for proposals, size in ((all_of(X), 23), (all_of(S), 100)):  # a landmark is not accepted again
+        assert len(grown(factor, proposals, size, 0.0, 0.0, np.random.default_rng(0)).landmarks) == 23
     few = grown(Factor.empty(KERNEL, X), all_of(X[:15]), 100, 0.0, 0.0, np.random.default_rng(0))
     assert 3 < len(few.landmarks) < 15
     nothing = Proposals(X[:0], np.empty(0), 0.0)
@@ -222,21 +212,12 @@ def test_growth_ends_when_the_residual_trace_is_estimated_to_be_small_enough():
     assert 0 < len(grown(Factor.empty(KERNEL, X), proposals, 200, 0.0, 400.0, rng).landmarks) <= 20
 
 
-def test_rows_that_are_landmarks_already_are_not_accepted_again():
-    X = rows(0, n=8)
-    factor = grown(Factor.empty(KERNEL, X), all_of(np.tile(X, (20, 1))), 100, 0.0, 0.0, np.random.default_rng(0))
-    assert len(factor.landmarks) == len(np.unique(factor.landmarks, axis=0)) <= 8
-    stuck = grown(factor, all_of(factor.landmarks), 100, 0.2, 0.0, np.random.default_rng(0))
-    assert len(stuck.landmarks) == len(factor.landmarks)
-
-
-# The rule
-
-
-@pytest.mark.parametrize(
-    "values", [{"tol": -0.1}, {"tol": 1.0}, {"least_accepted": 0.0}, {"least_accepted": 1.0}, {"over": "some"}], ids=str
-)
-def test_rpcholesky_refuses_options_out_of_range(values):
+def test_kernels_and_options_that_will_not_do_are_refused():
+    message = r"rpcholesky needs a positive semidefinite kernel, but k\(x, x\) = -.*use landmarks='uniform'"
+    for kernel in (Sigmoid(0.5, -5.0), Function(lambda X, Y: -np.ones((len(X), len(Y))))):
+        with pytest.raises(SpecError, match=message):
+            choose_rows(rows(0), kernel, 5, 0.0, np.random.default_rng(0))
     message = r"tol lies in \[0, 1\), least_accepted in \(0, 1\), over is 'sample' or 'all'"
-    with pytest.raises(SpecError, match=message):
-        RPCholesky(**values)
+    for options in ({"tol": -0.1}, {"tol": 1.0}, {"least_accepted": 0.0}, {"least_accepted": 1.0}, {"over": "some"}):
+        with pytest.raises(SpecError, match=message):
+            RPCholesky(**options)
