@@ -3,34 +3,9 @@
 import numpy as np
 import pytest
 
-from bigkpca import arrays, kernels, landmarks, methods
+from bigkpca import landmarks, methods
 from tests.fitting.cases import every_method, fitted
 from tests.helpers.fits import scores
-
-on_all_axes = {"n_directions": 4}  # where there is nothing to correct for
-
-
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        (methods.RandomFeatures("orthogonal"), {}),
-        pytest.param(methods.RandomFeatures("phase"), {}, marks=pytest.mark.full),
-        *(
-            pytest.param(methods.PrincipalFeatures(form=form), on_all_axes, marks=pytest.mark.full)
-            for form in ("orthogonal", "iid", "qmc", "phase")
-        ),
-    ],
-    ids=str,
-)
-def test_gram_matrices_of_random_features_have_the_kernel_as_their_mean(method, options):
-    X, grams = np.random.default_rng(0).normal(size=(20, 4)) * [3, 2, 1, 0.5], []
-    for seed in range(25):
-        model = fitted(X, seed=seed, components=2, method=method, sigma=2.5, size=64, **options)
-        Z = arrays.feature_map(model, X).compute(scheduler="synchronous")
-        grams.append(Z @ Z.T)
-    K, error = kernels.Gaussian(2.5).gram(X), np.std(grams, axis=0) / np.sqrt(25)
-    assert (np.abs(np.mean(grams, axis=0) - K) < 5 * error + 1e-9).all()
-    assert error.max() < 0.04
 
 
 @every_method

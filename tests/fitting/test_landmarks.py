@@ -27,7 +27,6 @@ def test_what_does_not_fit_the_rows_is_refused(X):
         ({"landmarks": np.arange(15.0).reshape(5, 3)}, "landmarks have 3 columns, the array has 64"),
         ({"landmarks": [1, 300]}, "landmark 300 is not a row of the array, which has 300 rows, counted from 0"),
         ({"landmarks": np.array([2**63], np.uint64)}, "landmark 9223372036854775808 is not a row of the array, which"),
-        ({"kernel": lambda A, B: A @ B.T, "landmarks": "kmeans"}, "landmarks='kmeans' takes averages .*'uniform'"),
         ({"method": "rff-pca", "n_directions": 65}, "n_directions=65, but the array has only 64 columns"),
     ):
         with pytest.raises(SpecError, match=f"(?s){message}"):

@@ -48,17 +48,6 @@ def test_a_tolerance_is_met_and_its_size_gives_the_same_bits(tol, options, digit
         assert 0 < reached <= tol
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("rule", "tol"), [("kmeans", 0.1), ("uniform", 0.1), ("uniform", 0.5), ("rpcholesky", 0.1), ("rpcholesky", 0.5)]
-)
-def test_sizes_are_close_to_the_smallest_that_meet_the_tolerance(rule, tol, digits):
-    size = fitted(digits, landmarks=rule, tol=tol).features.size
-    tried = [max(1, int(size * share)) for share in (0.85, 0.9)]
-    errors = [fitted(digits, landmarks=rule, size=each).certificate.relative_trace_error for each in tried]
-    assert max(errors) > tol
-
-
 def test_rows_beyond_the_sample_are_judged_by_rows_held_out_until_the_certificate_agrees(digits, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 400)
     judge, seen, notes = growth.trace_error, [], Recorder()

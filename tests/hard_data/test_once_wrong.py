@@ -8,12 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 from bigkpca import KernelPCA, kernels, methods
-from bigkpca.errors import (
-    IndefiniteKernelWarning,
-    RoundingError,
-    RoundingWarning,
-    UnseenClusterWarning,
-)
+from bigkpca.errors import IndefiniteKernelWarning, RoundingError, RoundingWarning, UnseenClusterWarning
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.kernels import Gaussian, Sigmoid
 from tests.helpers import oracles

@@ -93,14 +93,6 @@ def test_residuals_are_the_true_ones(large):
     assert (found.eigenvalue_lower < values).all()
 
 
-def test_components_by_the_largest_gap_are_those_of_the_exact_method():
-    found, rows = fitted(K, components="auto"), fitted(X[:N], kernel=KERNEL, components="auto")
-    assert len(found.solution.eigenvalues) == len(rows.solution.eigenvalues)
-    assert found.provenance["choices"] == rows.provenance["choices"][-1:]
-    again = fitted(K, components=len(found.solution.eigenvalues))
-    assert_array_equal(again.solution.components, found.solution.components)
-
-
 def test_without_a_number_of_components_the_matrix_must_be_held(request):
     true = leading(K, N)
     share = int(np.searchsorted(np.cumsum(true) / true.sum(), 0.9)) + 1

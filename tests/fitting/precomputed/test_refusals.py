@@ -1,12 +1,8 @@
 """What a given matrix cannot do or be, in words; the contract of scikit-learn; the commands."""
 
-import json
-import re
-
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
@@ -15,11 +11,8 @@ import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import DataError, SpecError
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import load_model
-from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, K, N, R, X, estimator, fitted, with_entry
-from tests.helpers.commands import run
+from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, K, N, R, X, estimator, fitted
 from tests.helpers.fits import scores
-from tests.helpers.stores import as_npy, as_zarr
 
 
 def test_options_that_make_no_sense_are_refused():
@@ -89,22 +82,3 @@ def test_the_tag_says_that_input_is_pairwise_however_the_kernel_is_typed():
         assert_array_equal(model.solution.components, expected.components)
     for kernel in ("gaussian", "no kernel", kernels.Linear(), np.dot):
         assert not get_tags(KernelPCA(kernel=kernel)).input_tags.pairwise
-
-
-@pytest.mark.usefixtures("large")
-def test_commands_take_a_matrix(tmp_path):
-    gram, model, new = as_zarr(tmp_path, K, (50, 50)), tmp_path / "model.zarr", as_npy(tmp_path, K_NEW)
-    options = ("--kernel", "precomputed", "--method", "exact", "--components", R)
-    shown = run("fit", gram, model, *options)
-    assert shown.exit_code == 0, shown.output
-    assert re.search(r"^kernel +precomputed$", shown.stdout, re.M)
-    assert "largest relative residual" in shown.stdout
-    assert run("transform", model, new, tmp_path / "scores.zarr").exit_code == 0
-    expected = scores(load_model(str(model)), K_NEW)
-    assert_allclose(zarr.open(tmp_path / "scores.zarr" / "scores")[:], expected, atol=1e-12)
-    facts = json.loads(run("info", model, "--json").stdout)
-    assert (facts["kernel"], facts["columns"], facts["features"]) == ({"name": "precomputed"}, N, "given-kernels")
-    assert json.loads(run("plan", gram, *options, "--json").stdout)["bytes_read"] >= K.nbytes
-    refused = run("fit", as_npy(tmp_path, with_entry(201, 77, 0.9)), tmp_path / "other.zarr", *options)
-    assert refused.exit_code == 3
-    assert "is not symmetric" in refused.stderr

@@ -52,15 +52,6 @@ def test_the_diagonal_and_the_gram_matrix_are_exact_and_in_double_precision(kern
     assert kernel.diagonal(rows(0, 9, 4, np.float32)).dtype == np.float64
 
 
-@every_kernel
-def test_kernels_are_symmetric_and_exactly_the_stationary_ones_do_not_see_a_shift(kernel, formula):
-    X, Y = rows(3, 6, 3), rows(4, 5, 3)
-    assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-12)
-    same = np.allclose(kernel(X + 3.7, Y + 3.7), kernel(X, Y), rtol=1e-10)
-    assert same == (kernel.stationary or isinstance(kernel, Function))  # of a function nothing is known
-    assert not (kernel.stationary and isinstance(kernel, Function))
-
-
 @pytest.mark.parametrize(("dtype", "expected"), [("u1", "f4"), ("i2", "f4"), ("i8", "f8"), ("f2", "f4"), ("?", "f4")])
 def test_whole_numbers_are_worked_on_as_floats(dtype, expected):
     X = np.array([[1, 0, 1], [0, 1, 1]], dtype)

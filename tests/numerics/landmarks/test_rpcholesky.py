@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.kernels import Gaussian, Linear, Polynomial
+from bigkpca.errors import SpecError
+from bigkpca.numerics.kernels import Function, Gaussian, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.landmarks import RPCholesky, rpcholesky
 from bigkpca.numerics.landmarks.rpcholesky import Factor, Proposals, choose_rows, grown, thinned
 from tests.helpers import oracles
