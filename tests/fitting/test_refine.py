@@ -18,7 +18,6 @@ from tests.helpers import oracles
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import fit, scores
-from tests.helpers.progress import Recorder
 
 R = 6
 OPTIONS = {"components": R, "size": 60, "seed": 3}
@@ -117,22 +116,6 @@ def test_refining_raises_the_accuracy_of_every_method(method, no_gram):
     assert errors[2] < errors[1] < errors[0]
     assert errors[2][1] < errors[1][1] < errors[0][1]
     assert errors[1][0] < errors[0][0] / 2
-
-
-def test_refining_stops_at_the_tolerance_and_after_its_products_and_tells_each_residual(no_gram):
-    X, products = some_rows(250), []
-    for refine, tol in ((1, 1e-9), (3, 1e-9), (8, 1e-3), (8, 0.5)):
-        notes = Recorder()
-        model = fitted(X, progress=notes, refine=refine, residual_tol=tol, size=20, landmarks="uniform")
-        products.append(model.provenance["products"])
-        assert products[-1] == refine or model.certificate.residuals.max() <= tol
-        said = [re.fullmatch(r"product (\d+): largest relative residual (.+)", note) for note in notes.notes]
-        told = {int(match[1]): float(match[2]) for match in said if match}
-        assert list(told) == list(range(1, products[-1] + 1))
-        assert list(told.values()) == sorted(told.values(), reverse=True)
-        assert_allclose(told[products[-1]], model.certificate.residuals.max(), rtol=0.06)
-    assert products[:2] == [1, 3]
-    assert products[3] <= products[2] < 8
 
 
 def test_options_that_make_no_sense_are_refused(no_gram):

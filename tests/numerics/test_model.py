@@ -1,7 +1,5 @@
 """A fitted model: plain values that project rows."""
 
-import pickle
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -47,13 +45,3 @@ def test_scores_and_residuals_of_one_reading_are_those_of_two():
     assert_array_equal(np.concatenate(scores), np.concatenate(list(model.project(TILES, 27))))
     assert_array_equal(np.concatenate(residuals), np.concatenate(list(model.residuals(TILES, 27, given))))
     assert not np.shares_memory(pairs[0][0], pairs[1][0])
-
-
-def test_a_model_pickles_to_little_more_than_its_arrays_and_projects_the_same_bits():
-    model = fitted(spec={"seed": 1})
-    stored = pickle.dumps(model)
-    assert len(stored) < 8 * (9 * 3 + 3 + 9 + 9 * 4 + 4 + 9 + 9 * 9) + 2500
-    back = pickle.loads(stored)
-    assert back.provenance == {"spec": {"seed": 1}}
-    assert back.features.kernel == model.features.kernel
-    assert_array_equal(next(back.project([X], 50)), next(model.project([X], 50)))
