@@ -24,6 +24,11 @@ ONE = Engine(threads=1)
 SIGMAS = (25.0, 40.0)
 
 
+@pytest.fixture(scope="module")
+def X(digits):
+    return digits[:240].astype(np.float64)
+
+
 def errors_of(X, spec, engine=ONE, progress=None, **given):
     """The result of a cross-validation of these rows with the options of a spec."""
     spec = FitSpec.checked(**{"preimage": "linear", "landmarks": "uniform"} | spec)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
-from tests.evaluating.models import R, assert_same, fitted, some_rows, truth
+from tests.evaluating.models import R, fitted, some_rows, truth
 from tests.helpers.commands import run
 from tests.helpers.stores import counted_reads
 
@@ -51,6 +52,12 @@ def test_rows_are_read_once_for_the_sample_and_once_more(stored, monkeypatch):
     model, counts = fitted(stored), counted_reads(monkeypatch, 6, 100)
     bigkpca.evaluate(model, stored, sample=100)
     assert_array_equal(counts, 2)
+
+
+def assert_same(found, other):
+    for part in fields(found):
+        values = (np.asarray(getattr(each, part.name), object) for each in (found, other))
+        assert_array_equal(*values, part.name)
 
 
 @pytest.mark.full

@@ -25,7 +25,7 @@ def test_training_scores_are_centred_and_new_rows_by_the_training_mean(method, X
     assert np.abs(scores(model, X[150:]).mean(axis=0)).max() > 1e-3
 
 
-# Statistics over seeds
+OVER_ALL = landmarks.RPCholesky(over="all")
 
 
 @pytest.mark.full
@@ -41,11 +41,8 @@ def test_training_scores_are_centred_and_new_rows_by_the_training_mean(method, X
         ({"size": 200, "method": methods.RandomFeatures("phase")}, 0.13),
         ({"size": 512, "method": "rff-pca", "n_directions": 64}, 0.09),  # all axes
         ({"size": 100, "landmarks": "kmeans"}, 0.02),
-        ({"size": 100, "landmarks": "uniform"}, 0.09),
-        ({"size": 100, "landmarks": "rpcholesky"}, 0.09),
-        ({"size": 100, "landmarks": "leverage"}, 0.09),
+        *(({"size": 100, "landmarks": rule}, 0.09) for rule in ("uniform", "rpcholesky", "leverage", OVER_ALL)),
         ({"size": 100, "landmarks": "basic-patterns"}, 0.14),
-        ({"size": 100, "landmarks": landmarks.RPCholesky(over="all")}, 0.09),
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.moments import ShiftedSums, block_moments, column_moments, shifted_sums
 from tests.helpers import oracles
+from tests.numerics.fits import seeds
 
 
 def added_in_some_order(parts, rng):
@@ -23,7 +24,7 @@ def added_in_some_order(parts, rng):
 
 
 @given(
-    seed=st.integers(0, 2**32 - 1),
+    seed=seeds,
     n=st.integers(1, 40),
     D=st.integers(1, 5),
     cuts=st.lists(st.integers(0, 40), max_size=6),
@@ -78,7 +79,7 @@ def test_the_shift_keeps_single_precision_safe_for_a_wide_kernel(digits):
 
 
 @given(
-    seed=st.integers(0, 2**32 - 1),
+    seed=seeds,
     n=st.integers(1, 40),
     d=st.integers(1, 4),
     cuts=st.lists(st.integers(1, 39), max_size=6),

@@ -21,10 +21,7 @@ from bigkpca.numerics.features import (
 )
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern, Polynomial
 from tests.helpers import oracles
-
-
-def some_rows(seed, n=11, d=3):
-    return np.random.default_rng(seed).normal(size=(n, d))
+from tests.numerics.fits import rows
 
 
 def kernel_rows(kernel, landmarks, offset=None, dtype=np.float64):
@@ -45,7 +42,7 @@ def all_features(features, X, tile=64):
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-4)])
 def test_features_are_kernel_values_at_the_landmarks(dtype, rtol):
-    X = some_rows(0).astype(dtype)
+    X = rows(0).astype(dtype)
     kernel = Polynomial(0.5)
     features = kernel_rows(kernel, X[:4], dtype=dtype)
     V, trace = all_features(features, X, tile=4)
@@ -109,7 +106,7 @@ def naive_fourier(x, W, phases, at_zero):
 
 
 EVERY_MAP = {
-    "kernel rows": kernel_rows(Gaussian(1.5), some_rows(0, n=4)),
+    "kernel rows": kernel_rows(Gaussian(1.5), rows(0, n=4)),
     "pairs": fourier(Gaussian(1.5)),
     "phases": fourier(Matern(1.5), phase=True),
     "scaled": fourier(Laplacian(1.5), scale=np.array([1.0, 2.0, 4.0]), offset=np.ones(3)),
@@ -130,7 +127,7 @@ every_map = pytest.mark.parametrize("features", EVERY_MAP.values(), ids=EVERY_MA
     ],
 )
 def test_fourier_features_are_cosines_and_sines_of_frequencies(phase, kernel, dtype, atol):
-    X = some_rows(0).astype(dtype)
+    X = rows(0).astype(dtype)
     features = fourier(kernel, phase=phase, dtype=dtype)
     V, trace = all_features(features, X, tile=4)
     at_zero = kernel.diagonal(X)[0]
@@ -138,7 +135,7 @@ def test_fourier_features_are_cosines_and_sines_of_frequencies(phase, kernel, dt
     assert (features.size, features.columns, features.dtype) == (5 if phase else 10, 3, np.dtype(dtype))
     assert V.dtype == dtype
     assert_allclose(V, expected, atol=atol)
-    assert_allclose(trace, 11 * at_zero)
+    assert_allclose(trace, 40 * at_zero)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +143,7 @@ def test_fourier_features_are_cosines_and_sines_of_frequencies(phase, kernel, dt
 )
 def test_principal_features_are_those_of_the_projection_times_a_factor_of_the_residual(phase, factor, kept):
     features = principal(kept=kept, phase=phase, factor=factor)
-    X = some_rows(1, d=4)
+    X = rows(1, d=4)
     V, trace = all_features(features, X, tile=4)
     expected = []
     for x in X - features.offset:
@@ -156,11 +153,11 @@ def test_principal_features_are_those_of_the_projection_times_a_factor_of_the_re
         expected.append(a * naive_fourier(p, features.frequencies, features.phases, 1))
     assert features.size == (5 if phase else 10)
     assert_allclose(V, expected, atol=1e-12)
-    assert_allclose(trace, 11)
+    assert_allclose(trace, 40)
 
 
 def test_the_unexplained_part_is_what_the_diagonal_lacks():
-    X = some_rows(2, n=50, d=4)
+    X = rows(2, n=50, d=4)
     features = principal()
     V, _ = all_features(features, X)
     lacking = 1 - (V**2).sum(axis=1)
@@ -174,7 +171,7 @@ def test_the_unexplained_part_is_what_the_diagonal_lacks():
 
 
 def test_columns_are_the_rows_themselves_shifted_and_scaled():
-    X = some_rows(0) * 1e3
+    X = rows(0) * 1e3
     scale = np.array([1.0, 10.0, 100.0])
     features = Columns(Gaussian(1.0), np.full(3, 7.0), np.dtype(np.float32), scale=scale)
     V, trace = all_features(features, X, tile=4)
@@ -182,12 +179,12 @@ def test_columns_are_the_rows_themselves_shifted_and_scaled():
     assert V.dtype == np.float32
     assert_allclose(V, (X - 7) / scale, rtol=1e-6)
     assert_array_equal(features.shifted(X), V)
-    assert trace == 11
+    assert trace == 40
 
 
 @every_map
 def test_scale_divides_rows_once_the_offset_is_gone(features):
-    X = some_rows(5) * 3
+    X = rows(5) * 3
     scale = np.array([0.5, 3.0, 1e6])
     V, trace = all_features(type(features)(**{**vars(features), "scale": scale}), X * scale + features.offset)
     plain, plain_trace = all_features(type(features)(**{**vars(features), "scale": None, "offset": np.zeros(3)}), X)
@@ -197,7 +194,7 @@ def test_scale_divides_rows_once_the_offset_is_gone(features):
 
 @every_map
 def test_tiles_of_any_height_give_the_same_features_and_leave_rows_alone(features):
-    X = some_rows(5, n=20)
+    X = rows(5, n=20)
     X.flags.writeable = False
     whole, trace = all_features(features, X, tile=20)
     assert whole.shape == (20, features.size)
@@ -216,7 +213,7 @@ def test_a_map_goes_through_numbers_and_arrays_and_back(features):
     assert type(back) is type(features)
     assert back.parameters() == parameters
     assert back.arrays().keys() == arrays.keys()
-    X = some_rows(5)
+    X = rows(5)
     assert_array_equal(all_features(back, X)[0], all_features(features, X)[0])
 
 
@@ -234,11 +231,11 @@ def naive_sketch(x, features):
 @pytest.mark.parametrize(("size", "degree", "dtype"), [(8, 3, "f8"), (7, 2, "f8"), (1, 2, "f8"), (16, 2, "f4")])
 def test_a_tensor_sketch_is_a_count_sketch_of_the_tensor_power(size, degree, dtype):
     features = sketch(3, Polynomial(0.7, degree, 0.4), size, dtype=dtype)
-    V, trace = all_features(features, some_rows(0).astype(dtype), tile=4)
+    V, trace = all_features(features, rows(0).astype(dtype), tile=4)
     assert (features.size, features.columns) == (size, 3)
     assert V.dtype == features.dtype == features.signs.dtype == dtype
-    assert_allclose(V, [naive_sketch(x, features) for x in some_rows(0)], atol=1e-12 if dtype == "f8" else 1e-4)
-    assert_allclose(trace, Polynomial(0.7, degree, 0.4).diagonal(some_rows(0)).sum(), rtol=1e-5)
+    assert_allclose(V, [naive_sketch(x, features) for x in rows(0)], atol=1e-12 if dtype == "f8" else 1e-4)
+    assert_allclose(trace, Polynomial(0.7, degree, 0.4).diagonal(rows(0)).sum(), rtol=1e-5)
     wide = sketch(0, Polynomial(0.7), size=4, d=50)
     assert set(np.unique(wide.signs)) == {-1, 1}
     assert set(np.unique(wide.buckets)) == {0, 1, 2, 3}
@@ -254,7 +251,7 @@ def test_kernels_without_a_tensor_sketch_are_refused():
     ("kernel", "size"), [(Polynomial(0.7, 2, 0.4), 33), (Polynomial(0.5, 3, 0.0), 16), (Polynomial(0.3, 4), 16)]
 )
 def test_tensor_sketches_are_unbiased_and_their_variance_is_bounded(kernel, size):
-    X = some_rows(0, n=3)
+    X = rows(0, n=3)
     products = np.array([(V @ V.T) for V in (all_features(sketch(s, kernel, size), X)[0] for s in range(300))])
     exact = kernel(X, X)
     errors = products.std(axis=0, ddof=1) / 300**0.5

@@ -25,7 +25,8 @@ from bigkpca.numerics.kernels import (
 )
 from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
-from tests.numerics.kernels.cases import ALL, COMBINED, SIMPLE, every_kernel, rows, seeds
+from tests.numerics.fits import seeds
+from tests.numerics.kernels.cases import ALL, COMBINED, SIMPLE, every_kernel, rows
 
 
 @every_kernel
