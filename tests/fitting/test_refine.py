@@ -18,6 +18,7 @@ from tests.helpers import oracles
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import fit, scores
+from tests.helpers.progress import Recorder
 
 R = 6
 OPTIONS = {"components": R, "size": 60, "seed": 3}
@@ -83,7 +84,8 @@ def test_eigenpairs_are_those_of_the_dense_method(case, no_gram, monkeypatch):
 @pytest.mark.parametrize(("tol", "center"), [(0.3, False), (1e-2, True), (1e-4, False)])
 def test_residuals_are_the_true_ones_and_eigenvalues_lower_bounds(tol, center, no_gram):
     X = some_rows(250)
-    model = fitted(X, method="exact", residual_tol=tol, center=center)
+    notes = Recorder()
+    model = fitted(X, progress=notes, method="exact", residual_tol=tol, center=center)
     K, U = model.features.kernel.gram(X), eigenvectors(model, X)
     K = oracles.centred(K) if center else K
     values, certificate = model.solution.eigenvalues, model.certificate
@@ -91,6 +93,9 @@ def test_residuals_are_the_true_ones_and_eigenvalues_lower_bounds(tol, center, n
     assert (certificate.residuals >= left).all()  # widened by rounding
     assert_allclose(certificate.residuals, left, rtol=1e-6, atol=1e-12)
     assert certificate.residuals.max() <= tol + 1e-12
+    told = [note.partition(": largest relative residual ")[::2] for note in notes.notes if note.startswith("product ")]
+    assert [each for each, _ in told] == [f"product {i + 1}" for i in range(model.provenance["products"])]
+    assert_allclose(float(told[-1][1]), certificate.residuals.max(), rtol=0.06)
     true = np.linalg.eigvalsh(K)[::-1]
     assert (values <= true[:R] * (1 + 1e-12)).all()
     assert_allclose(certificate.eigenvalue_lower, values, rtol=1e-10)

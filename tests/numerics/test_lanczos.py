@@ -152,6 +152,7 @@ def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, n
     assert_allclose(Kc @ scores, scores * ours.eigenvalues_, atol=1e-11 * true[0] ** 1.5)
     assert_allclose(scores.T @ scores, np.diag(true), atol=1e-10 * true[0])
     assert_allclose(ours.model_.solution.total_variance, np.trace(Kc), rtol=1e-12)
+    assert ours.model_.solution.negative == 0  # of a matrix whose sign nothing tells, too
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e250])
