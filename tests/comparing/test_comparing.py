@@ -15,9 +15,10 @@ import pytest
 
 import bigkpca
 from bigkpca import KernelPCA, measures
-from bigkpca.comparing import figure, grid, reference
+from bigkpca.comparing import figure, grid, reference, summary
 from bigkpca.comparing.grid import Candidate, MethodVariant, parse_variants
-from bigkpca.comparing.trial import run_trial
+from bigkpca.comparing.summary import Spread, TrialGroup, advice
+from bigkpca.comparing.trial import TrialResult, run_trial
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, SpecError
@@ -34,20 +35,25 @@ def key_of(trial):
     return trial.method, trial.landmarks, trial.size, trial.seed
 
 
-def test_every_method_size_and_seed_is_tried_once_and_stands_in_the_csv(compared):
+def test_every_method_size_and_seed_is_tried_once_and_stands_in_the_csv_and_the_figure(compared):
     ruled = [("nystroem", rule) for rule in ("kmeans", "uniform", "rpcholesky", "leverage", "basic-patterns")]
     ways = [*ruled, ("columns", ""), ("rff", ""), ("rff-pca", "")]
     wanted = [(*way, size, 0) for way in ways for size in SIZES]
     assert sorted(map(key_of, compared.trials)) == sorted([("exact", "", 400, 0), *wanted])
     assert compared.missing == 0
     assert compared.reference == "exact kernel PCA of 400 rows (the whole Gram matrix)"
-    with open(Path(compared.path) / "compare.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = list(csv.DictReader((Path(compared.path) / "compare.csv").read_text().splitlines()))
     columns = "method landmarks size seed seconds peak_mb relative_trace_error eigenvalue_error subspace_cosine"
     assert list(lines[0])[:9] == columns.split()
     assert [float(line["seconds"]) for line in lines] == [trial.seconds for trial in compared.trials]
     assert (lines[0]["method"], lines[0]["score_error"]) == ("exact", "")
     assert all(float(line["peak_mb"]) > 50 for line in lines)
+    root = ElementTree.parse(Path(compared.path) / "compare.svg").getroot()
+    texts = {"".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"error of the scores", "nystroem kmeans", "rff-pca", "exact"} <= texts
+    title = root.find("{http://www.w3.org/2000/svg}title").text
+    assert "nystroem kmeans with size 90" in title
+    assert "nan" not in title
 
 
 @pytest.mark.parametrize("way", ["nystroem", "columns", "rff", "rff-pca"])
@@ -78,19 +84,9 @@ def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits):
     assert found[0] == pytest.approx(found[1], rel=1e-3)
 
 
-def test_the_figure_says_what_it_shows(compared):
-    root = ElementTree.parse(Path(compared.path) / "compare.svg").getroot()
-    texts = {"".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"error of the scores", "nystroem kmeans", "rff-pca", "exact"} <= texts
-    title = root.find("{http://www.w3.org/2000/svg}title").text
-    assert "nystroem kmeans with size 90" in title
-    assert "nan" not in title
-
-
 @pytest.mark.full
 def test_the_same_call_does_nothing_and_more_of_it_adds(few, data, tmp_path, monkeypatch):
-    out, notes = tmp_path / "out", Recorder()
-    shutil.copytree(few, out)
+    out, notes = shutil.copytree(few, tmp_path / "out"), Recorder()
     before = (out / "compare.csv").read_text()
     bigkpca.compare(data, out, progress=notes, **FEW)
     assert notes.notes == ["continuing: 2 of 2 fits are done already"]
@@ -123,22 +119,12 @@ def test_a_killed_comparison_goes_on(data, tmp_path):
     assert subprocess.run([sys.executable, "-c", _ENDED, data, str(out)], cwd=ROOT).returncode == -signal.SIGKILL
     before = (out / "compare.csv").read_text()
     assert before.count("\n") == 5  # a head, the exact fit and three others
-    again = run("compare", data, out, "--components", 6, "--methods", "nystroem/kmeans,rff", "--sizes", "30,60",
-                "--seeds", 2)  # fmt: skip
-    assert again.exit_code == 0
-    assert "continuing: 3 of 8 fits are done already" in again.stderr
+    notes = Recorder()
+    bigkpca.compare(data, out, progress=notes, **FEW | {"sizes": [30, 60], "seeds": 2})
+    assert notes.notes[0] == "continuing: 3 of 8 fits are done already"
     after = (out / "compare.csv").read_text()
     assert after.startswith(before)
     assert after.count("\n") == 10
-
-
-@pytest.mark.full
-def test_no_fit_starts_when_the_time_is_over(data, tmp_path):
-    out, notes = tmp_path / "out", Recorder()
-    first = bigkpca.compare(data, out, time_budget=0.001, progress=notes, **FEW)
-    assert first.missing == 2
-    assert notes.notes[-1] == "time budget used up, 2 of 2 fits left: run the same command to continue"
-    assert first.advice == "Nothing was compared yet."
 
 
 @pytest.mark.full
@@ -181,10 +167,12 @@ def test_a_memory_limit_leaves_out_what_does_not_fit(digits, tmp_path):
 
 
 @pytest.mark.full
-def test_methods_that_do_not_suit_the_kernel_are_left_out_or_refused(data, tmp_path):
+def test_methods_that_do_not_suit_the_kernel_are_left_out_or_refused_and_no_fit_starts_after_its_time(data, tmp_path):
     notes, options = Recorder(), {"components": 4, "kernel": "laplacian", "sizes": [20], "seeds": 1}
     found = bigkpca.compare(data, tmp_path / "out", time_budget=0.001, progress=notes, **options)
     assert found.missing == 7
+    assert notes.notes[-1] == "time budget used up, 7 of 7 fits left: run the same command to continue"
+    assert found.advice == "Nothing was compared yet."
     (told,) = [note for note in notes.notes if "left out" in note]
     assert told.startswith("rff-pca is left out: method='rff-pca' needs the gaussian kernel")
     with pytest.raises(SpecError, match="needs the gaussian kernel"):
@@ -196,15 +184,12 @@ def test_options_that_make_no_sense(data, tmp_path):
         ({"method": "rff"}, "method is what a comparison varies"),
         ({"size": 100}, "size is what a comparison varies"),
         ({"components": 0.9}, "components=0.9: a comparison needs a number"),
-        ({"kernel": "precomputed"}, "kernel='precomputed' needs method='exact'"),
         ({"methods": "nystroem/kmeans, rfff"}, "unknown method 'rfff': did you mean 'rff'"),
         ({"methods": ["nystroem/kmean"]}, "unknown method to compare 'nystroem/kmean': did you mean 'nystroem/kmeans'"),
         ({"methods": ["exact"]}, "unknown method to compare 'exact'"),
-        ({"sizes": 1}, "sizes=1: give numbers"),
         ({"sizes": []}, "give numbers of landmarks or random features"),
         ({"sizes": [1]}, "at least 2 each"),
         ({"seeds": 0}, "seeds=0: at least one is needed"),
-        ({"time_budget": "soon"}, "'soon' is not a time"),
         ({"sigmaa": 3}, "did you mean 'sigma'"),
     ):
         with pytest.raises(SpecError, match=message):
@@ -223,8 +208,7 @@ def test_folders_with_anything_else_in_them(few, data, tmp_path):
     with pytest.raises(SpecError, match="is not an empty folder"):
         bigkpca.compare(data, mine / "thesis.tex", **FEW)
     assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
-    out = tmp_path / "out"
-    shutil.copytree(few, out)
+    out = shutil.copytree(few, tmp_path / "out")
     (out / "notes.txt").write_text("mine")
     with pytest.raises(SpecError, match=r"in the way: .*spec\.components is 6 there and 5 here"):
         bigkpca.compare(data, out, **(FEW | {"components": 5}))
@@ -234,8 +218,7 @@ def test_folders_with_anything_else_in_them(few, data, tmp_path):
 
 
 def test_files_that_were_damaged(compared, data, tmp_path):
-    out, options = tmp_path / "out", {"components": COMPONENTS, "sizes": SIZES, "seeds": 1}
-    shutil.copytree(compared.path, out)
+    out, options = shutil.copytree(compared.path, tmp_path / "out"), {"components": 6, "sizes": SIZES, "seeds": 1}
     text = (out / "compare.csv").read_text()
     (out / "compare.csv").write_text(text.replace("rff,,30", "rff,,many"))
     with pytest.raises(CorruptionError, match=r"compare\.csv is not a list of trials: move it away"):
@@ -244,6 +227,37 @@ def test_files_that_were_damaged(compared, data, tmp_path):
     (out / "reference.npz").write_bytes((out / "reference.npz").read_bytes()[:200])
     with pytest.raises(CorruptionError, match=r"reference\.npz cannot be read: remove it"):
         bigkpca.compare(data, out, **options)
+
+
+def line(way, size, seconds, error):
+    spreads = {"seconds": Spread(seconds, seconds, seconds), "peak_mb": Spread(200, 200, 200)}
+    for measure in ("score_error", "eigenvalue_error"):
+        spreads[measure] = None if error is None else Spread(error, error, error)
+    return TrialGroup(MethodVariant(*way.split("/")), size, 1, spreads)
+
+
+def test_advice_names_what_to_take_and_why():
+    cheap = line("rff", 9, 1, 0.04)
+    for lines, said in (
+        ([line("rff", 10, 1, 0.2), line("rff", 20, 2, 0.1)], "Take rff with size 20: scores off by 10.00%"),
+        ([cheap, line("rff", 20, 2, 0.01)], "Take rff with size 9: scores off by 4.00%"),
+        ([cheap, line("rff", 20, 1.4, 0.01)], "Take rff with size 20: scores off by 1.00%"),
+        ([cheap, line("exact", 99, 0.5, None)], "Take the exact method: it took 0.5 s and 200 MB"),
+        ([cheap, line("exact", 99, 5, None)], "exact took 5 s"),
+        ([cheap, line("columns", 9, 3, 0.02)], "columns with size 9 leaves 2.00% in 3 s"),
+        ([line("rff", 9, 1, 0.2)], "nothing came within 5%, larger sizes may"),
+    ):
+        assert said in advice(lines)
+
+
+def test_medians_and_spreads_over_seeds():
+    seeds = ((0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6))
+    trials = [TrialResult("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in seeds]
+    (found,) = summary.group_trials(trials)
+    assert found.spreads["seconds"] == Spread(2.0, 1.0, 3.0)
+    assert found.spreads["eigenvalue_error"] == Spread(0.2, 0.1, 0.6)
+    assert found.spreads["score_error"] is None
+    assert np.isnan(found.median("score_error"))
 
 
 def test_default_sizes_end_at_that_of_a_fit():
@@ -256,7 +270,7 @@ def test_the_command_prints_a_table_and_json(compared, data):
     shown = run(*command)
     assert shown.exit_code == 0
     first, head, *lines = shown.stdout.splitlines()
-    assert first == "errors against exact kernel PCA of 400 rows (the whole Gram matrix); medians over seeds"
+    assert first == f"errors against {compared.reference}; medians over seeds"
     assert head.split()[:6] == ["method", "landmarks", "size", "seconds", "peak", "MB"]
     assert sorted(line.split()[0] for line in lines[:-2]) == sorted(trial.method for trial in compared.trials)
     assert lines[-2].startswith("Take ")

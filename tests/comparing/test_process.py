@@ -1,10 +1,12 @@
 """Fits in processes of their own: each has its peak, and none outlives the run that started it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,6 @@ import pytest
 
 import bigkpca
 from bigkpca import comparing
-from bigkpca.comparing import process
 from bigkpca.comparing.process import ProcessDiedError, ProcessRunner, peak_mb
 from bigkpca.errors import SpecError
 from tests.comparing.options import FEW
@@ -77,26 +78,26 @@ def test_each_process_has_its_own_peak_and_ends_alone():
 
 _SIGNALLED = """
 import os, signal, sys
-from bigkpca import comparing
+from bigkpca.comparing.process import serve
 fork = os.fork
 def forked():
     child = fork()
     if child:
-        print(child, file=open(os.environ["BIGKPCA_TEST_CHILD"], "w"), flush=True)
+        print(child, flush=True)
         os.kill(os.getpid(), signal.SIGTERM)  # before fork returns, and anything can be done about the child
     return child
 os.fork = forked
-comparing.process.serve(*map(int, sys.argv[1:]))
+serve(*map(int, sys.argv[1:]))
 """
 
 
 @pytest.mark.full
-def test_a_signal_right_after_the_fork_leaves_no_child(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_SERVE", _SIGNALLED)
-    monkeypatch.setenv("BIGKPCA_TEST_CHILD", str(tmp_path / "child"))
-    with ProcessRunner() as own, pytest.raises(ProcessDiedError):
-        own.run(time.sleep, 250)
-    assert has_ended(int((tmp_path / "child").read_text()))
+def test_a_signal_right_after_the_fork_leaves_no_child():
+    ours, theirs = Pipe()
+    command = [sys.executable, "-c", _SIGNALLED, str(theirs.fileno()), str(os.getpid())]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE) as server:
+        ours.send((time.sleep, (250,)))
+        assert has_ended(int(server.stdout.readline()))
 
 
 _ASKS = """
@@ -121,7 +122,7 @@ def test_no_process_outlives_the_one_that_asked(how, tmp_path):
 
 
 def test_processes_that_cannot_be_started(monkeypatch):
-    monkeypatch.setattr(process, "_SERVE", "raise SystemExit(3)")
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with ProcessRunner() as own, pytest.raises(ProcessDiedError, match="processes cannot be started here"):
         own.run(os.getpid)
 

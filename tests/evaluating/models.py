@@ -1,10 +1,9 @@
 """Models whose errors are estimated, and the truth of them from the whole Gram matrix."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.testing import assert_array_equal
 
 import bigkpca
 from bigkpca.data.numpy_rows import ArrayRows
@@ -14,7 +13,7 @@ from bigkpca.execution.passes import sums_with
 from bigkpca.execution.progress import Silent
 from bigkpca.execution.projection import score_rows
 from bigkpca.numerics import evaluation
-from bigkpca.numerics.evaluation import Evaluation, Pool, Probes, Sample, Sums
+from bigkpca.numerics.evaluation import Pool, Probes, Sample, Sums
 from bigkpca.numerics.linalg import rank_tolerance
 from tests.helpers import oracles
 from tests.helpers.fits import fit
@@ -104,10 +103,3 @@ class Whole:
 def uniform(m, n):
     """Of m of n rows, all with the same chance."""
     return Sample(np.full(m, m / n), n, n)
-
-
-def assert_same(found, other):
-    for part in fields(Evaluation):
-        assert_array_equal(
-            np.asarray(getattr(found, part.name), object), np.asarray(getattr(other, part.name), object), part.name
-        )

@@ -1,14 +1,15 @@
-"""Settings chosen by cross-validated pre-images, against naive loops."""
+"""Errors of pre-images: scores of models, and settings chosen by cross-validation, against naive loops."""
+
+from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold
 
 from bigkpca import KernelPCA, kernels, preimages
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.errors import SpecError
+from bigkpca.errors import DataError, SpecError
 from bigkpca.evaluating.cross_validation import LENGTHS, RIDGES, CrossValidation, Setting, cross_validate
+from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
 from bigkpca.fitting.sample import sample_lengths
@@ -17,12 +18,15 @@ from bigkpca.numerics.random_streams import FOLDS, SCORING, random_stream
 from bigkpca.spec import FitSpec
 from tests.fitting.cases import other_engines
 from tests.helpers import oracles
-from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
 
 ONE = Engine(threads=1)
 SIGMAS = (25.0, 40.0)
-pytestmark = pytest.mark.usefixtures("quiet_signals")
+
+
+@pytest.fixture(scope="module")
+def X(digits):
+    return digits[:240].astype(np.float64)
 
 
 def errors_of(X, spec, engine=ONE, progress=None, **given):
@@ -31,25 +35,60 @@ def errors_of(X, spec, engine=ONE, progress=None, **given):
     return cross_validate(ArrayRows(X), spec, engine, *([progress] if progress else []), **given)
 
 
-def test_grid_search_picks_what_a_loop_picks(X):
-    grid = {"sigma": [20.0, 35.0], "n_components": [2, 20]}
-    plain = KernelPCA(size=60, landmarks="uniform", preimage="linear", random_state=0)
-    search = GridSearchCV(plain, grid, cv=KFold(2)).fit(X)
-    found = []
-    for given in search.cv_results_["params"]:
-        parts = KFold(2).split(X)
-        found.append([oracles.preimage_error(clone(plain).set_params(**given).fit(X[a]), X[b]) for a, b in parts])
-    means = np.mean(found, axis=1)
-    np.testing.assert_allclose(-search.cv_results_["mean_test_score"], means, rtol=1e-6)
-    assert search.best_params_ == search.cv_results_["params"][means.argmin()]
-    assert search.best_params_["n_components"] == 20
+# Scores of one model
+
+
+def noised(X, noise):
+    """Rows with the noise that belongs to them in a score."""
+    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
+    return Noise(noise, key, 1).added(X, 0, 0)
+
+
+@pytest.mark.parametrize("way", ["fixed-point", "mds", preimages.Denoising(noise=2.0)], ids=str)
+def test_the_score_is_minus_the_mean_squared_error(way, X):
+    kpca = KernelPCA(6, size=50, preimage=way, random_state=0, block_rows=70).fit(X)
+    assert kpca.score(X[:100]) == pytest.approx(-oracles.preimage_error(kpca, X[:100]), rel=1e-6)
+    assert KernelPCA(30, size=50, preimage=way, random_state=0).fit(X).score(X) > kpca.score(X)
+
+
+def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
+    # Noise is that of a row, whatever its tile.
+    monkeypatch.setattr("bigkpca.evaluating.preimage_error.tile_rows", lambda *_: 32)
+    clean, noisy, loud = (
+        KernelPCA(6, size=50, random_state=0, block_rows=70, noise=noise).fit(X) for noise in (None, 3.0, 9.0)
+    )
+    given = noised(X, 3.0)
+    assert 2.9 < (given - X).std() < 3.1
+    expected = float(np.mean((X - noisy.denoise(given)) ** 2))
+    assert noisy.score(X) == pytest.approx(-expected, rel=1e-6)
+    assert loud.score(X) < noisy.score(X) < clean.score(X)
+    assert noisy.score(X) == noisy.score(X)
+
+
+@pytest.mark.bits
+@other_engines
+def test_scores_are_the_same_everywhere(engine, X):
+    model = KernelPCA(6, size=50, random_state=0, block_rows=50).fit(X).model_
+    for noise in (None, 2.0):
+        here, there = (preimage_error(model, ArrayRows(X), noise, runs, Silent()) for runs in (ONE, engine))
+        assert here == there
+
+
+def test_rows_that_cannot_be_scored(X):
+    kpca = KernelPCA(6, size=50, random_state=0).fit(X)
+    with pytest.raises(DataError, match="row 0, column 3 is NaN"):
+        kpca.score(np.where(np.arange(64) == 3, np.nan, X))
+    with pytest.raises(ValueError, match="64 features"):
+        kpca.score(X[:, :5])
+
+
+# Settings
 
 
 def naive_settings(X, components, noise, way, sigmas=SIGMAS, **options):
     """The errors of folds, by estimators that are fitted for each setting alone."""
     X = X[random_stream(0, FOLDS).permutation(len(X))]
     parts = np.array_split(np.arange(len(X)), 3)
-    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
     found = {}
     for sigma in sigmas:
         for r in components:
@@ -59,8 +98,7 @@ def naive_settings(X, components, noise, way, sigmas=SIGMAS, **options):
                 if noise is None:
                     error = oracles.preimage_error(kpca, X[part])
                 else:
-                    given = Noise(noise, key, 1).added(X[part], 0, 0)
-                    error = float(np.mean((X[part] - kpca.denoise(given)) ** 2))
+                    error = float(np.mean((X[part] - kpca.denoise(noised(X[part], noise))) ** 2))
                 found.setdefault((sigma, r), []).append(error)
     return found
 
@@ -116,14 +154,6 @@ def test_lengths_and_components_are_tried_by_default(X):
     assert len({one.error for one in found.settings}) == 10
 
 
-def test_more_components_than_a_fit_can_have_are_refused(X):
-    with pytest.raises(
-        SpecError, match="components=200: fits of 160 rows with 20 landmarks have at most 20 components"
-    ):
-        errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], components=[4, 200])
-    assert [one.components for one in errors_of(X, {"size": 20}, sigmas=SIGMAS[:1]).settings] == [10]
-
-
 def test_a_sample_is_looked_at_and_its_rows_are_counted_once(X, monkeypatch):
     told = Recorder()
     errors_of(X, {"size": 20}, progress=told, sigmas=SIGMAS, components=[4])
@@ -144,20 +174,18 @@ def test_errors_of_standardized_columns_are_in_their_deviations(X):
 
 
 def test_a_best_value_at_the_edge_is_remarked():
-    def found(*errors):
-        values = zip(
-            [(s, r, p) for s in (1.0, 2.0, 3.0) for r in (5, 9, 20) for p in (0.1, 1.0, 10.0)], errors, strict=True
-        )
-        return CrossValidation(tuple(Setting(*at, error, 0.1) for at, error in values), 100, 3, 40, False)
+    def notes(best):
+        values = enumerate(product((1.0, 2.0, 3.0), (5, 9, 20), (0.1, 1.0, 10.0)))
+        settings = tuple(Setting(*at, 1.0 + (i != best), 0.1) for i, at in values)
+        return CrossValidation(settings, 100, 3, 40, False).edge_notes
 
-    middle, first, last = ([1.0 + (i != best) for i in range(27)] for best in (13, 0, 26))
-    assert found(*middle).edge_notes == ()
-    assert found(*first).edge_notes == (
+    assert notes(13) == ()
+    assert notes(0) == (
         "the best sigma is the smallest that was tried: shorter ones may do better still",
         "the best number of components is the smallest that was tried: fewer may do better still",
         "the best ridge is the smallest that was tried: smaller ones may do better still",
     )
-    assert found(*last).edge_notes[0] == "the best sigma is the largest that was tried: longer ones may do better still"
+    assert notes(26)[0] == "the best sigma is the largest that was tried: longer ones may do better still"
     assert CrossValidation((Setting(1.0, 5, None, 0.1, 0.1),), 100, 3, 40, False).edge_notes == ()
 
 
@@ -172,28 +200,23 @@ def test_folds_of_different_rank_are_compared():
 
 @pytest.mark.full
 def test_a_gamma_gives_way_to_the_lengths_that_are_tried(X):
-    plain, with_gamma = (
-        errors_of(X, {"size": 40, "gamma": gamma}, sigmas=SIGMAS, components=[12]) for gamma in (None, 1e-3)
-    )
-    assert plain == with_gamma
-    assert plain.settings[0].error != plain.settings[1].error
+    one, other = (errors_of(X, {"size": 40, "gamma": g}, sigmas=SIGMAS, components=[12]) for g in (None, 1e-3))
+    assert one == other
 
 
-def test_what_cannot_be_cross_validated(X, tmp_path):
-    for n in (2, 5):
-        with pytest.raises(SpecError, match=f"the array has {n} rows: too few for 3 folds"):
-            errors_of(X[:n], {}, sigmas=SIGMAS)
+def test_what_cannot_be_cross_validated(X):
+    with pytest.raises(SpecError, match="the array has 5 rows: too few for 3 folds"):
+        errors_of(X[:5], {}, sigmas=SIGMAS)
     errors_of(X[:6], {}, sigmas=[40.0])
-    for kernel in ("linear", "polynomial", kernels.Gaussian(2.0)):
+    for kernel in ("linear", kernels.Gaussian(2.0)):
         for sigmas in (None, SIGMAS):
             with pytest.raises(SpecError, match="has no length sigma"):
                 errors_of(X, {"kernel": kernel}, sigmas=sigmas)
     with pytest.raises(SpecError, match="pre-images of the laplacian kernel have no fixed point"):
         errors_of(X, {"kernel": "laplacian", "preimage": "fixed-point"}, sigmas=[300.0])
-    np.save(tmp_path / "few.npy", X[:4])
-    result = run("sigma", tmp_path / "few.npy", "--cv", "-q")
-    assert result.exit_code == 2
-    assert "too few for 3 folds" in result.stderr
+    message = "components=200: fits of 160 rows with 20 landmarks have at most 20 components"
+    with pytest.raises(SpecError, match=message):
+        errors_of(X, {"size": 20}, sigmas=SIGMAS[:1], components=[4, 200])
 
 
 def test_settings_from_which_nothing_can_be_learned_lose(X):

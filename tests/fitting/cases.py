@@ -56,10 +56,6 @@ def fitted(X, engine=None, **options):
     return fit(X, engine, **OPTIONS | options)
 
 
-def errors(found, exact):
-    return np.abs(found / exact - 1)
-
-
 def chosen(model):
     return {choice["option"]: choice["value"] for choice in model.provenance["choices"]}
 

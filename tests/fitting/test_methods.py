@@ -6,9 +6,8 @@ from sklearn.base import clone
 
 from bigkpca import KernelPCA
 from bigkpca.execution.engine import Engine
-from bigkpca.numerics.methods import METHODS
 from bigkpca.storage.models import load_model, model_digest, save_model
-from tests.fitting.cases import CASES, OWN_ROWS, every_case, fitted
+from tests.fitting.cases import CASES, every_case, fitted
 from tests.helpers.fits import scores
 
 SAVED_QUICKLY = ("columns", "own rows", "row numbers", "rff-pca pointwise")
@@ -63,18 +62,3 @@ def test_blocks_change_nothing_but_rounding(case, few):
     one, many = (fitted(few, **CASES[case], block_rows=rows) for rows in (None, 60))
     np.testing.assert_allclose(many.solution.eigenvalues, one.solution.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(scores(many, few), scores(one, few), atol=1e-6 * np.abs(scores(one, few)).max())
-
-
-@pytest.mark.parametrize("case", [*METHODS, "randomized rff", "row numbers"])
-def test_fit_transform_is_fit_then_transform(case, few):
-    kpca = KernelPCA(6, random_state=3, **{"size": 60} | CASES.get(case, {"method": case}))
-    assert kpca.fit_transform(few).tobytes() == clone(kpca).fit(few).transform(few).tobytes()
-
-
-def test_landmarks_of_the_caller_are_the_landmarks(few):
-    numbers = [140, 3, 44, 7]
-    np.testing.assert_allclose(KernelPCA(2, landmarks=OWN_ROWS).fit(few).landmarks_, OWN_ROWS, atol=1e-12)
-    np.testing.assert_allclose(KernelPCA(2, landmarks=numbers).fit(few).landmarks_, few[numbers], atol=1e-12)
-    assert KernelPCA(2, method="rff", size=10).fit(few).landmarks_ is None
-    by_rows, by_numbers = (fitted(few, landmarks=own, size="auto") for own in (few[::6], np.arange(0, 150, 6)))
-    np.testing.assert_array_equal(scores(by_rows, few), scores(by_numbers, few))

@@ -14,16 +14,14 @@ from tests.fitting.cases import fitted
 from tests.helpers import oracles
 from tests.helpers.fits import scores
 
+OF_RANDOM_FEATURES = [
+    {"method": "rff"},
+    {"method": "rff-pca", "center": False},
+    {"method": "rff", "kernel": "polynomial"},
+]
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"method": "rff"},
-        {"method": "rff-pca", "center": False},
-        {"method": "rff", "kernel": "polynomial", "center": False},
-    ],
-    ids=str,
-)
+
+@pytest.mark.parametrize("options", OF_RANDOM_FEATURES, ids=str)
 def test_the_randomized_solver_agrees_with_the_dense_one(options, few):
     dense, sketched = (fitted(few, **options, size=300, solver=solver) for solver in ("dense", "randomized"))
     below = 1 - sketched.solution.eigenvalues / dense.solution.eigenvalues
@@ -60,19 +58,19 @@ def test_an_indefinite_kernel_says_how_negative_with_every_landmark_method(few):
             fitted(few, method=method, kernel="sigmoid", gamma=3e-4, coef0=-1.0)
 
 
-def test_a_kernel_that_is_zero_is_an_error_of_the_data(X):
+def test_a_kernel_that_is_zero_for_all_rows_or_with_all_landmarks_is_an_error_of_the_data(X):
     def nothing(A, B):
         return np.zeros((len(A), len(B)))
 
     for rule, message in (
-        ("uniform", "matrix of the landmarks has no positive"),
-        ("leverage", "matrix of the landmarks has no positive"),
-        ("basic-patterns", "matrix of the landmarks has no positive"),
+        *((rule, "matrix of the landmarks has no positive") for rule in ("uniform", "leverage", "basic-patterns")),
         ("rpcholesky", r"k\(x, x\) is zero for all sampled rows, so there is nothing to choose landmarks by"),
         (landmarks.RPCholesky(over="all"), r"k\(x, x\) is zero for all sampled rows"),
     ):
         with pytest.raises(DataError, match=message):
             fitted(X[:50], kernel=nothing, landmarks=rule, size=10, components=2)
+    with pytest.raises(DataError, match="no direction varies in feature space"):
+        fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")
 
 
 def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits):
@@ -84,24 +82,16 @@ def test_a_gram_matrix_close_to_the_identity_keeps_its_eigenvalues(digits):
     np.testing.assert_allclose(training.T @ training, np.eye(5), atol=5e-3)  # kernel values in float32
 
 
-def test_rows_that_are_all_landmarks_elsewhere_are_refused(X):
-    with pytest.raises(DataError, match="no direction varies in feature space"):
-        fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")
-
-
 def test_rounding_of_what_landmarks_miss_does_not_count():
     values = np.array([10.0, 5.0, 2.0])
     solution = Solution(np.zeros(4), np.zeros((4, 3)), values, 20.0)
 
-    def moved(rounding, missed):
-        of_last = np.array([0.0, 0.0, 1.0])
-        certified = Certificate(
-            rounding=rounding * of_last, missed=None if missed is None else np.full(3, missed), trace_error=1.0
-        )
-        return moved_by_rounding(FitOutcome(solution, certified, None, "", ()), 0.01)
-
-    assert not moved(0.009, 0.1)
-    assert moved(0.011, 0.3)
-    assert moved(0.011, None)
-    assert not moved(0.03, 0.5)
-    assert moved(0.04, 0.5)
+    for rounding, missed, moved in (
+        (0.009, np.full(3, 0.1), False),
+        (0.011, np.full(3, 0.3), True),
+        (0.011, None, True),
+        (0.03, np.full(3, 0.5), False),
+        (0.04, np.full(3, 0.5), True),
+    ):
+        certified = Certificate(rounding=np.array([0, 0, rounding]), missed=missed, trace_error=1.0)
+        assert moved_by_rounding(FitOutcome(solution, certified, None, "", ()), 0.01) == moved

@@ -1,9 +1,7 @@
 """Tables that cannot be rows of a model: what is told, and that nothing is written."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse as sp
 import xarray as xr
 
 import bigkpca
@@ -11,18 +9,13 @@ from bigkpca import KernelPCA
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
-FRAME = pd.DataFrame(X, columns=list("abcd"))
 
 
 def test_rows_that_are_no_numbers(tmp_path):
-    sparse = sp.csr_array(np.where(X > 1, X, 0))
-    sparse.data[5] = np.nan
     words = np.array(["abc", "de", "fghij"], dtype=object)
     text = r"the array holds the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows are numbers.* --categories"
-    kpca = KernelPCA(2, size=20).fit(FRAME)
+    kpca = KernelPCA(2, size=20).fit(X)
     for rows, message in (
-        (FRAME.astype(object).assign(c=[None] + [1.0] * 59), r"row 0, column 2 \('c'\) is NaN"),
-        (sparse, r"the sparse matrix: row \d+, column \d is NaN"),
         (words, text),
         ([[word] for word in words], text),
         ([[1.0, 2.0], [3.0]], "the rows are no array, since they differ in length"),
@@ -31,8 +24,7 @@ def test_rows_that_are_no_numbers(tmp_path):
             bigkpca.fit(rows, tmp_path / "m.zarr", components=2, size=20)
         with pytest.raises(ValueError, match=message):
             bigkpca.transform(kpca.model_, rows, tmp_path / "s.zarr")
-    assert not (tmp_path / "m.zarr").exists()
-    assert not (tmp_path / "s.zarr").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_texts_of_numbers_are_numbers():

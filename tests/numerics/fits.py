@@ -1,19 +1,24 @@
-"""Each solver in one call, as the tests of solvers use it."""
+"""Each solver in one call, as the tests of solvers use it, and threads to map with."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from bigkpca.numerics import gram_solver, solvers
-from bigkpca.numerics.bandwidth import median_sigma, pair_distances
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.moments import block_moments
 from bigkpca.numerics.span import span_of
 
 seeds = st.integers(0, 2**32 - 1)
 centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred", "uncentred"])
+
+
+def threads(function, items):
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(function, items))
 
 
 def nystroem_fit(kernel, X, landmarks, components, center=True):
@@ -38,11 +43,6 @@ def gram_fit(kernel, X, components, center=True):
 
 def rows(seed, n=40, d=3):
     return np.random.default_rng(seed).normal(size=(n, d))
-
-
-def digits_kernel(digits):
-    X = digits.astype(np.float64)
-    return Gaussian(median_sigma(pair_distances(X, "sqeuclidean", np.random.default_rng(0)), "sqeuclidean"))
 
 
 def moments_at(kernel, X, landmarks):

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bigkpca import KernelPCA
 from bigkpca.numerics import gram_solver, rounding, solvers
 from bigkpca.numerics.certificates import certify
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.certificates.certify import Evidence
+from bigkpca.numerics.certificates.residual_matrix import residual_matrix
+from bigkpca.numerics.certificates.spectral import Stratum, largest_eigenvalue, spectral_error
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
 from bigkpca.numerics.landmarks import KMeans
@@ -18,10 +19,10 @@ from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
+from tests.numerics.fits import centred_or_not, threads
 
 ORTHOGONAL = Nystroem()
 KERNELS = [Gaussian(1.0), Gaussian(4.0), Laplacian(3.0), Matern(1.0), Linear(), Polynomial(0.3), Cosine()]
-centred_or_not = pytest.mark.parametrize("center", [True, False])
 
 
 def rows(seed, n=80, d=3):
@@ -53,17 +54,6 @@ def truth(kernel, X, S, center):
     return np.linalg.eigvalsh(K)[::-1], np.trace(K), error
 
 
-def holds(found, values, total):
-    r = len(found.eigenvalue_lower)
-    shares = values[:r] / total
-    return bool(
-        (found.eigenvalue_lower <= values[:r]).all()
-        and (values[:r] <= found.eigenvalue_upper).all()
-        and (found.explained_variance_ratio_lower <= shares).all()
-        and (shares <= found.explained_variance_ratio_upper).all()
-    )
-
-
 @centred_or_not
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_every_bound_holds_and_the_trace_error_is_the_direct_one(kernel, center):
@@ -73,7 +63,11 @@ def test_every_bound_holds_and_the_trace_error_is_the_direct_one(kernel, center)
             values, total, error = truth(kernel, X, S, center)
             for method in (Nystroem(), ColumnSampling(), Nystroem(form="thesis")):
                 solution, found = certified(kernel, X, S, center, method)
-                assert holds(found, values, total)
+                true, shares = values[: len(found.eigenvalue_lower)], values[: len(found.eigenvalue_lower)] / total
+                assert (found.eigenvalue_lower <= true).all()
+                assert (true <= found.eigenvalue_upper).all()
+                assert (found.explained_variance_ratio_lower <= shares).all()
+                assert (shares <= found.explained_variance_ratio_upper).all()
                 assert_allclose(found.trace_error, max(error, 0), rtol=1e-6, atol=1e-9 * np.trace(kernel.gram(X)))
                 assert len(found.eigenvalue_upper) == len(solution.eigenvalues)
 
@@ -82,11 +76,20 @@ def test_with_every_row_a_landmark_all_bounds_collapse():
     X, kernel = rows(0, 40), Gaussian(1.0)
     values, total, _ = truth(kernel, X, X, True)
     _, found = certified(kernel, X, X)
-    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
-        assert_allclose(bound, values[:5], rtol=1e-7, atol=1e-9 * values[0])
-    for bound in (found.explained_variance_ratio_lower, found.explained_variance_ratio_upper):
-        assert_allclose(bound, values[:5] / total, rtol=1e-7, atol=1e-9)
+    for end in ("lower", "upper"):
+        assert_allclose(getattr(found, f"eigenvalue_{end}"), values[:5], rtol=1e-7, atol=1e-9 * values[0])
+        shares = getattr(found, f"explained_variance_ratio_{end}")
+        assert_allclose(shares, values[:5] / total, rtol=1e-7, atol=1e-9)
     assert_allclose(found.trace_error, 0, atol=1e-9 * total)
+
+
+def test_the_exact_method_leaves_nothing_to_bound():
+    solution = gram_solver.gram(Gaussian(1.0).gram(rows(0, 30)), 4, center=True, tolerance=1e-12, positive=True)
+    found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
+    assert found.trace_error == 0
+    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
+        assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
+    assert found.trust == ("solid",) * 4
 
 
 @centred_or_not
@@ -96,6 +99,10 @@ def test_upper_bounds_are_those_of_weyl_and_tighter_than_the_trace_error(center)
     for j in range(6):
         naive = min(solution.eigenvalues[i] + found.trace_error / (j - i + 1) for i in range(j + 1))
         assert_allclose(found.eigenvalue_upper[j], naive, rtol=1e-9)
+        # tr(HEH), which is part of the variance, may be anything up to tr(E).
+        explained, left = solution.total_variance - found.trace_error, np.linspace(0, found.trace_error, 50)
+        shares = [(solution.eigenvalues[i] + left / (j - i + 1)) / (explained + left) for i in range(j + 1)]
+        assert_allclose(found.explained_variance_ratio_upper[j], min(max(each) for each in shares), rtol=1e-9)
     assert found.eigenvalue_upper[5] < solution.eigenvalues[5] + found.trace_error / 2
 
 
@@ -137,35 +144,6 @@ def test_stability_is_the_cosine_between_scores_of_the_model_and_of_half_a_nystr
         assert (found.stability >= np.minimum(expected, same_rank) - 1e-6).all()
 
 
-def scores_of_waves(features, X, r):
-    """(unit scores of kernel PCA with these random features, its moments and solution)."""
-    (V, _), *_ = features.tiles([X], len(X))
-    moments = Moments(len(X), *oracles.two_pass_moments(V), float(len(X)))
-    solution = solvers.plain(moments, r, center=True, tolerance=1e-12)
-    Y = (V - solution.mean) @ solution.components
-    return Y / np.linalg.norm(Y, axis=0), moments, solution
-
-
-def certified_waves(features, X, r):
-    U, moments, solution = scores_of_waves(features, X, r)
-    return U, certify.of_random_features(
-        RandomFeatures(), moments, features, solution, Evidence(), center=True, tolerance=1e-12
-    )
-
-
-def test_stability_of_random_features_keeps_sines_with_their_cosines():
-    X, rng = rows(4), np.random.default_rng(0)
-    features = FourierRows(Gaussian(1.5), np.zeros(3), rng.normal(size=(20, 3)))
-    U, found = certified_waves(features, X, 3)
-    half, _, _ = scores_of_waves(FourierRows(features.kernel, features.offset, features.frequencies[::2]), X, 13)
-    cosines = np.abs(half.T @ U).max(axis=0)
-    assert_allclose(found.stability, np.maximum(2 * cosines**2 - 1, 0), atol=1e-6)
-    assert (found.stability > 0).any()
-    assert found.trace_error is None
-    assert found.eigenvalue_upper is None
-    assert found.learning_curve is None
-
-
 def test_the_residual_left_out_is_that_of_each_uniform_landmark_by_all_others():
     X, kernel = rows(0), Gaussian(1.0)
     S = X[:20]
@@ -178,37 +156,91 @@ def test_the_residual_left_out_is_that_of_each_uniform_landmark_by_all_others():
     assert certified(kernel, X, S)[1].leave_one_out_residual is None
 
 
-def test_trust_is_one_word_by_stability_or_residual_and_what_may_be_missed():
-    stability, little = np.array([1.0, 0.995, 0.99, 0.9, 0.89]), np.full(5, 0.3)
-    assert Certificate(stability=stability, missed=little).trust == ("solid", "solid", "fair", "fair", "doubtful")
-    assert Certificate(stability=stability).trust == ("fair", "fair", "fair", "fair", "doubtful")
-    assert Certificate(stability=stability, missed=little + 0.2).trust == ("fair", "fair", "fair", "fair", "doubtful")
-    assert Certificate(stability=stability, missed=np.full(5, 0.01)).trust == ("solid",) * 5
-    assert Certificate(missed=np.array([0.01, 0.1, 0.2])).trust == ("solid", "fair", "doubtful")
-    rounding = np.array([0.01, 0.02, 0.01, 0.2, 0.01])
-    rounded = Certificate(stability=stability, missed=little, rounding=rounding)
-    assert rounded.trust == ("solid", "fair", "fair", "doubtful", "doubtful")
-    residuals = np.array([1e-3, 0.01, 0.011, 0.1, 0.2])
-    assert Certificate(residuals=residuals).trust == ("solid", "solid", "fair", "fair", "doubtful")
-    assert Certificate(residuals=residuals, missed=np.full(5, 0.4)).trust == (*["fair"] * 4, "doubtful")
-    both = Certificate(stability=stability, residuals=residuals[::-1])
-    assert both.trust == ("doubtful", "fair", "fair", "solid", "solid")
-    assert Certificate().trust is None
+def test_stability_of_random_features_keeps_sines_with_their_cosines():
+    X, rng = rows(4), np.random.default_rng(0)
+    features = FourierRows(Gaussian(1.5), np.zeros(3), rng.normal(size=(20, 3)))
+
+    def unit_scores(features, r):
+        (V, _), *_ = features.tiles([X], len(X))
+        moments = Moments(len(X), *oracles.two_pass_moments(V), float(len(X)))
+        solution = solvers.plain(moments, r, center=True, tolerance=1e-12)
+        Y = (V - solution.mean) @ solution.components
+        return Y / np.linalg.norm(Y, axis=0), moments, solution
+
+    U, moments, solution = unit_scores(features, 3)
+    given = RandomFeatures(), moments, features, solution, Evidence()
+    found = certify.of_random_features(*given, center=True, tolerance=1e-12)
+    half, *_ = unit_scores(replace(features, frequencies=features.frequencies[::2]), 13)
+    cosines = np.abs(half.T @ U).max(axis=0)
+    assert_allclose(found.stability, np.maximum(2 * cosines**2 - 1, 0), atol=1e-6)
+    assert (found.stability > 0).any()
+    assert (found.trace_error, found.eigenvalue_upper, found.learning_curve) == (None, None, None)
 
 
-def test_the_whole_gram_matrix_leaves_nothing_to_bound():
-    X = rows(0, 30)
-    solution = gram_solver.gram(Gaussian(1.0).gram(X), 4, center=True, tolerance=1e-12, positive=True)
-    found = certify.of_gram(solution, 1.0, 0.0, 1e-16, positive=True)
-    assert found.trace_error == 0
-    for bound in (found.eigenvalue_lower, found.eigenvalue_upper):
-        assert_allclose(bound, solution.eigenvalues, rtol=1e-10)
-    assert found.trust == ("solid",) * 4
+STABILITY, RESIDUALS = [1.0, 0.995, 0.99, 0.9, 0.89], [1e-3, 0.01, 0.011, 0.1, 0.2]
 
 
-@pytest.mark.parametrize(("sigma", "n"), [(5.0, 300), (40.0, 700)])  # the residual of 700 rows is made of two tiles
-def test_bounds_hold_for_single_precision_digits(sigma, n, digits):
-    X = digits[:n] / 4
-    fitted = KernelPCA(20, sigma=sigma, size=60, random_state=0).fit(X.astype(np.float32))
-    values = np.linalg.eigvalsh(oracles.centred(Gaussian(sigma).gram(X)))[::-1]
-    assert holds(fitted.certificate_, values, values.sum())
+@pytest.mark.parametrize(
+    ("numbers", "trust"),
+    [
+        ({"stability": STABILITY, "missed": [0.3] * 5}, "solid solid fair fair doubtful"),
+        ({"stability": STABILITY, "missed": [0.5] * 5}, "fair fair fair fair doubtful"),
+        ({"stability": STABILITY, "missed": [0.01] * 5}, "solid solid solid solid solid"),
+        ({"stability": STABILITY}, "fair fair fair fair doubtful"),
+        ({"missed": [0.01, 0.1, 0.2]}, "solid fair doubtful"),
+        (
+            {"stability": STABILITY, "missed": [0.3] * 5, "rounding": [0.01, 0.02, 0.01, 0.2, 0.01]},
+            "solid fair fair doubtful doubtful",
+        ),
+        ({"residuals": RESIDUALS}, "solid solid fair fair doubtful"),
+        ({"residuals": RESIDUALS, "missed": [0.4] * 5}, "fair fair fair fair doubtful"),
+        ({"residuals": RESIDUALS[::-1], "stability": STABILITY}, "doubtful fair fair solid solid"),
+        ({}, None),
+    ],
+)
+def test_trust_goes_by_stability_or_residuals_and_by_what_may_be_missed(numbers, trust):
+    found = Certificate(**{name: np.array(values) for name, values in numbers.items()}).trust
+    assert found == (trust and tuple(trust.split()))
+
+
+def test_the_likely_error_is_the_solution_of_its_equation():
+    for norm, m, n, R in ((1.3, 4096, 60_000, 1.0), (0.0, 100, 5000, 1.0), (7.0, 500, 10_000, 4.0)):
+        found = spectral_error([Stratum(n, m, norm, 5)], R) / (n * R)
+        q = norm / (m * R)
+        kl = (q * np.log(q / found) if q else 0) + (1 - q) * np.log((1 - q) / (1 - found))
+        assert_allclose(m * kl, np.log(1 / (0.05 - 1e-4)), rtol=1e-4)
+        assert found > q
+    for q in (0.9, 1 - 1e-6, 1 - 1e-12, 1.0, 1.1):
+        assert 950 < spectral_error([Stratum(1000, 100, q * 100, 5)], 1.0) <= 1000
+    assert spectral_error([Stratum(1000, 10, 50.0, 5)], 1.0) == 1000
+    whole, part = Stratum(100, 100, 2.5, 5), Stratum(1000, 100, 2.5, 5)
+    assert spectral_error([whole], 1.0) == 2.5
+    assert spectral_error([whole, part], 1.0) > 2.5 + spectral_error([part], 1.0)
+    many = [Stratum(50, 50, 3.0, 5)] * 600 + [Stratum(5000, 4096, 3.0, 5)]
+    assert spectral_error(many, 1.0) == 35_000
+    assert spectral_error(many[:400], 1.0) == 1200
+    # Directions of W that the stratum was drawn with, and that rounding has taken since.
+    assert spectral_error([whole], 1.0, 3, np.array([0.5, 0.25, 9.0])) == 3.25
+    assert spectral_error([whole], 1.0, 5, np.array([9.0])) == 2.5
+
+
+@pytest.mark.parametrize(("m", "decay"), [(5, 1.0), (300, 0.5), (700, 0.02)])
+def test_the_largest_eigenvalue_is_not_missed(m, decay):
+    E = oracles.matrix_with(np.exp(-decay * np.arange(m)))
+    upper, found = largest_eigenvalue(lambda B: E @ B, m, np.random.default_rng(0))
+    assert 1 - 1e-9 <= upper <= 1.1
+    assert upper >= found.values[0] > 0.99
+    assert abs(found.vectors[:, 0] @ np.linalg.eigh(E)[1][:, -1]) > 0.9
+
+
+@pytest.mark.parametrize("m", [1, 511, 512, 1100])
+def test_products_with_the_residual_matrix_are_those_of_the_matrix(m):
+    X = np.random.default_rng(0).normal(size=(1400, 3))
+    features = KernelRows(Gaussian(1.5), np.zeros(3), X[:40])
+    span = span_of(features.gram(), Moments(1, np.zeros(40), np.eye(40), 1.0), 1e-12)
+    C = features.kernel(X[-m:], X[:40])
+    E = features.kernel.gram(X[-m:]) - oracles.nystroem_gram(C, features.gram(), 1e-12)
+    Q, found = np.random.default_rng(0).normal(size=(m, 3)), residual_matrix(features, span, X[-m:], threads)
+    assert_allclose(found.times(Q, threads), E @ Q, atol=1e-9)
+    assert found.times(Q, threads).tobytes() == found.times(Q).tobytes()
+    assert_allclose(found.diagonal(), np.diag(E), atol=1e-9)

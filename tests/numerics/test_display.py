@@ -16,16 +16,6 @@ from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 
 X = np.random.default_rng(0).normal(size=(300, 8))
-WAYS = {
-    "thesis": {"method": bigkpca.methods.Nystroem("thesis"), "landmarks": "uniform"},
-    "columns": {"method": "columns", "preimage": "mds"},
-    "rff-pca": {"method": "rff-pca"},
-    "randomized": {"method": "rff", "solver": "randomized"},
-    "tensor sketch": {"method": "rff", "kernel": "polynomial", "preimage": "linear"},
-    "exact": {"method": "exact", "size": "auto"},
-    "refined": {"refine": 1, "preimage": "ridge"},
-    "function": {"kernel": lambda A, B: (1 + A @ B.T) ** 2},
-}
 
 
 @given(st.floats(-1e300, 1e300, allow_subnormal=False), st.integers(1, 9))
@@ -43,27 +33,24 @@ def test_shares_are_rounded_to_the_safe_side():
     assert share_at_least(0.3 - 1e-17, 1) == share_at_most(0.1 + 0.2, 1) == "30.0%"  # the last digit of a float
 
 
-def test_the_bounds_of_a_certificate_are_no_nearer_in_print():
-    certificate = fitted().certificate
-    shown = certificate.summary().columns
-    assert all(shown["proven at least"] <= certificate.eigenvalue_lower)
-    assert all(shown["proven at most"] >= certificate.eigenvalue_upper)
-    text = certificate.summary().text()
-    assert float(re.search(r"unexplained +([\d.]+)%", text)[1]) / 100 >= certificate.relative_trace_error
-
-
 def fitted(**options):
     return KernelPCA(**{"n_components": 20, "size": 40, "random_state": 0, **options}).fit(X).model_
 
 
-def parts(value):
-    return [value, *(getattr(value, name) for name in ("certificate", "features", "solution", "moments", "decoder"))]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_model_and_its_parts_are_told_in_a_few_lines(way):
-    model = fitted(**WAYS[way])
-    for value in parts(model):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": bigkpca.methods.Nystroem("thesis"), "landmarks": "uniform", "refine": 1},
+        {"method": "rff-pca", "preimage": "mds"},
+        {"method": "rff", "kernel": "polynomial", "preimage": "linear", "solver": "randomized"},
+        {"method": "exact", "size": "auto", "preimage": "ridge"},
+        {"kernel": lambda A, B: (1 + A @ B.T) ** 2},
+    ],
+    ids=["thesis", "rff-pca", "tensor sketch", "exact", "function"],
+)
+def test_a_model_and_its_parts_are_told_in_a_few_lines(options):
+    model = fitted(**options)
+    for value in (model, model.certificate, model.features, model.solution, model.moments, model.decoder):
         assert len(repr(value)) < 1500
         assert len(repr(value).splitlines()) <= 15
         assert "array([[" not in repr(value)
@@ -82,16 +69,23 @@ def test_what_is_told_of_a_model():
     for fact in ("landmarks  40", "rows       300", "columns    8", "pre-image  fixed-point", "... 17 more"):
         assert fact in told
     assert f"{model.solution.eigenvalues[0]:.5g}" in told
-    share = model.certificate.relative_trace_error
-    assert f"unexplained  {share_at_most(share)} of the variance at most (proven)" in repr(model.certificate)
+    found = model.certificate
+    shown, share = found.summary().columns, share_at_most(found.relative_trace_error)
+    assert f"unexplained  {share} of the variance at most (proven)" in repr(found)
+    assert all(shown["proven at least"] <= found.eigenvalue_lower)  # no bound is nearer in print
+    assert all(shown["proven at most"] >= found.eigenvalue_upper)
     html = model._repr_html_()
     assert html.count("<tr>") == 8 + 11
     assert "<td>landmarks</td><td>40</td>" in html
 
 
-def test_a_certificate_of_nothing_says_so():
+def test_other_values_tell_their_shapes_or_that_they_are_empty():
     assert repr(Certificate()) == "Certificate that says nothing"
     assert Certificate()._repr_html_() == "<div><p><b>Certificate that says nothing</b></p></div>"
+    assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
+    assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None, given=None)"
+    assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
+    assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
 
 
 def test_an_evaluation_tells_its_estimates():
@@ -110,14 +104,3 @@ def test_results_of_many_fits_tell_how_many():
     found = repr(Comparison("out", (), (), "take <rff>", "exact kernel PCA", 2))
     assert found.splitlines()[0] == "Comparison"
     assert "  fits            0, 2 were left for the next time\n" in found
-
-
-def test_rows_and_landmarks_tell_their_shapes():
-    assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
-    assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None, given=None)"
-    assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
-
-
-def test_the_package_tells_its_names():
-    assert set(bigkpca.__all__) <= set(dir(bigkpca))
-    assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)

@@ -10,39 +10,29 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ks_2samp
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics.drift import Counts, Reference, reference_of
+from bigkpca.numerics.drift import Reference, reference_of
 from tests.numerics.fits import seeds
 
-KINDS = ("normal", "cauchy", "few values", "a constant", "half of them equal", "one row", "integers")
+VALUES = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "cauchy": lambda rng, shape: rng.standard_cauchy(shape),
+    "few values": lambda rng, shape: rng.choice([-1.5, 0.0, 0.25, 3.0], shape),
+    "a constant": lambda rng, shape: np.full(shape, 0.1),
+    "integers": lambda rng, shape: rng.poisson(2.0, shape).astype(float),
+    "half of them equal": lambda rng, shape: np.where(rng.random(shape) < 0.5, 0.3, rng.normal(size=shape)),
+}
+kinds = st.sampled_from(sorted(VALUES))
 
 
-def values_of(kind, rng, shape):
-    """Scores or residuals with what distributions of real rows may have."""
-    if kind == "cauchy":
-        return rng.standard_cauchy(shape)
-    if kind == "few values":
-        return rng.choice([-1.5, 0.0, 0.25, 3.0], shape)
-    if kind == "a constant":
-        return np.full(shape, 0.1)
-    if kind == "integers":
-        return rng.poisson(2.0, shape).astype(float)
-    values = rng.normal(size=shape)
-    return np.where(rng.random(shape) < 0.5, 0.3, values) if kind == "half of them equal" else values
+def drawn(kind, seed, q=200):
+    """(scores, residuals) of q rows, with three components."""
+    rng = np.random.default_rng(seed)
+    return VALUES[kind](rng, (q, 3)), np.abs(VALUES[kind](rng, q))
 
 
-def drawn(kind, seed, q=200, r=3):
-    """(scores, residuals) of q rows."""
-    rng, q = np.random.default_rng(seed), 1 if kind == "one row" else q
-    return values_of(kind, rng, (q, r)), np.abs(values_of(kind, rng, q))
-
-
-def reference(Y, e, count=10**6, errors=0.0):
+def reference(Y, e, count=10**6):
     """The reference of rows of a fit of `count` rows, with the eigenvalues that these scores would have."""
-    eigenvalues = count * np.maximum(np.mean(Y**2, axis=0), 1e-3)
-    return reference_of(Y, e, eigenvalues, count, errors)
-
-
-kinds = st.sampled_from(KINDS)
+    return reference_of(Y, e, count * np.maximum(np.mean(Y**2, axis=0), 1e-3), count, 0.0)
 
 
 @given(kind=kinds, seed=seeds, q=st.integers(1, 300), count=st.sampled_from([300, 1000, 10**6]))
@@ -117,35 +107,15 @@ def test_a_row_with_a_component_of_its_own_says_nothing_of_rows_like_it():
     assert_allclose(made.edges[0, 0], 0)
 
 
-def principal_components(X, r):
-    """(mean, directions, eigenvalues) of plain PCA, eigenvalues as sums over rows."""
-    mean = X.mean(axis=0)
-    values, V = np.linalg.eigh((X - mean).T @ (X - mean))
-    return mean, V[:, ::-1][:, :r], values[::-1][:r]
-
-
-def test_the_residual_of_a_row_left_out_is_that_of_a_fit_without_it():
-    rng, n, r = np.random.default_rng(0), 60, 4
-    X = rng.normal(size=(n, 40)) * np.r_[[8.0, 6.0, 5.0, 4.0], np.full(36, 0.5)]
-    mean, V, eigenvalues = principal_components(X, r)
-    Y = (X - mean) @ V
-    e = np.sum((X - mean - Y @ V.T) ** 2, axis=1)
-    without = []
-    for i in range(n):
-        m, W, _ = principal_components(np.delete(X, i, axis=0), r)
-        without.append(np.sum((X[i] - m - W @ (W.T @ (X[i] - m))) ** 2))
-    h = 1 / n + np.sum(Y**2 / eigenvalues, axis=1)
-    assert_allclose(e / (1 - h) ** 2, without, rtol=1.5 / n)
-    assert np.mean(e) < np.mean(without) * (1 - r / n)
-    made = reference_of(Y, e, eigenvalues, n)
-    assert made.distances(made.count(Y, np.array(without)))[-1] < 0.05
-
-
 def test_chance_is_the_bound_of_massart_for_both_samples_and_all_quantities():
     made = replace(reference(*drawn("normal", 0)), rows=2048)
     logarithm = np.log(2 * 2 * 4 / 0.001)  # two sides, two samples, four quantities
     assert_allclose(made.chance(500), np.sqrt(logarithm / 1000) + np.sqrt(logarithm / 4096))
     assert made.chance(2) > 1
+    for rows in (0, 1, 5):  # so that few rows never raise an alarm
+        found = made.drift(made.count(np.full((rows, 3), 100.0), np.full(rows, 100.0)))
+        assert (found.figure, found.residual, found.score) == (0, 0, 0)
+        assert (found.outside, found.rows, found.reference_rows) == (rows, rows, 2048)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])  # where it is 0, chance alone makes no drift
@@ -166,14 +136,6 @@ def test_the_figure_is_at_most_the_share_of_rows_from_elsewhere(share):
     assert np.median(figures) > share - 0.12 - 0.01 or not share
 
 
-def test_few_rows_never_raise_an_alarm():
-    made = reference(*drawn("normal", 0))
-    for rows in (0, 1, 5):
-        found = made.drift(made.count(np.full((rows, 3), 100.0), np.full(rows, 100.0)))
-        assert (found.figure, found.residual, found.score) == (0, 0, 0)
-        assert (found.outside, found.rows, found.reference_rows) == (rows, rows, 200)
-
-
 def test_the_drift_says_what_has_drifted():
     made = reference(*drawn("normal", 0))
     Y, e = drawn("normal", 1, q=2000)
@@ -184,6 +146,8 @@ def test_the_drift_says_what_has_drifted():
     assert made.drift(made.count(Y, e)).outside < 2000 / 201 * 5
     no_numbers = made.count(np.full((2, 3), np.nan), np.array([np.nan, np.inf]))
     assert made.drift(no_numbers).outside == 2
+    with pytest.raises(SpecError, match="2 scores of each row, and the reference has 3"):
+        made.count(np.zeros((5, 2)), np.zeros(5))
 
 
 def test_values_that_overflow_make_no_reference():
@@ -192,29 +156,17 @@ def test_values_that_overflow_make_no_reference():
     assert reference_of(np.zeros((3, 1)), np.array([1.0, np.nan, 1.0]), np.array([1.0]), 3) is None
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_what_is_no_distribution_is_refused():
+    plain = {"rows": 5, "edges": [[0.0, 1.0]] * 2, "lower": [[0.2, 0.8]] * 2, "upper": [[0.4, 1.0]] * 2}
+    for changed, message in (
         ({"edges": [[0.0, 1.0], [1.0, 0.0]]}, "do not ascend"),
-        ({"edges": [[0.0, np.nan], [0.0, 1.0]]}, "do not ascend"),
         ({"lower": [[0.5, 0.2], [0.0, 1.0]]}, "do not ascend"),
         ({"upper": [[0.5, 1.5], [0.2, 1.0]]}, "not within 0 and 1"),
-        ({"lower": [[-0.5, 0.5], [0.2, 1.0]]}, "not within 0 and 1"),
         ({"lower": [[0.5, 0.9], [0.2, 1.0]]}, "not within 0 and 1"),
         ({"lower": [[np.nan, 0.5], [0.2, 1.0]]}, "do not ascend"),
         ({"upper": [[0.5, 1.0]]}, r"edges \(2, 2\)"),
         ({"rows": 0}, "of 0 rows"),
-    ],
-)
-def test_what_is_no_distribution_is_refused(changed, message):
-    plain = {"rows": 5, "edges": [[0.0, 1.0]] * 2, "lower": [[0.2, 0.8]] * 2, "upper": [[0.4, 1.0]] * 2}
-    given = {name: np.array(value) if isinstance(value, list) else value for name, value in (plain | changed).items()}
-    with pytest.raises(SpecError, match=message):
-        Reference(**given)
-
-
-def test_scores_of_another_model_are_not_counted():
-    made = reference(*drawn("normal", 0))
-    assert repr(Counts(np.zeros((3, 65), np.int64))) == "Counts(bins=<int64 (3, 65)>)"
-    with pytest.raises(SpecError, match="2 scores of each row, and the reference has 3"):
-        made.count(np.zeros((5, 2)), np.zeros(5))
+    ):
+        given = {name: np.array(value) if name != "rows" else value for name, value in (plain | changed).items()}
+        with pytest.raises(SpecError, match=message):
+            Reference(**given)

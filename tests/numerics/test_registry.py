@@ -26,23 +26,14 @@ class Silent:
 KINDS = Registry("kind", (Small,), aliases={"tiny": "small-one"}, also_known=["auto"])
 
 
-def test_a_name_stands_for_the_default():
+def test_names_stand_for_defaults_and_values_are_told_and_read_back():
     for name in ("small-one", "Small_One", "TINY"):
         assert KINDS.named(name) == Small()
         assert KINDS.kind(name) is Small
-
-
-def test_values_are_told_and_read_back():
     assert KINDS.from_dict(KINDS.to_dict(Small(5))) == Small(5)
-    assert list(KINDS) == ["small-one"]
-    assert len(KINDS) == 1
-    assert KINDS.names == ["small-one", "tiny"]
-
-
-def test_unknown_names_are_refused_with_those_that_are_known():
-    with pytest.raises(
-        SpecError, match="unknown kind 'smal-one': did you mean 'small-one'\\? known are auto, small-one"
-    ):
+    assert (list(KINDS), len(KINDS), KINDS.names) == (["small-one"], 1, ["small-one", "tiny"])
+    message = r"unknown kind 'smal-one': did you mean 'small-one'\? known are auto, small-one"
+    with pytest.raises(SpecError, match=message):
         KINDS.named("smal-one")
 
 

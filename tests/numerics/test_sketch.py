@@ -13,16 +13,13 @@ from bigkpca.numerics.sketch import (
     rayleigh_ritz,
     starting_block,
 )
+from tests.helpers.oracles import matrix_with
 
 
-def positive(seed, D, decay=0.9, rank=None):
-    """A positive semidefinite matrix of eigenvalues decay^j, or of this rank."""
-    rng = np.random.default_rng(seed)
-    Q = np.linalg.qr(rng.normal(size=(D, D)))[0]
-    values = decay ** np.arange(D)
-    if rank is not None:
-        values[rank:] = 0
-    return (Q * values) @ Q.T, values
+def powers(D, decay=0.9, rank=None):
+    """(a positive semidefinite matrix of eigenvalues decay^j up to this rank, its eigenvalues)."""
+    values = decay ** np.arange(D) * (np.arange(D) < (D if rank is None else rank))
+    return matrix_with(values), values
 
 
 def counted(A):
@@ -43,17 +40,24 @@ def found_by(apply, D, count, seed=0, **options):
     return leading_eigenpairs(apply, start, count, **options)
 
 
-@pytest.mark.parametrize(("D", "count"), [(5, 5), (12, 8), (12, 2), (40, 30), (1, 1)])
-def test_blocks_that_fill_the_space_give_the_dense_eigenpairs(D, count):
-    A, values = positive(0, D)
-    found = found_by(counted(A)[0], D, count)
-    assert_allclose(found.values, values[:count], rtol=1e-9)
+@pytest.mark.parametrize(
+    ("D", "count", "rank"),
+    [(1, 1, 1), (5, 5, 5), (12, 2, 12), (12, 8, 12), (40, 30, 40), *((100, 20, rank) for rank in (0, 1, 7, 25))],
+)
+def test_blocks_that_fill_the_space_or_the_range_give_the_dense_eigenpairs(D, count, rank):
+    A, values = powers(D, rank=rank)
+    apply, widths = counted(A)
+    found = found_by(apply, D, count)
+    assert_allclose(found.values, values[:count], rtol=1e-9, atol=1e-12)
     assert_allclose(found.vectors.T @ found.vectors, np.eye(count), atol=1e-9)
-    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-9)
+    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-9 if rank == D else 1e-10)
+    if rank == 0:
+        assert_array_equal(found.residuals, np.full(count, np.inf))
+        assert len(widths) == 1
 
 
 def test_the_operator_is_applied_once_for_each_pass_until_nothing_is_left_to_see():
-    A, _ = positive(0, 200)
+    A, _ = powers(200)
     for passes in (1, 4, 6):
         apply, widths = counted(A)
         assert found_by(apply, 200, 20, most=passes).products == passes
@@ -61,7 +65,7 @@ def test_the_operator_is_applied_once_for_each_pass_until_nothing_is_left_to_see
     apply, widths = counted(A)
     found_by(apply, 200, 10)
     assert len(widths) == PASSES
-    apply, widths = counted(positive(0, 40)[0])
+    apply, widths = counted(powers(40)[0])
     found_by(apply, 40, 10)
     assert widths == [20, 20]
     apply, widths = counted(np.diag(0.3 ** np.arange(40.0)))  # which falls fast
@@ -70,7 +74,7 @@ def test_the_operator_is_applied_once_for_each_pass_until_nothing_is_left_to_see
 
 
 def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_new_starts():
-    A, values = positive(0, 400, decay=0.99)
+    A, values = powers(400, decay=0.99)
     apply, widths = counted(A)
     heard = []
     found = found_by(apply, 400, 6, most=20, tol=1e-3, on_iteration=lambda ritz: heard.append((ritz, len(widths))))
@@ -86,15 +90,6 @@ def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_
     assert_allclose(found.values, values[:6], rtol=1e-5)
     assert_allclose(found.vectors.T @ found.vectors, np.eye(6), atol=1e-10)
     assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-3)
-
-
-@pytest.mark.parametrize("rank", [1, 7, 25])
-def test_operators_of_low_rank_are_exact_however_many_passes(rank):
-    A, values = positive(0, 100, rank=rank)
-    found = found_by(counted(A)[0], 100, 20)
-    assert_allclose(found.values, values[:20], atol=1e-12)
-    assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-9)
-    assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-10)
 
 
 def test_the_starting_block_is_orthonormal_and_its_directions_are_uniform():
@@ -122,22 +117,16 @@ def test_the_next_block_spans_what_the_image_adds():
     assert_allclose(basis.T @ partly, 0, atol=1e-12)
 
 
-def test_the_zero_operator_has_orthonormal_eigenvectors_too():
-    widths = []
-
-    def apply(Q):
-        widths.append(Q.shape[1])
-        return 0 * Q
-
-    found = found_by(apply, 40, 4)
-    assert_array_equal(found.values, np.zeros(4))
-    assert_allclose(found.vectors.T @ found.vectors, np.eye(4), atol=1e-12)
-    assert_array_equal(found.residuals, np.full(4, np.inf))
-    assert len(widths) == 1
+def test_a_small_space_is_searched_on_after_a_new_start():
+    diagonal = 0.995 ** np.arange(120.0)  # so flat that more products are needed than blocks of 24 fit into R^120
+    start = starting_block(120, 24, np.random.default_rng(0))
+    found = leading_eigenpairs(lambda Q: diagonal[:, None] * Q, start, 4, most=40, tol=1e-6)
+    assert 5 < found.products < 40
+    assert_allclose(found.values, diagonal[:4], rtol=1e-9)
 
 
 def test_rayleigh_and_ritz_take_the_eigenpairs_of_the_compression():
-    A, _ = positive(0, 30)
+    A, _ = powers(30)
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(30, 12)))[0]
     found = rayleigh_ritz(basis, A @ basis, 5, 3)
     expected = np.linalg.eigvalsh(basis.T @ A @ basis)[::-1]
@@ -150,7 +139,7 @@ def test_rayleigh_and_ritz_take_the_eigenpairs_of_the_compression():
 
 
 def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
-    A, _ = positive(0, 300)
+    A, _ = powers(300)
     steps = []
     for tol in (1.0, 1e-1, 1e-3):
         apply, widths = counted(A)
@@ -171,24 +160,17 @@ def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
 
 # What a pass leaves
 
-shifts = pytest.mark.parametrize("shift", ["none", "near the mean", "far"])
-
-
-def feature_rows(shift):
-    rng = np.random.default_rng(0)
-    V = rng.normal(size=(40, 6)) + 5
-    v0 = {"none": np.zeros(6), "near the mean": V.mean(axis=0) + 0.1, "far": np.full(6, -1000.0)}[shift]
-    return V, v0, np.linalg.qr(rng.normal(size=(6, 3)))[0]
-
 
 def action_of(V, v0, Q, cuts=()):
     """Of one block that comes in tiles."""
     return block_action([(tile.copy(), np.ones(len(tile))) for tile in np.split(V, cuts)], v0, Q)
 
 
-@shifts
+@pytest.mark.parametrize("shift", ["none", "near the mean", "far"])
 def test_an_action_is_the_scatter_times_the_block_and_those_of_any_split_add_up(shift):
-    V, v0, Q = feature_rows(shift)
+    rng = np.random.default_rng(0)
+    V, Q = rng.normal(size=(40, 6)) + 5, np.linalg.qr(rng.normal(size=(6, 3)))[0]
+    v0 = {"none": np.zeros(6), "near the mean": V.mean(axis=0) + 0.1, "far": np.full(6, -1000.0)}[shift]
     action = action_of(V, v0, Q, [3, 3, 17])
     about_mean = (V - V.mean(axis=0)).T @ (V - V.mean(axis=0))
     rtol = 1e-11 if shift != "far" else 1e-7
@@ -210,20 +192,10 @@ def test_an_action_is_the_scatter_times_the_block_and_those_of_any_split_add_up(
 
 
 def test_a_shift_keeps_the_action_of_single_precision_rows():
-    V, _, Q = feature_rows("none")
-    V32 = (V + 1000).astype(np.float32)
+    rng = np.random.default_rng(0)
+    V32, Q = (rng.normal(size=(40, 6)) + 1005).astype(np.float32), np.linalg.qr(rng.normal(size=(6, 3)))[0]
     v0 = V32[0].astype(np.float64)  # single precision holds it
     exact = V32.astype(np.float64)
     exact -= exact.mean(axis=0)
     found = action_of(V32, v0, Q).applied(Q, v0, True)
     assert_allclose(found, exact.T @ exact @ Q, atol=1e-5 * (exact.T @ exact).max())
-
-
-def test_a_small_space_is_searched_on_after_a_new_start():
-    diagonal = 0.995 ** np.arange(120.0)  # so flat that more products are needed than blocks of 24 fit into R^120
-
-    found = leading_eigenpairs(
-        lambda Q: diagonal[:, None] * Q, starting_block(120, 24, np.random.default_rng(0)), 4, most=40, tol=1e-6
-    )
-    assert 5 < found.products < 40
-    assert_allclose(found.values, diagonal[:4], rtol=1e-9)

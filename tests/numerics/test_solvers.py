@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.decomposition import PCA
 
 from bigkpca.errors import DataError
 from bigkpca.numerics import eigenpairs, gram_solver, solvers
@@ -16,7 +15,6 @@ from tests.helpers import oracles
 from tests.numerics.fits import (
     centred_or_not,
     columns_fit,
-    digits_kernel,
     gram_fit,
     moments_at,
     nystroem_fit,
@@ -25,6 +23,14 @@ from tests.numerics.fits import (
     seeds,
     thesis_fit,
 )
+
+
+def exact_fit(kernel, X, _, components, center=True):
+    """The exact method, called like those of landmarks."""
+    return gram_fit(kernel, X, components, center)
+
+
+FITS = [exact_fit, nystroem_fit, columns_fit, thesis_fit]
 
 
 @centred_or_not
@@ -38,9 +44,8 @@ def test_all_rows_as_landmarks_give_exact_kernel_pca_by_any_method(center, seed)
         k = k - k.mean(axis=1, keepdims=True) - K.mean(axis=0) + K.mean()
     both = np.vstack([scores, k @ (scores / eigenvalues)])  # those of rows of the fit and of new ones
     apart = np.abs(np.diff(np.append(eigenvalues, 0))).min() > 1e-3 * eigenvalues[0]  # else eigenvectors mix
-    fits = {gram_fit: (X,), nystroem_fit: (X, X), columns_fit: (X, X), thesis_fit: (X, X)}
-    for fit, data in fits.items():
-        solution, _ = fit(kernel, *data, r, center)
+    for fit in FITS:
+        solution, _ = fit(kernel, X, X, r, center)
         assert_allclose(solution.eigenvalues, eigenvalues, rtol=1e-8)
         assert_allclose(solution.total_variance, total, rtol=1e-7)
         assert_allclose(solution.unexplained or 0, 0, atol=1e-8)
@@ -66,36 +71,45 @@ def test_any_landmarks_give_kernel_pca_of_the_naive_approximation(center, seed, 
     assert_allclose(whole @ whole.T, expected, atol=1e-6)
 
 
-def test_the_linear_kernel_is_principal_component_analysis():
-    X = rows(0, n=60, d=5) * [5, 4, 3, 2, 1] + 2
-    pca = PCA(5, svd_solver="full")
-    expected = pca.fit_transform(X)
-    for solution, got in (nystroem_fit(Linear(), X, X[:8], 5), gram_fit(Linear(), X, 5)):  # 8 rows span 5 columns
-        assert_allclose(solution.eigenvalues, pca.singular_values_**2, rtol=1e-9)
-        assert_allclose(got, oracles.with_signs_of(expected, got), atol=1e-8)
-        assert_allclose(solution.explained_variance_ratio, pca.explained_variance_ratio_, rtol=1e-9)
-
-
-@pytest.mark.parametrize("landmarks", [[], [rows(0)[:30]]], ids=["exact", "30 landmarks"])
-def test_components_are_a_number_a_share_or_all(landmarks):
+@pytest.mark.parametrize("fit", FITS)
+def test_components_are_a_number_a_share_or_all(fit):
     X, kernel = rows(0), Gaussian(1.5)
-
-    def fit(kernel, X, components):
-        return (nystroem_fit if landmarks else gram_fit)(kernel, X, *landmarks, components)
-
-    everything = fit(kernel, X, None)[0]
+    everything = fit(kernel, X, X[:30], None)[0]
     assert 20 < len(everything.eigenvalues) < 40
-    few_of_them = fit(kernel, X, 4)[0]
+    few_of_them = fit(kernel, X, X[:30], 4)[0]
     assert_allclose(few_of_them.eigenvalues, everything.eigenvalues[:4], rtol=1e-10)
     assert few_of_them.components.shape[1] == 4
-    assert len(fit(kernel, X, 1000)[0].eigenvalues) == len(everything.eigenvalues)
+    assert len(fit(kernel, X, X[:30], 1000)[0].eigenvalues) == len(everything.eigenvalues)
     for share in (0.3, 0.7, 0.9):
-        explained = fit(kernel, X, share)[0].explained_variance_ratio.cumsum()
+        explained = fit(kernel, X, X[:30], share)[0].explained_variance_ratio.cumsum()
         assert explained[-1] >= share
         assert len(explained) == 1 or explained[-2] < share
-    narrow = nystroem_fit(Gaussian(0.3), X, X[:5], 0.9)[0]  # five landmarks do not reach the share
-    assert len(narrow.eigenvalues) == 5
-    assert narrow.explained_variance_ratio.sum() < 0.9
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_data_without_variance_are_refused(fit):
+    parallel = np.arange(1.0, 21)[:, None] * [1, 2, 3]  # whose cosines are all 1, but for rounding
+    for kernel, X in ((Gaussian(1.0), np.ones((20, 3))), (Cosine(), parallel)):
+        for components in (1, 0.5, None):
+            with pytest.raises(DataError, match="no direction varies in feature space"):
+                fit(kernel, X, X[:5], components)
+
+
+def test_constant_data_have_one_component_without_centring():
+    for fit in (nystroem_fit, exact_fit):
+        assert_allclose(fit(Gaussian(1.0), np.ones((20, 3)), np.ones((5, 3)), None, False)[0].eigenvalues, [20])
+    for unexplained in (0.0, 0.3):
+        with pytest.raises(DataError, match="no direction varies in feature space"):
+            plain_fit(np.ones((20, 3)), 2, unexplained=unexplained)
+
+
+def test_single_and_double_precision_agree_on_signs_and_values_on_digits(digits):
+    X, kernel = digits[:600].astype(np.float64), Gaussian(30.0)
+    S = X[np.random.default_rng(1).choice(len(X), 100, replace=False)]
+    double, scores = nystroem_fit(kernel, X, S, 10)
+    single, scores32 = nystroem_fit(kernel, X.astype(np.float32), S.astype(np.float32), 10)
+    assert_allclose(single.eigenvalues, double.eigenvalues, rtol=1e-4)
+    assert_allclose(scores32, scores, atol=1e-2 * np.abs(scores).max())
 
 
 def test_the_rank_is_found_where_rows_and_landmarks_repeat():
@@ -124,19 +138,10 @@ def test_scaling_the_kernel_scales_eigenvalues_and_scores(factor):
 @centred_or_not
 def test_the_score_of_largest_absolute_value_at_the_landmarks_is_positive(center):
     X, kernel = rows(0), Gaussian(1.0)
-    fits = [(fit(kernel, X, X[:12], 6, center)[0], X[:12]) for fit in (nystroem_fit, columns_fit, thesis_fit)]
-    for solution, S in [*fits, (gram_fit(kernel, X, 6, center)[0], X)]:
+    for fit in FITS:
+        solution, S = fit(kernel, X, X[:12], 6, center)[0], X if fit is exact_fit else X[:12]
         at_landmarks = (kernel(S, S) - solution.mean) @ solution.components
         assert (at_landmarks.max(axis=0) >= -at_landmarks.min(axis=0) * (1 - 1e-9)).all()
-
-
-def test_single_and_double_precision_agree_on_signs_and_values_on_digits(digits):
-    X, kernel = digits[:600].astype(np.float64), digits_kernel(digits[:600])
-    S = X[np.random.default_rng(1).choice(len(X), 100, replace=False)]
-    double, scores = nystroem_fit(kernel, X, S, 10)
-    single, scores32 = nystroem_fit(kernel, X.astype(np.float32), S.astype(np.float32), 10)
-    assert_allclose(single.eigenvalues, double.eigenvalues, rtol=1e-4)
-    assert_allclose(scores32, scores, atol=1e-2 * np.abs(scores).max())
 
 
 def test_the_negative_share_of_an_indefinite_kernel_is_reported():
@@ -181,18 +186,6 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     assert_allclose(solution.negative, -1, rtol=1e-9)
 
 
-@pytest.mark.parametrize("components", [1, 0.5, None])
-def test_constant_data_have_no_principal_components_and_one_without_centring(components):
-    X = np.ones((20, 3))
-    message = "no direction varies in feature space"
-    with pytest.raises(DataError, match=message):
-        nystroem_fit(Gaussian(1.0), X, X[:5], components)
-    with pytest.raises(DataError, match=message):
-        gram_fit(Gaussian(1.0), X, components)
-    assert_allclose(nystroem_fit(Gaussian(1.0), X, X[:5], components, center=False)[0].eigenvalues, [20])
-    assert_allclose(gram_fit(Gaussian(1.0), X, components, center=False)[0].eigenvalues, [20])
-
-
 def test_an_indefinite_kernel_is_not_called_constant_and_its_ratios_sum_to_one_at_most():
     X = np.random.default_rng(0).normal(size=(50, 4))
     found = gram_solver.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
@@ -202,16 +195,6 @@ def test_an_indefinite_kernel_is_not_called_constant_and_its_ratios_sum_to_one_a
     found = gram_solver.gram(K, 2, center=True, tolerance=1e-12, positive=False)
     assert (found.eigenvalues > 0).all()
     assert found.negative < 0
-
-
-def test_rounding_noise_is_not_a_component():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(1, 2, (200, 1)) * rng.normal(size=5)  # parallel rows: every cosine is 1
-    with pytest.raises(DataError, match="constant data"):
-        gram_solver.gram(Cosine()(X, X), 3, center=True, tolerance=1e-12, positive=True)
-
-
-columns_and_thesis = pytest.mark.parametrize("fit", [columns_fit, thesis_fit])
 
 
 @centred_or_not
@@ -248,17 +231,6 @@ def test_the_thesis_extends_eigenvectors_of_the_landmarks_and_centres_over_landm
     assert len(thesis_fit(kernel, X, X[:size], 2, center, rank)[0].eigenvalues) == 2
 
 
-@columns_and_thesis
-def test_other_methods_take_a_share_of_the_variance_and_refuse_constant_data(fit):
-    X, kernel = rows(0), Gaussian(1.5)
-    explained = fit(kernel, X, X[:20], 0.7)[0].explained_variance_ratio.cumsum()
-    assert explained[-1] >= 0.7 > explained[-2]
-    with pytest.raises(DataError, match="no direction varies in feature space"):
-        fit(kernel, np.ones((20, 3)), np.ones((5, 3)), 2)
-    with pytest.raises(DataError, match="no direction varies in feature space"):
-        fit(Cosine(), np.outer(np.arange(1.0, 21), [1, 2, 3]), np.outer(np.arange(1.0, 6), [1, 2, 3]), None)
-
-
 @centred_or_not
 def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leaves(center):
     X, kernel = rows(0), 3.0 * Gaussian(1.0) + Polynomial(0.1, 2)
@@ -272,31 +244,16 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
     assert gram_fit(kernel, X, 2, center)[0].unexplained is None
 
 
-def test_plain_is_principal_component_analysis_of_the_features():
-    V = rows(0, n=60, d=5) * [5, 4, 3, 2, 1] + 2
-    solution, got = plain_fit(V, 3)
-    pca = PCA(5, svd_solver="full")
-    expected = pca.fit_transform(V)[:, :3]
-    assert_allclose(solution.eigenvalues, pca.singular_values_[:3] ** 2, rtol=1e-10)
-    assert_allclose(got, oracles.with_signs_of(expected, got), atol=1e-9)
-    assert_allclose(solution.explained_variance_ratio, pca.explained_variance_ratio_[:3], rtol=1e-10)
-    for share in (0.3, 0.8, 0.95):
-        explained = plain_fit(V, share)[0].explained_variance_ratio.cumsum()
-        assert explained[-1] >= share
-        assert len(explained) == 1 or explained[-2] < share
-    assert (solution.components.max(axis=0) >= -solution.components.min(axis=0)).all()
-    assert solution.unexplained is None
-    assert solution.negative == 0
-
-
 @centred_or_not
 def test_plain_is_kernel_pca_of_the_products_of_features(center):
-    V = rows(0, n=30, d=6) + 1
+    V = np.column_stack([rows(0, n=30, d=6) * [5, 4, 3, 2, 1, 1] + 1, np.full(30, float(not center)), np.zeros(30)])
     eigenvalues, scores = oracles.gram_kpca(V @ V.T, 6, center)
-    solution, got = plain_fit(V, None, center)
+    solution, got = plain_fit(V, None if center else 6, center)  # directions that do not vary are left out
     assert_allclose(solution.eigenvalues, eigenvalues, rtol=1e-9)
     assert_allclose(got, oracles.with_signs_of(scores, got), atol=1e-8)
-    assert_allclose(solution.total_variance, eigenvalues.sum(), rtol=1e-10)
+    assert_allclose(solution.total_variance, np.trace(oracles.centred(V @ V.T) if center else V @ V.T), rtol=1e-10)
+    assert (solution.components.max(axis=0) >= -solution.components.min(axis=0)).all()
+    assert (solution.unexplained, solution.negative) == (None, 0)
 
 
 def test_what_features_leave_unexplained_is_added_to_eigenvalues_and_not_to_scores():
@@ -311,13 +268,9 @@ def test_what_features_leave_unexplained_is_added_to_eigenvalues_and_not_to_scor
     assert_allclose(plain_fit(V, 3, False, 0.2, trace)[0].eigenvalues, np.linalg.eigvalsh(K)[::-1][:3], rtol=1e-9)
 
 
-def test_plain_leaves_out_directions_that_do_not_vary_and_refuses_where_none_does():
-    V = np.column_stack([rows(0, d=2), np.ones(40), np.zeros(40)])
-    assert plain_fit(V, None, unexplained=0.5)[0].components.shape == (4, 2)
-    with pytest.raises(DataError, match="no direction varies in feature space"):
-        plain_fit(np.ones((20, 3)), 2)
-    with pytest.raises(DataError, match="no direction varies in feature space"):
-        plain_fit(np.ones((20, 3)), 2, unexplained=0.3)
+def test_more_features_than_rows_have_no_more_components_than_rows():
+    found, _ = plain_fit(rows(0, n=10, d=20), None, unexplained=0.3, tolerance=1e-30)
+    assert len(found.eigenvalues) == 9
 
 
 @centred_or_not

@@ -1,14 +1,12 @@
 """The basis of the span of landmarks: from Cholesky's factor or from eigenvectors, the same span."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError
 from bigkpca.numerics import solvers
-from bigkpca.numerics.kernels import Gaussian, Sigmoid
+from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.span import PARTS, basis_of, eigenvector_basis, nested, of_basis, span_of
 from tests.helpers.oracles import matrix_with
 from tests.numerics.fits import moments_at, rows
@@ -95,25 +93,7 @@ def test_cholesky_is_the_basis_down_to_the_tolerance(least, triangular):
     assert not basis_of(matrix_with(np.geomspace(1e-11, 1, 40)), 0.0).triangular
 
 
-def test_a_matrix_that_is_not_positive_has_eigenvectors():
-    X = rows(1)
-    moments, W, _ = moments_at(Sigmoid(gamma=1.0, coef0=0.5), X, X[:20])
-    span = span_of(W, moments, 1e-12)
-    assert not span.basis.triangular
-    assert span.basis.indefinite
-    assert_allclose((span.basis.P * span.basis.signs) @ span.basis.P.T, np.linalg.pinv(W, rcond=1e-12), rtol=1e-5)
-
-
 def test_without_a_positive_eigenvalue_nothing_is_spanned():
     for W in (np.zeros((3, 3)), -np.eye(2)):
         with pytest.raises(DataError, match="no positive eigenvalue"):
             basis_of(W, 1e-12)
-
-
-def test_equal_landmarks_add_nothing():
-    moments, W = well_conditioned(10)
-    twice = np.repeat(np.arange(10), 2)
-    doubled = replace(moments, mean=moments.mean[twice], scatter=moments.scatter[np.ix_(twice, twice)])
-    span = span_of(W[np.ix_(twice, twice)], doubled, 1e-12)
-    assert span.basis.P.shape == (20, 10)
-    assert_allclose(span.trace_error, span_of(W, moments, 1e-12).trace_error, rtol=1e-9)

@@ -1,20 +1,14 @@
 """Cholesky factors, their inverses and products by tiles: against the plain formulas, on any number of threads."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics import triangular
 from tests.helpers.oracles import matrix_with
+from tests.numerics.fits import threads
 
 TILE = 32
-
-
-def threads(function, items):
-    with ThreadPoolExecutor(3) as pool:
-        return list(pool.map(function, items))
 
 
 @pytest.fixture(autouse=True)

@@ -18,11 +18,35 @@ from bigkpca.reporting.report_data import Labels
 from tests.reporting.conftest import drawn
 
 
-def test_labels_from_everywhere(place, tmp_path):
+def labels_of(place, labels):
+    """(labels of the rows of a report, their numbers)."""
     model = bigkpca.load(str(place / "m.zarr"))
-    for labels in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
-        found = report_data.collect_report_data(model, None, labels, None, None, Silent())
-        np.testing.assert_array_equal(found.labels.values, load_digits().target[found.numbers].astype(str))
+    found = report_data.collect_report_data(model, None, labels, None, None, Silent())
+    return found.labels, found.numbers
+
+
+def test_labels_come_from_everywhere_as_names_kinds_or_bins(place, tmp_path):
+    for given in (place / "labels.npy", "y", place / "d.zarr", place / "d.zarr" / "y"):
+        found, numbers = labels_of(place, given)
+        np.testing.assert_array_equal(found.values, load_digits().target[numbers].astype(str))
+    np.save(tmp_path / "many.npy", np.repeat(np.arange(12), [*range(1, 12), 1797 - 66]))
+    many, _ = labels_of(place, tmp_path / "many.npy")
+    assert many.names == ("3", "4", "5", "6", "7", "8", "9", "10", "11", "other")
+    assert np.count_nonzero(many.values == "other") == 1 + 2 + 3
+    np.save(tmp_path / "numbers.npy", np.linspace(0, 1, 1797))
+    bins, _ = labels_of(place, tmp_path / "numbers.npy")
+    assert bins.names == ("0 to 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1")
+    assert {np.count_nonzero(bins.values == name) for name in bins.names} <= {359, 360}
+
+
+@pytest.mark.usefixtures("sketched")
+def test_ends_of_components_have_the_names_of_categories(tmp_path):
+    lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in range(40)]
+    (tmp_path / "x.csv").write_text("\n".join(["a,b,kind", *lines]))
+    ingest([tmp_path / "x.csv"], tmp_path / "d.zarr", labels="kind")
+    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
+    text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
+    assert re.search("with (low at the low end and high|high at the low end and low) at the high one", text)
 
 
 @pytest.mark.full
@@ -47,23 +71,6 @@ def test_other_labels_and_rows_make_another_report(tmp_path):
         assert out.read_bytes() != first
 
 
-@pytest.mark.usefixtures("sketched")
-def test_labels_with_names_many_kinds_or_numbers(tmp_path):
-    values = np.arange(40)
-    lines = [f"{value},{value % 3},{'low' if value < 20 else 'high'}" for value in values]
-    (tmp_path / "x.csv").write_text("\n".join(["a,b,kind", *lines]))
-    ingest([tmp_path / "x.csv"], tmp_path / "d.zarr", labels="kind")
-    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
-    text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
-    assert re.search("with (low at the low end and high|high at the low end and low) at the high one", text)
-    many = report_data._as_labels(np.repeat(np.arange(12), np.arange(1, 13)), "")
-    assert many.names == ("3", "4", "5", "6", "7", "8", "9", "10", "11", "other")
-    assert np.count_nonzero(many.values == "other") == 1 + 2 + 3
-    numbers = report_data._as_labels(np.linspace(0, 1, 100), "")
-    assert numbers.names == ("0 to 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1")
-    assert [np.count_nonzero(numbers.values == name) for name in numbers.names] == [20] * 5
-
-
 def test_pictures_show_rows():
     from matplotlib.image import imread
 
@@ -84,10 +91,8 @@ def test_pictures_show_rows():
     assert (sparse.black, sparse.white) == (0, 1)
 
 
-def test_labels_explain_what_they_explain(place, tmp_path):
+def test_labels_explain_what_they_explain():
     labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
     np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
     assert text.extreme_labels(scores[:, 0], labels) == "with b at the low end and a at the high one"
-    with pytest.raises(SpecError, match="labels are a path or a name, not list"):
-        bigkpca.report(place / "m.zarr", tmp_path / "r.html", labels=[0] * 1797)

@@ -12,32 +12,16 @@ SOUND, SHAKY = "solid", "doubtful"
 
 
 def test_the_verdict_weighs_components_by_what_they_hold():
-    larger = "; a larger size would help."
+    trusted, larger = "components can be trusted", " of what all do; a larger size would help."
     for trust, shares, says in (
         ([SOUND] * 8, [0.1] * 8, "Good: all 8 components can be trusted."),
         ([SOUND], [0.9], "Good: its only component can be trusted."),
         ([SHAKY, SOUND], [0.02, 0.9], "Good: 1 of 2 components can be trusted, and those hold 97.8% of what all do."),
-        (
-            [SOUND] * 8,
-            [0.03] * 8,
-            "Sound but incomplete: all 8 components can be trusted, but most of the variance lies outside.",
-        ),
-        (
-            [SOUND, SOUND, SHAKY],
-            [0.3, 0.3, 0.2],
-            f"Good in part: 2 of 3 components can be trusted, and those hold 75.0% of what all do{larger}",
-        ),
-        (
-            [SOUND, SHAKY],
-            [0.03, 0.02],
-            f"Of limited use: 1 of 2 components can be trusted, and those hold 60.0% of what all do{larger}",
-        ),
-        (
-            [SHAKY, SOUND],
-            [0.6, 0.3],
-            f"Not good: only 1 of 2 components can be trusted, and those hold 33.3% of what all do{larger}",
-        ),
-        ([SHAKY, SHAKY], [0.6, 0.3], f"Not good: no component can be trusted{larger}"),
+        ([SOUND] * 8, [0.03] * 8, f"Sound but incomplete: all 8 {trusted}, but most of the variance lies outside."),
+        ([SOUND, SOUND, SHAKY], [0.3, 0.3, 0.2], f"Good in part: 2 of 3 {trusted}, and those hold 75.0%{larger}"),
+        ([SOUND, SHAKY], [0.03, 0.02], f"Of limited use: 1 of 2 {trusted}, and those hold 60.0%{larger}"),
+        ([SHAKY, SOUND], [0.6, 0.3], f"Not good: only 1 of 2 {trusted}, and those hold 33.3%{larger}"),
+        ([SHAKY, SHAKY], [0.6, 0.3], "Not good: no component can be trusted; a larger size would help."),
     ):
         assert text.components_verdict(tuple(trust), np.array(shares), "a larger size") == says
 
@@ -52,9 +36,7 @@ def test_doubtful_components_that_hold_next_to_nothing_do_not_spoil_a_model():
     model = fitted(np.stack(columns, axis=1), 40, size=300)
     assert "doubtful" in model.certificate.trust
     said = text.verdict(model)
-    assert re.match(
-        r"Good: \d+ of 40 components can be trusted, and those hold 9\d\.\d% of what all do\. Trust: ", said
-    )
+    assert re.match(r"Good: \d+ of 40 components can be trusted, and those hold 9\d\.\d% of what all do\. Tr", said)
     assert re.search(r"doubtful \(estimated\); the first doubtful one is component \d+\.", said)
     assert re.search(r"they hold at least 9\d\.\d% of the variance \(proven\)\. Further components would", said)
     assert "To hold more" not in said

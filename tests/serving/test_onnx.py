@@ -45,12 +45,11 @@ def test_rows_far_from_the_origin_and_sentinels_among_the_landmarks(tmp_path):
 
 def test_the_command_writes_a_model(tmp_path):
     bigkpca.fit(X, tmp_path / "model.zarr", components=3, size=60)
-    done = run("export", tmp_path / "model.zarr", tmp_path / "model.onnx")
-    assert done.exit_code == 0, done.output
+    command = ("export", tmp_path / "model.zarr", tmp_path / "model.onnx")
+    done, again = run(*command), run(*command)
+    assert (done.exit_code, again.exit_code) == (0, 2), done.output
     expected = KernelPCA.load(tmp_path / "model.zarr").transform(NEW)
     assert largest_difference(by_runtime(tmp_path / "model.onnx", NEW), expected) < 1e-9
-    again = run("export", tmp_path / "model.zarr", tmp_path / "model.onnx")
-    assert again.exit_code == 2
     assert "model.onnx exists" in again.output
 
 

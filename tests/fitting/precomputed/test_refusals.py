@@ -1,13 +1,8 @@
 """What a given matrix cannot do or be, in words; the contract of scikit-learn; the commands."""
 
-import json
-import re
-from pathlib import Path
-
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
@@ -16,11 +11,8 @@ import bigkpca
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import DataError, SpecError
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import load_model
-from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, K, N, R, X, estimator, fitted, with_entry
-from tests.helpers.commands import run
+from tests.fitting.precomputed.matrices import K_NEW, KERNEL, OPTIONS, K, N, R, X, estimator, fitted
 from tests.helpers.fits import scores
-from tests.helpers.stores import as_npy, as_zarr
 
 
 def test_options_that_make_no_sense_are_refused():
@@ -28,13 +20,8 @@ def test_options_that_make_no_sense_are_refused():
         ({"method": "nystroem"}, "kernel='precomputed' needs method='exact', not 'nystroem'"),
         ({"method": methods.RandomFeatures("iid"), "kernel": kernels.Precomputed()}, "needs method='exact', not 'rff'"),
         ({"standardize": True}, "standardize=True is for rows that are vectors"),
-        ({"refine": 2}, "leave refine out"),
-        ({"landmarks": "uniform"}, "leave landmarks out"),
-        ({"n_directions": 3}, "n_directions=3 belongs to method='rff-pca'"),
-        ({"solver": "randomized"}, "solver='randomized' is for random features"),
         ({"sigma": 2.0}, "the precomputed kernel has no length sigma"),
         ({"gamma": 2.0}, "the precomputed kernel has no gamma"),
-        ({"kernel": kernels.Precomputed(), "sigma": 2.0}, "belong to kernel names"),
     ):
         with pytest.raises(SpecError, match=message):
             FitSpec.checked(**OPTIONS | options)
@@ -48,10 +35,6 @@ def test_the_kernel_has_no_formula():
     for combined in (kernel, 2.0 * kernel, kernel + KERNEL, KERNEL * kernel):
         with pytest.raises(SpecError, match="a precomputed kernel has no formula to evaluate, or to combine"):
             combined(X, X)
-    with pytest.raises(SpecError, match="no formula"):
-        arrays.kernel_blocks(X, X[:5], kernel)[0].compute()
-    with pytest.raises(SpecError, match="no spectral density"):
-        arrays.random_features(X, 10, kernel)
 
 
 def test_new_rows_that_are_no_kernels_with_the_fitted_ones_are_refused(tmp_path):
@@ -97,33 +80,5 @@ def test_the_tag_says_that_input_is_pairwise_however_the_kernel_is_typed():
         assert not hasattr(given, "score")
         model = given.fit(K).model_
         assert_array_equal(model.solution.components, expected.components)
-        assert FitSpec.from_dict(FitSpec.of(model).to_dict(), np.empty((0, 0))) == FitSpec.of(model)
     for kernel in ("gaussian", "no kernel", kernels.Linear(), np.dot):
         assert not get_tags(KernelPCA(kernel=kernel)).input_tags.pairwise
-
-
-@pytest.mark.usefixtures("large")
-def test_commands_and_their_exit_codes(tmp_path):
-    gram, model, new = as_zarr(tmp_path, K, (50, 50)), tmp_path / "model.zarr", as_npy(tmp_path, K_NEW)
-    options = ("--kernel", "precomputed", "--method", "exact", "--components", R)
-    shown = run("fit", gram, model, *options)
-    assert shown.exit_code == 0, shown.output
-    assert re.search(r"^kernel +precomputed$", shown.stdout, re.M)
-    assert "largest relative residual" in shown.stdout
-    assert "nothing to do" in run("fit", gram, model, *options).stderr
-    assert run("transform", model, new, tmp_path / "scores.zarr").exit_code == 0
-    expected = scores(load_model(str(model)), K_NEW)
-    assert_allclose(zarr.open(tmp_path / "scores.zarr" / "scores")[:], expected, atol=1e-12)
-    facts = json.loads(run("info", model, "--json").stdout)
-    assert (facts["kernel"], facts["columns"], facts["method"]) == ({"name": "precomputed"}, N, "exact")
-    assert (facts["features"], facts["components"]) == ("given-kernels", R)
-    planned = run("plan", gram, *options, "--json")
-    assert json.loads(planned.stdout)["bytes_read"] >= K.nbytes
-
-    def code(data, *more):
-        return run("fit", data, tmp_path / "other.zarr", *options, *more).exit_code
-
-    wrong = as_zarr(tmp_path, with_entry(201, 77, 0.9), (50, 50), "wrong.zarr")
-    assert (code(gram, "--memory", "100 MB"), code(wrong), code(new)) == (4, 3, 2)
-    (Path(gram) / "c/2/3").unlink()
-    assert code(gram) == 7

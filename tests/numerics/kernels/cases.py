@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from bigkpca.numerics.kernels import (
     Cosine,
@@ -19,8 +18,6 @@ from bigkpca.numerics.kernels import (
 )
 from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
-
-seeds = st.integers(0, 2**32 - 1)
 
 
 def naive_inverse_quadratic(x, y):

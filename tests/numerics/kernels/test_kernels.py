@@ -25,7 +25,8 @@ from bigkpca.numerics.kernels import (
 )
 from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
-from tests.numerics.kernels.cases import ALL, COMBINED, OWN, SIMPLE, every_kernel, rows, seeds
+from tests.numerics.fits import seeds
+from tests.numerics.kernels.cases import ALL, COMBINED, SIMPLE, every_kernel, rows
 
 
 @every_kernel
@@ -52,15 +53,6 @@ def test_the_diagonal_and_the_gram_matrix_are_exact_and_in_double_precision(kern
     assert kernel.diagonal(rows(0, 9, 4, np.float32)).dtype == np.float64
 
 
-@every_kernel
-def test_kernels_are_symmetric_and_exactly_the_stationary_ones_do_not_see_a_shift(kernel, formula):
-    X, Y = rows(3, 6, 3), rows(4, 5, 3)
-    assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-12)
-    same = np.allclose(kernel(X + 3.7, Y + 3.7), kernel(X, Y), rtol=1e-10)
-    assert same == (kernel.stationary or isinstance(kernel, Function))  # of a function nothing is known
-    assert not (kernel.stationary and isinstance(kernel, Function))
-
-
 @pytest.mark.parametrize(("dtype", "expected"), [("u1", "f4"), ("i2", "f4"), ("i8", "f8"), ("f2", "f4"), ("?", "f4")])
 def test_whole_numbers_are_worked_on_as_floats(dtype, expected):
     X = np.array([[1, 0, 1], [0, 1, 1]], dtype)
@@ -68,26 +60,6 @@ def test_whole_numbers_are_worked_on_as_floats(dtype, expected):
         K = kernel(X, X)
         assert K.dtype == np.dtype(expected), name
         assert_allclose(K, oracles.matrix(formula, X.astype(float), X.astype(float)), rtol=1e-5, err_msg=name)
-
-
-@given(seed=seeds, n=st.integers(2, 20), d=st.integers(1, 5))
-def test_kernels_that_call_themselves_positive_are(seed, n, d):
-    X = rows(seed, n, d)
-    for kernel, _ in ALL.values():
-        if kernel.positive:
-            values = np.linalg.eigvalsh(kernel(X, X))
-            assert values[0] >= -1e-12 * values[-1]
-
-
-def test_kernels_of_which_nothing_is_known_are_not_called_positive():
-    assert {name for name, (kernel, _) in SIMPLE.items() if not kernel.positive} == {"sigmoid"}
-    assert not any(kernel.positive for kernel, _ in OWN.values())
-    assert Function(np.dot, psd=True).positive
-    for combine in (np.add, np.multiply):
-        assert combine(Gaussian(1.0), Linear()).positive
-        assert not combine(Gaussian(1.0), Sigmoid(1.0)).positive
-    assert (2.0 * Linear()).positive
-    assert not (2.0 * Sigmoid(1.0)).positive
 
 
 @every_kernel
@@ -117,24 +89,11 @@ def test_a_kernel_goes_through_json_and_back():
         kernels.from_dict({"name": "function"})
 
 
-def test_every_name_and_alias_finds_its_class_in_any_case_and_an_unknown_one_comes_with_the_nearest():
-    for kernel, _ in SIMPLE.values():
-        assert kernels.kernel_class(kernel.name) is kernels.kernel_class(kernel.name.upper()) is type(kernel)
-    assert kernels.kernel_class("rbf") is Gaussian
-    assert kernels.kernel_class("Poly") is Polynomial
-    nearest = {"gausian": "gaussian", "laplace": "laplacian", "rfb": "rbf", "Cosin": "cosine", "mattern": "matern"}
-    for name, known in nearest.items():
-        with pytest.raises(SpecError, match=f"unknown kernel '{name}': did you mean '{known}'"):
-            kernels.kernel_class(name)
-
-
 @pytest.mark.parametrize(
     ("kernel", "arguments", "message"),
     [
         *((Gaussian, [sigma], f"Gaussian: sigma must be a positive number, not {sigma}") for sigma in (0, -1.0)),
-        (Gaussian, [np.inf], "Gaussian: sigma must be a positive number, not inf"),
-        (Laplacian, [0.0], "Laplacian: sigma must be a positive number"),
-        (Matern, [0.0], "Matern: sigma must be a positive number, not 0.0"),
+        (Matern, [1.0, 100.1], "nu=100.1 is above 100, where it is the Gaussian to 0.3 %"),
         (Matern, [1.0, np.inf], "Matern: nu must be a positive number, not inf"),
         (RationalQuadratic, [np.nan], "RationalQuadratic: sigma must be a positive number, not nan"),
         (RationalQuadratic, [1.0, -1.0], "RationalQuadratic: alpha must be a positive number, not -1.0"),
@@ -154,52 +113,45 @@ def test_parameters_out_of_range_are_named(kernel, arguments, message):
         kernel(*arguments)
 
 
-def test_exactly_the_kernels_with_a_spectral_density_say_so():
-    spectral = {name for name, (kernel, _) in ALL.items() if kernel.spectral}
-    stationary = {name for name, (kernel, _) in SIMPLE.items() if kernel.stationary}
-    assert spectral == {*stationary, "scaled"}
-    assert len(stationary) == 6
-    rng = np.random.default_rng(0)
-    for kernel, _ in ALL.values():
-        if kernel.spectral:
-            assert draw_frequencies(kernel, "iid", 5, 3, rng).shape == (5, 3)
-        else:
-            with pytest.raises(SpecError, match=f"the {kernel.name} kernel has no spectral density"):
-                draw_frequencies(kernel, "iid", 5, 3, rng)
+def test_names_and_aliases_are_found_in_any_case_and_an_unknown_one_comes_with_the_nearest():
+    for name, kind in {"rbf": Gaussian, "GAUSSIAN": Gaussian, "Poly": Polynomial}.items():
+        assert kernels.kernel_class(name) is kind
+    with pytest.raises(SpecError, match="unknown kernel 'rfb': did you mean 'rbf'"):
+        kernels.kernel_class("rfb")
 
 
-def test_averages_make_sense_for_all_kernels_but_functions_that_do_not_say_so():
-    codes, vectors = Function(inverse_quadratic), Function(inverse_quadratic, vectors=True)
-    assert all(kernel.on_vectors for kernel, _ in (SIMPLE | COMBINED).values())
-    assert not codes.on_vectors
-    assert vectors.on_vectors
-    assert (2 * vectors * Gaussian(1)).on_vectors
-    for combined in (2 * codes, codes + Gaussian(1), Gaussian(1) + codes, codes * Linear(), Linear() * codes):
-        assert not combined.on_vectors
+CODES, VECTORS = Function(inverse_quadratic), Function(inverse_quadratic, vectors=True, psd=True)
+EVERYTHING = "positive savable on_vectors stationary spectral"
+PROPERTIES = [  # of all of which a combination has those that its parts have
+    *((kernel, EVERYTHING) for kernel, _ in SIMPLE.values() if isinstance(kernel, Gaussian | Laplacian | Matern)),
+    (RationalQuadratic(1), EVERYTHING),
+    (2 * (Gaussian(1) * Matern(1)), EVERYTHING),
+    (Gaussian(1) + Laplacian(1), "positive savable on_vectors stationary"),  # of a sum, no features are drawn
+    *((kernel, "positive savable on_vectors") for kernel in (Linear(), Polynomial(1), Cosine())),
+    *((kernel, "positive savable on_vectors") for kernel in (Gaussian(1) * Linear(), Linear() + Gaussian(1))),
+    *((kernel, "savable on_vectors") for kernel in (Sigmoid(1), 2 * Sigmoid(1))),
+    *((combine(Gaussian(1), Sigmoid(1)), "savable on_vectors") for combine in (np.add, np.multiply)),
+    *((kernel, "") for kernel in (CODES, 2 * CODES, CODES + Gaussian(1), Gaussian(1) + CODES, CODES * Linear())),
+    *((kernel, "positive on_vectors") for kernel in (VECTORS, 2 * VECTORS * Gaussian(1))),
+]
 
 
-def test_a_combination_is_stationary_savable_and_spectral_when_all_its_parts_are():
-    radial, inner, own = Gaussian(1), Linear(), Function(inverse_quadratic)
-    assert 3 * radial == radial * 3 == Scaled(radial, 3.0)
-    assert radial + inner != inner + radial  # as values; as functions they agree
+@pytest.mark.parametrize(("kernel", "properties"), PROPERTIES)
+def test_a_kernel_has_these_properties_and_no_others(kernel, properties):
+    assert [name for name in EVERYTHING.split() if getattr(kernel, name)] == properties.split()
+    if not kernel.spectral:
+        with pytest.raises(SpecError, match=r"kernel has no spectral density .* method='nystroem'"):
+            draw_frequencies(kernel, "iid", 5, 3, np.random.default_rng(0))
+
+
+def test_combinations_are_values_that_know_whether_centring_takes_a_shift_away():
+    shifted = (Linear(), 2 * Linear() + Gaussian(1.0), Linear() * Gaussian(1.0), Polynomial(1.0))
+    assert [kernel.allows_shift(True) for kernel in shifted] == [True, True, False, False]
+    assert not Linear().allows_shift(False)
+    assert 3 * Gaussian(1) == Gaussian(1) * 3 == Scaled(Gaussian(1), 3.0)
+    assert Gaussian(1) + Linear() != Linear() + Gaussian(1)  # as values; as functions they agree
     with pytest.raises(TypeError):
-        radial + 1
-    assert (radial + Laplacian(1)).stationary
-    assert (2 * radial).stationary
-    assert not (radial + inner).stationary
-    assert not (inner * radial).stationary
-    assert not (2 * inner).stationary
-    assert (radial + inner).savable
-    assert not own.savable
-    assert not (radial + own).savable
-    assert not (own * radial).savable
-    assert not (2 * own).savable
-    assert (radial * Laplacian(1)).spectral
-    assert (2 * (radial * Matern(1))).spectral
-    assert not (radial * inner).spectral
-    assert not (inner * radial).spectral
-    assert not (radial + Gaussian(2)).spectral  # of a sum, no features are drawn
-    assert not (2 * inner).spectral
+        Gaussian(1) + 1
 
 
 def test_a_function_that_returns_another_shape_is_named_with_both_shapes():

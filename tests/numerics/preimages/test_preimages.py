@@ -9,23 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
-from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Polynomial, Sigmoid
-from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
+from bigkpca.numerics.kernels import Cosine, Function, Polynomial, Sigmoid
+from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, RandomFeatures
 from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, Ridge, check_width, reconstructing
 from bigkpca.numerics.preimages import Linear as LinearMap
-from tests.numerics.preimages.models import (
-    BY_LANDMARKS,
-    GAUSSIAN,
-    WAYS,
-    WITH_PULL,
-    WITHOUT_PULL,
-    back,
-    decoder,
-    fitted,
-    random_fitted,
-    rows,
-    same_decoder,
-)
+from tests.numerics.preimages.models import GAUSSIAN, WAYS, WITHOUT_PULL, back, decoder, fitted, random_fitted, rows
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -39,6 +27,7 @@ def test_rows_come_back_in_the_units_of_the_data(way):
         got = back(way, model, model.scores(X * scale + offset), there, rows() * scale + offset)
         if way.name != "denoising":  # whose noise is in the units of the data
             assert_allclose((got.rows - offset) / scale, expected, atol=1e-5)
+    assert back(way, plain, np.empty((0, 8))).rows.shape == (0, 3)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -54,21 +43,15 @@ def test_single_precision_models_give_single_precision_rows(way):
         assert_allclose(got.rows, back(way, exact, Y, start).rows, atol=5e-3)
 
 
-def test_whole_numbers_are_rows_like_any():
-    X = np.random.default_rng(0).integers(0, 16, (60, 4)).astype(np.uint8)
-    model = fitted(Gaussian(10.0), X=X, dtype=np.float32)
-    for way in WAYS:
-        got = back(way, model, model.scores(X[:7]), X[:7], X)
-        assert ((got.rows - X[:7]) ** 2).mean() < X.astype(float).var()
-
-
 # Parts, names and options
 
 
-def test_a_way_goes_through_json_and_back():
-    for way in [*WAYS, FixedPoint(mean_term=False), FixedPoint(anchor=0.1), Ridge(np.float32(0.5), np.int64(9))]:
+def test_a_way_has_a_name_and_goes_through_json_and_back():
+    for way in (*WAYS, FixedPoint(mean_term=False), FixedPoint(anchor=0.1), Ridge(np.float32(0.5), np.int64(9))):
         assert preimages.from_dict(json.loads(json.dumps(preimages.to_dict(way)))) == way
-        assert preimages.PREIMAGES[way.name] is type(way)
+        assert preimages.named(way.name.upper()) == type(way)()
+    with pytest.raises(SpecError, match="unknown preimage 'rigde': did you mean 'ridge'"):
+        preimages.named("rigde")
 
 
 @pytest.mark.parametrize("way", [*WAYS, Distances(neighbours=np.int64(6))], ids=str)
@@ -79,20 +62,12 @@ def test_a_decoder_goes_through_its_parts_and_back(way):
         parts = json.loads(json.dumps(made.parameters())), {**made.arrays(), "other": np.ones(1)}
         again = preimages.decoder_from_parts(*parts)
         assert type(again) is type(made)
-        assert same_decoder(made, again)
+        assert again.parameters() == made.parameters()
         Y = model.scores(rows(6, seed=4))
         results = [reconstructing(each, model.features, model.solution, 6)(Y, None) for each in (made, again)]
         assert_array_equal(results[0].rows, results[1].rows)
         if way == FixedPoint():  # which keeps no second copy of the components
             assert ("map" in made.arrays()) == (method == ColumnSampling())
-
-
-def test_a_name_stands_for_the_default_of_its_way_and_an_unknown_one_comes_with_the_nearest():
-    names = {"fixed-point": FixedPoint(), "Fixed_Point": FixedPoint(), "mds": Distances(), "ridge": Ridge()}
-    for name, way in {**names, "linear": LinearMap(), "denoising": Denoising()}.items():
-        assert preimages.named(name) == way
-    with pytest.raises(SpecError, match="unknown preimage 'rigde': did you mean 'ridge'"):
-        preimages.named("rigde")
 
 
 @pytest.mark.parametrize(
@@ -101,13 +76,10 @@ def test_a_name_stands_for_the_default_of_its_way_and_an_unknown_one_comes_with_
         (lambda: FixedPoint(anchor=-0.1), "the anchor is a number that is not negative"),
         (lambda: FixedPoint(mean_term=False, anchor=0.1), "has no anchor; leave one of them out"),
         (lambda: FixedPoint(iterations=0), "at least one iteration, and a positive tol"),
-        (lambda: FixedPoint(tol=0), "at least one iteration, and a positive tol"),
         (lambda: Distances(neighbours=1), "at least 2 neighbours, and at least as many rows"),
         (lambda: Distances(neighbours=9, rows=8), "at least 2 neighbours, and at least as many rows"),
         (lambda: Ridge(ridge=-1), "ridge is a number that is not negative, size at least 2"),
-        (lambda: Ridge(size=1), "ridge is a number that is not negative, size at least 2"),
         (lambda: Denoising(noise=0), "noise is a positive standard deviation in the units of the data"),
-        (lambda: Denoising(ridge=np.nan), "ridge is a number that is not negative"),
         (lambda: Denoising(size=1), "ridge is a number that is not negative, size at least 2"),
     ],
 )
@@ -116,21 +88,22 @@ def test_options_that_make_no_sense_are_named(make, message):
         make()
 
 
-def test_methods_without_a_fixed_point_say_what_works():
-    random = random_fitted("phase")
-    with pytest.raises(SpecError, match="tensor sketch have no fixed point: use 'ridge', 'denoising' or 'linear', or"):
-        FixedPoint().check(Polynomial(1.0), RandomFeatures())
-    with pytest.raises(SpecError, match="with form='phase', use 'mds', 'ridge', 'denoising' or 'linear'"):
-        FixedPoint().check(GAUSSIAN, RandomFeatures("phase"))
-    with pytest.raises(SpecError, match="with form='phase'"):
-        FixedPoint().decoder(random, rows())
-
-
-def test_maps_that_are_learned_take_every_kernel_and_method():
-    for kernel in (*WITH_PULL, *WITHOUT_PULL):
-        for method in (*BY_LANDMARKS, RandomFeatures("phase"), PrincipalFeatures()):
-            for way in (Ridge(), LinearMap(), Denoising(noise=1.0)):
-                way.check(kernel, method)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FixedPoint().check(Polynomial(1.0), RandomFeatures()), "no fixed point: use 'ridge', 'denoising' or"),
+        (lambda: FixedPoint().check(GAUSSIAN, RandomFeatures("phase")), "with form='phase', use 'mds', 'ridge', 'den"),
+        (lambda: FixedPoint().decoder(random_fitted("phase"), rows()), "with form='phase'"),
+        (lambda: Distances().decoder(fitted()), "pre-images by 'mds' need sampled rows of the data"),
+        (lambda: FixedPoint().decoder(random_fitted("pairs")), "need sampled rows .* fit it again"),
+        (lambda: LinearMap().decoder(random_fitted("pairs")), "need sampled rows .* fit it again"),
+        (lambda: check_width((5, 3), 4, "s.zarr"), r"s.zarr: scores of shape \(5, 3\), but the model has 4 components"),
+        (lambda: check_width((5,), 3, "s.zarr"), r"scores of shape \(5,\)"),
+    ],
+)
+def test_models_and_scores_that_will_not_do_are_refused(make, message):
+    with pytest.raises(SpecError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("kernel", WITHOUT_PULL, ids=lambda k: k.name)
@@ -138,29 +111,8 @@ def test_learned_maps_bring_rows_back_for_kernels_without_a_fixed_point(kernel):
     X = rows(200) + 2
     model = fitted(kernel, r=None if isinstance(kernel, Sigmoid | Cosine | Function) else 15, X=X, size=40)
     for way in (Ridge(size=60), LinearMap(), Denoising(noise=0.05, size=60)):
+        way.check(kernel, model.method)
         if way.name == "linear" and kernel.name == "sigmoid":
             continue  # indefinite: scores of landmarks are not like those of other rows
         got = back(way, model, model.scores(X[:40]), None, X).rows
         assert ((got - X[:40]) ** 2).mean() < 0.6 * X.var(axis=0).mean()
-
-
-def test_ways_that_need_sampled_rows_say_so():
-    with pytest.raises(SpecError, match="pre-images by 'mds' need sampled rows of the data"):
-        Distances().decoder(fitted())
-    for way in (FixedPoint(), LinearMap()):
-        way.decoder(fitted())
-        with pytest.raises(SpecError, match=r"pre-images of random features need sampled rows .* fit it again"):
-            way.decoder(random_fitted("pairs"))
-
-
-def test_scores_that_no_model_made_are_refused():
-    check_width((5, 3), 3, "scores.zarr")
-    with pytest.raises(SpecError, match=r"scores.zarr: scores of shape \(5, 3\), but the model has 4 components"):
-        check_width((5, 3), 4, "scores.zarr")
-    with pytest.raises(SpecError, match=r"scores of shape \(5,\)"):
-        check_width((5,), 3, "scores.zarr")
-
-
-def test_no_rows_are_no_trouble():
-    for way in WAYS:
-        assert back(way, fitted(), np.empty((0, 5))).rows.shape == (0, 3)
