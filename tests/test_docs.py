@@ -181,6 +181,12 @@ def documented():
     return found
 
 
+def test_tests_that_pages_name_are_there():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "deploy").glob("*/README.md"))]:
+        for name in re.findall(r"`(?:tests/)?([\w/]*test_\w+\.py)", page.read_text(encoding="utf-8")):
+            assert (ROOT / "tests" / name).exists(), f"{page.name}: {name}"
+
+
 def test_the_reference_has_every_public_name_method_and_attribute_and_what_public_functions_return():
     public = set()
     for name in bigkpca.__all__:
