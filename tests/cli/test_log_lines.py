@@ -15,7 +15,6 @@ from bigkpca.cli import log_lines
 from bigkpca.cli.log_lines import JsonLines
 from bigkpca.workflows.scheduled import run as scheduled
 from tests.helpers.commands import run
-from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.nights import Night, some_rows
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
@@ -106,21 +105,6 @@ def test_what_the_package_logs_is_a_note_and_shown_once(night, monkeypatch):
     assert run("run", night.job).stderr == "note: x.zarr cannot be read for the moment, trying again\n"
     assert logging.getLogger("bigkpca").handlers == []
     assert logging.getLogger("bigkpca").propagate
-
-
-@pytest.mark.full
-def test_a_scheduler_that_dies_is_told_in_json(night, tmp_path):
-    with DaskProcesses(tmp_path / "cluster", 2) as cluster:
-        night.set(log="json", scheduler=cluster.address, timeout="3 s")
-        command = [sys.executable, "-m", "bigkpca.cli", "run", night.job]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-            found = []
-            for line in process.stderr:
-                found.append(json.loads(line))
-                if "sampling" in line:
-                    cluster.scheduler.kill()
-    assert process.returncode == found[-1]["exit_code"] == 6, found
-    assert all(isinstance(line["message"], str) for line in found)
 
 
 WITH_WORKERS = """

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca.data.numpy_rows import ArrayRows
-from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.errors import MemoryLimitError
 from bigkpca.execution import freed_memory
 from bigkpca.execution.planning import largest_size_that_fits, plan_fit, plan_transform, process_bytes, worker_bytes
 from bigkpca.execution.planning.base import resident
@@ -116,15 +116,6 @@ def test_the_exact_method_plans_for_its_gram_matrix_while_it_holds_it_and_reads_
     assert fit_bytes(n=8193, method="exact", threads=1) < 16 * 8192**2 < fit_bytes(n=8192, method="exact", threads=1)
     plan = plan_fit(ArrayRows(np.zeros((1000, 5))), FitSpec.checked(method="exact"), 1)
     assert (plan.passes, plan.bytes_read) == (0, 1000 * 5 * 8)
-
-
-def test_products_and_sketches_without_a_number_of_components_are_refused_before_anything_is_read():
-    for n, options, message in (
-        (8193, {"method": "exact"}, "above 8192 rows needs a number of components, not None"),
-        (10**6, {"method": "rff", "size": 8194}, "randomized solver.* needs a number of components, not None"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            plan_fit(rows(n), FitSpec.checked(components=None, **options), 1)
 
 
 def test_every_pass_is_planned_and_its_bytes_are():

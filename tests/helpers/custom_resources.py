@@ -10,14 +10,13 @@ from pathlib import Path
 import yaml
 
 STORED = Path(__file__).with_name("dask_operator.json")
-KINDS = ("daskautoscaler", "daskcluster")  # files of the release
 _OF_EVERY_OBJECT = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
 
 
 def condensed(folder):
     """The text of `dask_operator.json` from the folder of a release that holds its definitions."""
     schemas = {}
-    for name in KINDS:
+    for name in ("daskautoscaler", "daskcluster"):  # files of the release
         definition = yaml.safe_load((folder / f"{name}.yaml").read_text())["spec"]
         schema = definition["versions"][0]["schema"]["openAPIV3Schema"]
         schemas[definition["names"]["kind"]] = _without_descriptions(schema)

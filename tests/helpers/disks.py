@@ -37,25 +37,12 @@ class Restored:
         return self.folder
 
 
-def mount(limits: str, folder: Path) -> None:
-    """Mount an empty file system with these limits; skips the test where that is not allowed."""
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", limits, "tmpfs", folder], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip("a small disk needs the right to mount one")
-
-
-@contextmanager
-def small_disk(size: str, folder: Path) -> Iterator[Path]:
-    """A real file system of this size at a new folder."""
-    with mounted(f"size={size}", folder) as disk:
-        yield disk
-
-
 @contextmanager
 def mounted(limits: str, folder: Path) -> Iterator[Path]:
-    """An empty file system with these limits at a new folder."""
+    """A real, empty file system with these limits at a new folder; skips the test where none can be mounted."""
     folder.mkdir()
-    mount(limits, folder)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", limits, "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount one")
     try:
         yield folder
     finally:

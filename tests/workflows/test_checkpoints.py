@@ -19,7 +19,7 @@ from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import RandomFeatures
 from bigkpca.workflows import checkpoints
 from tests.helpers.dask_processes import wait_until
-from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.files import ROOT
 from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Once, Recorder
@@ -173,7 +173,7 @@ def test_a_fit_goes_on_where_its_sums_cannot_be_saved(dataset, clean, tmp_path, 
 def test_a_disk_that_is_full_does_not_end_the_fit(dataset, tmp_path):
     given = {**GIVEN, "size": 300}
     bigkpca.fit(dataset, tmp_path / "clean.zarr", **given)
-    with small_disk("8m", tmp_path / "small") as disk:
+    with mounted("size=8m", tmp_path / "small") as disk:
         filler, shown = disk / "filler", Recorder()
         shown.finish = lambda: shown.started[-1][0] == "fitting" and filler.unlink()  # room for the model
         filler.write_bytes(bytes(8 * 2**20 - 2 * 300 * 300 * 8))  # room for one sum, and part of another

@@ -9,7 +9,7 @@ import bigkpca
 from bigkpca.errors import IncompleteError
 from tests.helpers import worker_faults
 from tests.helpers.dask_processes import DaskProcesses, wait_until
-from tests.helpers.disks import small_disk, tree_bytes
+from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.fits import OPTIONS
 from tests.helpers.memory_groups import memory_group
 from tests.helpers.progress import Recorder
@@ -120,7 +120,7 @@ def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are
 
 
 def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(runs, cluster, tmp_path):
-    with small_disk("60k", tmp_path / "small") as disk:
+    with mounted("size=60k", tmp_path / "small") as disk:
         out, shown = disk / "out.zarr", Recorder()
         with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.zarr"):
             runs["transform"](out, scheduler=cluster.address)

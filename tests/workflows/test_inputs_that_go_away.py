@@ -21,7 +21,7 @@ import bigkpca
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import DaskProcesses, wait_until
-from tests.helpers.disks import tree_bytes
+from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Once
 from tests.helpers.reads import Reads
@@ -99,46 +99,22 @@ def scene(tmp_path_factory):
 def test_an_input_that_is_moved_away_for_a_moment_gives_no_wrong_row(moves, scene):
     rng, away = random.Random(0), scene.here / "away"
     for _ in range(moves):
-        at, seconds = rng.randint(1, ROWS // BLOCK), rng.choice([0.02, 0.2, 0.6, 2.5])
+        at, seconds = rng.randint(1, ROWS // BLOCK), rng.choice([0.02, 0.2, 0.6, 2.5, None])
         scene.check(at, seconds, lambda: scene.data.rename(away), lambda: away.rename(scene.data))
-
-
-# File systems that go, and workers that do not see them
-
-
-@pytest.fixture
-def mounted(tmp_path):
-    """With its dataset on a file system of its own, at `mount`; skips the test where none can be mounted."""
-    disk, at = tmp_path / "disk", tmp_path / "mount"
-    disk.mkdir()
-    at.mkdir()
-    if subprocess.run(["mount", "--bind", disk, at], capture_output=True, check=False).returncode:
-        pytest.skip("a file system that goes away needs the right to mount one")
-    try:
-        yield Scene(tmp_path, at)
-    finally:
-        subprocess.run(["umount", "-l", at], check=False, capture_output=True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seconds", [0.3, 4.0, None])
-def test_a_file_system_that_goes_away_gives_no_wrong_row(seconds, mounted, tmp_path):
-    away, back = ["umount", "-l", tmp_path / "mount"], ["mount", "--bind", tmp_path / "disk", tmp_path / "mount"]
-    for at in (1, 30, ROWS // BLOCK):
-        mounted.check(at, seconds, lambda: subprocess.run(away, check=True), lambda: subprocess.run(back, check=True))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("late", [False, True], ids=["loses it", "comes late without it"])
-def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, mounted, tmp_path):
-    apart, at = ["unshare", "-m"], tmp_path / "mount"
+def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, tmp_path):
+    apart = ["unshare", "-m"]
     if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a worker with mounts of its own needs the right to have them")
 
     def transform(**how):
-        bigkpca.transform(mounted.model, mounted.data, mounted.out, block_rows=BLOCK, **how)
+        bigkpca.transform(scene.model, scene.data, scene.out, block_rows=BLOCK, **how)
 
-    with DaskProcesses(tmp_path / "cluster", 1) as cluster:
+    with mounted("size=16m", tmp_path / "mount") as at, DaskProcesses(tmp_path / "cluster", 1) as cluster:
+        scene = Scene(tmp_path, at)
         if not late:
             worker = cluster.start_worker(apart)
             cluster.wait_for_workers()
@@ -154,10 +130,10 @@ def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, mounted, 
         with suppress(IncompleteError, CorruptionError, *([SpecError] if late else [])):
             transform(scheduler=cluster.address, timeout=20, progress=then)
             finished = True
-        assert mounted.out.exists() == finished
+        assert scene.out.exists() == finished
         assert then.what is None
-    transform()
-    assert tree_bytes(mounted.out) == mounted.wanted
+        transform()
+        assert tree_bytes(scene.out) == scene.wanted
 
 
 # Replaced

@@ -11,13 +11,9 @@ from bigkpca.errors import CorruptionError, SpecError
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 
+pytestmark = pytest.mark.usefixtures("quiet_signals")
 OPTIONS = {"components": 3, "size": 30, "seed": 2, "block_rows": 50}
 ROWS = np.random.default_rng(0).normal(size=(300, 4)) * [3, 2, 1, 0.5]
-
-
-@pytest.fixture(autouse=True)
-def _quiet(quiet_signals):
-    """Commands run in this process."""
 
 
 @pytest.fixture(scope="module")

@@ -79,22 +79,6 @@ def test_a_fit_takes_up_scores_whose_publication_was_cut_off(source, bucket):
 
 
 @pytest.mark.full
-def test_rows_are_appended_and_outputs_replaced(source, other, tmp_path, bucket):
-    local = str(tmp_path / "local")
-    for out in (local, bucket):
-        ingest([source], f"{out}/data.zarr", block_rows=32)
-        ingest([other], f"{out}/data.zarr", append=True)
-        bigkpca.fit(source, f"{out}/model.zarr", **FIT)
-        bigkpca.transform(f"{out}/model.zarr", source, f"{out}/scores.zarr", block_rows=32)
-        with pytest.raises(SpecError, match="is in the way"):
-            bigkpca.transform(f"{out}/model.zarr", other, f"{out}/scores.zarr", block_rows=32)
-        bigkpca.transform(f"{out}/model.zarr", other, f"{out}/scores.zarr", block_rows=32, overwrite=True)
-        with pytest.raises(SpecError, match="is an input, and would be replaced"):
-            bigkpca.fit(f"{out}/data.zarr", f"{out}/data.zarr", **FIT)
-    assert objects(bucket) == tree_bytes(local)
-
-
-@pytest.mark.full
 def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
     apart = run_apart("fit", "-v", source, f"{bucket}/apart.zarr", "--size", "20")  # with what libraries print
     printed = apart.stdout + apart.stderr

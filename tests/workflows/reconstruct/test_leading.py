@@ -79,14 +79,6 @@ def test_float64_scores_are_features_times_components_in_float64(model, dataset,
     np.testing.assert_array_equal(wide.astype(np.float32), narrow)
 
 
-def test_scores_of_precomputed_kernels_take_both_options(X, tmp_path):
-    G = kernels.Gaussian(30.0).gram(X).astype(np.float32)
-    model = KernelPCA(6, kernel="precomputed", method="exact").fit(G).model_
-    found = bigkpca.transform(model, G, tmp_path / "s.zarr", components=2, dtype="float64")
-    expected = (G.astype(np.float64) - model.solution.mean) @ model.solution.components[:, :2]
-    np.testing.assert_allclose(found[:], expected, rtol=1e-7, atol=1e-9)
-
-
 def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2)) * 1e10
     model = KernelPCA(1, kernel=kernels.Polynomial(degree=9, gamma=1.0), method="exact", dtype="float64").fit(X).model_

@@ -124,16 +124,12 @@ def test_a_matrix_of_kernels_leads_to_no_rows_and_has_no_residuals(X, tmp_path):
 
 
 def test_ways_back_that_cannot_be_are_refused_before_anything_is_read():
-    matrix = {"kernel": "precomputed", "method": "exact"}
     for options, message in (
-        ({"preimage": "ridge"} | matrix, "preimage='ridge' gives rows, and kernel='precomputed' has"),
-        ({"preimage": "mds"} | matrix, "preimage='mds' gives rows, and kernel='precomputed' has"),
+        ({"preimage": "ridge", "kernel": "precomputed", "method": "exact"}, "gives rows, and kernel='precomputed' has"),
         ({"preimage": 3}, "preimage"),
-        ({"preimage": "denoising"}, "need the standard deviation of the noise: give noise="),
         ({"preimage": preimages.Denoising(noise=1.0), "noise": 2.0}, "both give the noise"),
         ({"noise": -1.0}, "noise=-1.0"),
         ({"preimage": "mds", "kernel": "linear"}, "need a kernel that is a decreasing function"),
-        ({"preimage": preimages.FixedPoint(anchor=0.1), "kernel": "laplacian"}, "no fixed point"),
     ):
         with pytest.raises(SpecError, match=message):
             FitSpec.checked(**options)

@@ -35,16 +35,6 @@ def test_stored_rows_are_the_same_bytes_on_processes(two_processes, model, datas
     assert tree_bytes(tmp_path / "denoised.zarr") == tree_bytes(denoised)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("way", ["mds", "denoising"])
-@pytest.mark.bits
-def test_ways_back_are_the_same_bytes_everywhere(way, engine, dataset, tmp_path):
-    spec = FitSpec.checked(**OPTIONS | WAYS[way])
-    for name, where in (("one.zarr", Engine(threads=1)), ("two.zarr", engine)):
-        save_model(fit_rows(open_rows(dataset), spec, where, Silent()), str(tmp_path / name))
-    assert tree_bytes(tmp_path / "one.zarr") == tree_bytes(tmp_path / "two.zarr")
-
-
 def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, back):
     manifest = block_arrays.read_manifest(str(back))
     assert manifest["model"] == model_digest(load_model(model))
@@ -59,12 +49,13 @@ def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, b
             assert digest == sha256(stored[name][start : start + CHUNK])
 
 
-def test_stored_rows_are_a_dataset_like_any(back, tmp_path):
+def test_stored_rows_and_scores_are_datasets_like_any(back, scores, tmp_path):
     import xarray
 
     opened = xarray.open_zarr(back, consolidated=False)
     assert opened["x"].dims == ("row", "column")
     assert [opened[name].dims for name in ARRAYS[1:]] == [("row",)] * 3
+    assert xarray.open_zarr(scores, consolidated=False)["scores"].dims == ("row", "component")
     facts = bigkpca.info(back)
     assert (facts["kind"], facts["finished"]) == ("reconstruction", True)
     bigkpca.fit(back, tmp_path / "again.zarr", size=20, components=3)

@@ -14,7 +14,7 @@ from bigkpca.errors import BigKPCAError, SpecError
 from bigkpca.spec.job import read_job
 from bigkpca.workflows.scheduled.plan import plan_run
 from tests.helpers.commands import run
-from tests.helpers.disks import Restored, mounted, tree_bytes
+from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows
 from tests.helpers.progress import Recorder
 
@@ -79,17 +79,6 @@ def test_an_output_that_is_gone_is_no_first_run_and_told_in_the_metrics(night):
             night.run()
         Path(night.root, "disk").mkdir()
     assert night.run()[0]["total_rows"] == 79
-
-
-@pytest.mark.full
-def test_an_output_that_is_gone_with_a_real_volume_is_no_first_run(new):
-    new.set(JOB.replace('"features.zarr"', '"disk/features.zarr"'))
-    new.append(some_rows(70))
-    with mounted("size=8m", Path(new.root, "disk")):
-        new.run()
-    with pytest.raises(SpecError, match=GONE):
-        new.run()
-    assert not list(Path(new.root, "disk").iterdir())
 
 
 def test_who_removes_the_record_or_says_so_starts_anew(night, out):

@@ -1,12 +1,6 @@
 """A job that runs every night: rows are extracted once, whatever grew, and readers see whole nights."""
 
-import gzip
-import os
-import random
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +10,11 @@ import zarr
 import bigkpca
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import clients, store_of
-from bigkpca.data.stores.objects import ObjectStore
 from bigkpca.errors import LockedError, SpecError
 from bigkpca.spec.job import read_job
 from bigkpca.storage import block_arrays, destination, growing, job_output
 from bigkpca.workflows.scheduled.plan import plan_run
 from tests.helpers.disks import mounted, tree_bytes
-from tests.helpers.files import shared_file
 from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
 from tests.helpers.progress import Once, Recorder
 from tests.helpers.s3 import objects
@@ -172,7 +164,7 @@ def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
             new.run()
 
 
-# On object stores, and on MNIST
+# On object stores
 
 
 @pytest.mark.full
@@ -190,16 +182,6 @@ def test_a_job_on_an_object_store(tmp_path, bucket):
     night.append(some_rows(9))
     with store_of(night.out).writer(night.out), pytest.raises(LockedError, match="another run is writing"):
         night.run()
-
-
-@pytest.mark.full
-def test_a_model_that_was_cut_off_on_its_way_into_a_bucket_is_finished(tmp_path, bucket):
-    night = Night.made(tmp_path / "job", bucket)
-    night.append(some_rows(90))
-    with cut_off_at(ObjectStore, "copy_file", call=4):
-        night.run()
-    night.run()
-    np.testing.assert_array_equal(night.scores(), night.wanted())
 
 
 @pytest.mark.full
@@ -228,33 +210,3 @@ def test_a_write_that_arrives_after_another_run_took_over_replaces_nothing(tmp_p
         with pytest.raises(clients.Conflict):
             real(url, content, mode)
     assert objects(night.out) == wanted
-
-
-@pytest.mark.long
-def test_nights_that_are_killed_or_started_twice_are_one_transform_to_the_byte(tmp_path):
-    """On MNIST: 2000 rows arrive each night, and two processes run the job, which are killed each third night."""
-    file = gzip.decompress(shared_file("mnist", "train-images-idx3-ubyte.gz").read_bytes())
-    X = np.frombuffer(file, np.uint8, offset=16).reshape(-1, 784)
-    night, rng = Night.made(tmp_path / "job"), random.Random(7)
-    night.set(JOB.replace("components = 3", "components = 20").replace("size = 20", "size = 200").replace("32", "4096"))
-    command = [sys.executable, "-m", "bigkpca.cli", "run", night.job, "-q"]
-    for number in range(15):
-        night.append(X[2000 * number : 2000 * (number + 1)], chunk=1000)
-        with subprocess.Popen(command) as first, subprocess.Popen(command) as second:
-            if number % 3 == 2:
-                time.sleep(rng.uniform(0.3, 4))  # at any step; they may have ended
-                first.kill()
-                second.kill()
-            codes = sorted(process.wait(200) for process in (first, second))
-        if number % 3 == 2:
-            night.run()
-        else:
-            assert codes in ([0, 0], [0, 5])  # one that was refused by the lock
-        assert growing.read(f"{night.out}/1")["rows"] == 2000 * (number + 1)
-    done = [record["rows"] for record in bigkpca.history(night.out) if record["status"] == "done"]
-    assert done == [[start, start + 2000] for start in range(0, 30_000, 2000)]
-    bigkpca.transform(night.model, night.rows, tmp_path / "wanted.zarr", block_rows=4096)
-    wanted, found = tree_bytes(tmp_path / "wanted.zarr" / "scores"), tree_bytes(f"{night.out}/1/scores")
-    assert {name for name in wanted if wanted[name] != found.get(name)} == {"manifest.json"}
-    assert wanted.keys() == found.keys()
-    assert sorted(os.listdir(night.out)) == ["1", "manifest.json", "runs.jsonl", "zarr.json"]
