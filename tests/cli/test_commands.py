@@ -293,13 +293,10 @@ def test_demo_tells_the_whole_story_and_can_be_repeated(draws, tmp_path, monkeyp
         assert not draws or "What do the components mean?" in page.read_text("utf-8")
 
 
-def test_sigma_evaluate_and_verify_tell_what_they_found(made):
+def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert re.search(r"^median +\d+\.\d+ +± 0\.\d+$", run("sigma", made.dataset, "-q").stdout, re.M)
     lengths = facts_of("sigma", made.dataset)
     assert lengths["sigest_low"]["sigma"] < lengths["median"]["sigma"] < lengths["sigest_high"]["sigma"]
     refused = run("evaluate", made.model, made.dataset, "--memory", "20 MB")
     assert refused.exit_code == 4
     assert re.search(r"needs \d+ MB in a process, 20 MB are allowed: ask for a smaller --sample", refused.stderr)
-    assert run("evaluate", made.model, made.dataset, "--memory", "2 GB", "-q").exit_code == 0
-    for path in (made.dataset, made.model):
-        assert re.search(r"^files +[1-9]", run("verify", path, "-q", "--timeout", "60 s").stdout, re.M)

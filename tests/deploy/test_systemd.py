@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from ctypes.util import find_library
-from datetime import datetime, time, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import dask
@@ -63,18 +63,8 @@ def test_systemd_accepts_the_units_and_finds_them_no_more_exposed_than_the_readm
         assert f"{level}" in (SYSTEMD / "README.md").read_text()
 
 
-@pytest.mark.full
-@needs_systemd
-def test_the_timer_elapses_every_night_at_two():
-    (when,) = re.findall(r"OnCalendar=(.*)", TIMER.read_text())
-    nights = re.findall(r"(?:elapse|#\d): \w+ (\S+) (\S+) UTC", analyze("calendar", "--iterations=3", when).stdout)
-    first, second, third = (datetime.fromisoformat(" ".join(night)) for night in nights)
-    assert first.time() == time(2)
-    assert second - first == third - second == timedelta(days=1)
-    assert "Persistent=true" in TIMER.read_text()
-
-
-def test_the_service_starts_again_when_that_helps_and_fits_the_job():
+def test_the_service_starts_every_night_again_when_that_helps_and_fits_the_job():
+    assert {"OnCalendar=*-*-* 02:00:00", "Persistent=true"} <= set(TIMER.read_text().splitlines())
     job, service = tomllib.loads((SYSTEMD / "nightly.toml").read_text()), settings(SERVICE)
     assert service["Restart"] == ["on-failure"]  # oneshot services may not name the codes that start them again
     assert set(service["RestartPreventExitStatus"][0].split()) == {"1", "2", "3", "4", "7"}
@@ -123,10 +113,3 @@ def test_the_crontab_runs_the_job_hourly_from_two_to_five():
     times = croniter(" ".join(when), datetime(2026, 1, 1))
     found = [times.get_next(datetime) for _ in range(5)]
     assert found == [datetime(2026, 1, 1, hour) for hour in (2, 3, 4, 5)] + [datetime(2026, 1, 2, 2)]
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not shutil.which("crontab"), reason="cron is not installed: apt-get install cron")
-def test_cron_accepts_the_crontab():
-    done = subprocess.run(["crontab", "-n", SYSTEMD / "crontab"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ import re
 import dask
 import numpy as np
 import pytest
-import zarr
 
 from bigkpca import arrays, landmarks, methods
 from bigkpca.data.opening import open_rows
@@ -16,7 +15,7 @@ from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
-from tests.helpers.stores import counted_reads
+from tests.helpers.stores import as_zarr, counted_reads
 
 OPTIONS = {"components": 5, "size": 80, "seed": 3}
 CHUNK = 100
@@ -25,9 +24,7 @@ CHUNK = 100
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, digits):
     """900 digits in nine chunks."""
-    path = str(tmp_path_factory.mktemp("rows") / "digits.zarr")
-    zarr.create_array(path, shape=(900, 64), dtype=np.uint8, chunks=(CHUNK, 64))[:] = digits[:900]
-    return path
+    return as_zarr(tmp_path_factory.mktemp("rows"), digits[:900], (CHUNK, 64))
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca import kernels
@@ -62,28 +60,12 @@ def test_a_product_is_the_gram_matrix_times_the_block(name):
         assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
 
 
-def test_products_are_the_same_for_strips_of_any_height(monkeypatch):
-    X, B = rows_and_block(70)
-    for height in (1, 7, 64, 2048):
-        monkeypatch.setattr(gram, "_STRIP_ROWS", height)
-        assert_allclose(product(ArrayRows(X), B, columns_of()), GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
-
-
 def test_products_shift_and_scale_their_columns():
     kernel, (X, _) = KERNELS["polynomial"], rows_and_block(120)
     columns = columns_of(kernel, offset=X.mean(axis=0), scale=np.arange(1.0, 6.0))
     expected = kernel.gram(columns.shifted(X)) @ np.ones((120, 1))
     assert_allclose(product(ArrayRows(X), np.ones((120, 1)), columns), expected, rtol=1e-11)
     assert_array_equal(gram.gather(ArrayRows(X), columns, Engine(threads=1), Silent()), columns.shifted(X))
-
-
-def test_products_come_from_every_source(tmp_path):
-    X, B = rows_and_block(170)
-    path = as_zarr(tmp_path, X, (30, 5))
-    for source in (X, zarr.open_array(path, mode="r"), path, da.from_array(X, chunks=(40, -1))):
-        found = product(open_rows(source), B, columns_of())
-        assert_allclose(found, GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
-        assert_array_equal(gram.gather(open_rows(source), columns_of(), Engine(threads=2), Silent()), X)
 
 
 @pytest.mark.bits

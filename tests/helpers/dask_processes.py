@@ -17,7 +17,6 @@ from distributed import Client
 
 from tests.helpers.files import ROOT
 
-_START_SECONDS = 60.0
 _QUIET = {"DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -47,7 +46,7 @@ def hiding(folder: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs "$0" && exec "$@"', str(folder)]
 
 
-def wait_until(true: Callable[[], bool], seconds: float = _START_SECONDS) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for what other processes do."""
     end = time.monotonic() + seconds
     while not true():
@@ -155,8 +154,5 @@ class DaskProcesses:
 
     def wait_for_workers(self) -> None:
         """Wait until the scheduler knows as many workers as run here."""
-        with self.client() as client:
+        with Client(self.address, set_as_default=False) as client:
             wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == len(self.workers))
-
-    def client(self) -> Client:
-        return Client(self.address, set_as_default=False)

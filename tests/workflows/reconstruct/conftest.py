@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import zarr
 
 import bigkpca
 from bigkpca import KernelPCA
-from tests.helpers.stores import counted_reads
+from tests.helpers.stores import as_zarr, counted_reads
 from tests.workflows.reconstruct.digits import CHUNK, OPTIONS, N
 
 
@@ -28,9 +27,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def dataset(folder, X):
     """500 digits in five chunks."""
-    path = str(folder / "digits.zarr")
-    zarr.create_array(path, shape=X.shape, dtype=X.dtype, chunks=(CHUNK, 64))[:] = X
-    return path
+    return as_zarr(folder, X, (CHUNK, 64), "digits.zarr")
 
 
 @pytest.fixture(scope="session")

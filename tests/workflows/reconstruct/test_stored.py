@@ -20,7 +20,6 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model, model_digest, save_model
 from tests.helpers.disks import tree_bytes
-from tests.helpers.progress import Recorder
 from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N, error_of, fitted, rows_of
 
@@ -59,22 +58,6 @@ def test_stored_rows_and_scores_are_datasets_like_any(back, scores, tmp_path):
     facts = bigkpca.info(back)
     assert (facts["kind"], facts["finished"]) == ("reconstruction", True)
     bigkpca.fit(back, tmp_path / "again.zarr", size=20, components=3)
-
-
-def test_missing_and_damaged_shards_of_any_array_are_written_again(model, scores, back, tmp_path):
-    out, notes = tmp_path / "back.zarr", Recorder()
-    shutil.copytree(back, out)
-    (out / "x" / "manifest.json").unlink()
-    (out / "x" / "c" / "0" / "0").unlink()
-    (out / "iterations" / "c" / "1").unlink()
-    damaged = out / "far" / "c" / "2"
-    damaged.write_bytes(damaged.read_bytes()[:-3])
-    untouched = [out / name / "c" / number for name in ARRAYS[1:] for number in ("3", "4")]
-    before = [path.stat().st_mtime_ns for path in untouched]
-    bigkpca.reconstruct(model, scores, out, block_rows=CHUNK, progress=notes)
-    assert notes.notes == ["continuing: 2 of 5 blocks are written already"]
-    assert [path.stat().st_mtime_ns for path in untouched] == before
-    assert tree_bytes(out) == tree_bytes(back)
 
 
 def test_what_is_in_the_way_is_named_and_kept(model, other, scores, dataset, X, back, tmp_path):

@@ -11,11 +11,11 @@ import bigkpca
 from benchmarks.drift import all_data, one_seed
 from bigkpca.data.versions import read_versions
 from bigkpca.errors import DriftError
-from bigkpca.storage import growing, job_output, models
+from bigkpca.storage import growing, models
 from bigkpca.workflows.fit import save
 from tests.helpers.disks import Restored
 from tests.helpers.files import shared_file
-from tests.helpers.nights import JOB, Night, cut_off_at, some_rows, stops_after
+from tests.helpers.nights import JOB, Night, some_rows
 from tests.helpers.progress import Recorder
 
 LARGER_BLOCKS = JOB.replace("block_rows = 32", "block_rows = 256")
@@ -88,17 +88,6 @@ def test_drift_may_fit_a_new_model_and_version_and_keeps_the_old_ones(night):
 
 
 @pytest.mark.full
-def test_a_refit_that_was_cut_off_after_its_fit_takes_that_model_up(night):
-    night.set(LARGER_BLOCKS, on_drift="refit")
-    night.append(far_rows(300))
-    with cut_off_at(job_output, "write_versions"):
-        night.run()
-    (record,) = night.run()
-    assert record["model"]["path"] == f"{night.root}/model-2.zarr"
-    assert not Path(night.root, "model-3.zarr").exists()
-
-
-@pytest.mark.full
 def test_jobs_that_share_a_model_fit_again_into_models_of_their_own(night):
     jobs = []
     for name, threshold in (("a", 0.2), ("b", 0.15)):
@@ -131,17 +120,6 @@ def test_a_model_without_a_reference_measures_no_drift_and_says_so(new):
     (record,) = new.run(told)
     assert record["drift"] is None
     assert any("drift is not measured" in note for note in told.notes)
-
-
-@pytest.mark.full
-def test_the_drift_of_a_stopped_run_is_that_of_one_that_was_not(made, night):
-    night.append(far_rows(300))
-    whole = night.run()[0]["drift"]
-    made.again()
-    night.append(far_rows(300))
-    with pytest.raises(KeyboardInterrupt):
-        night.run(stops_after(10))
-    assert night.run()[0]["drift"] == whole
 
 
 @pytest.mark.full
