@@ -199,17 +199,11 @@ def test_dims_of_results_that_a_data_array_lacks(frame, by_name, plain):
         assert back.dims == ("t", "feature")
 
 
-def test_data_arrays_of_other_shapes_or_columns_are_refused_and_stacked_columns_are_maps_again(plain):
-    with pytest.raises(DataError, match=r"dims \('t', 'y', 'x'\): rows .*X\.stack\(feature=\['y', 'x'\]\)"):
-        fresh().fit(xr.DataArray(da.ones((5, 2, 3)), dims=("t", "y", "x")))
+def test_data_arrays_of_other_columns_are_refused_and_stacked_columns_are_maps_again(plain):
     with pytest.raises(SpecError, match="has 2 columns, the model was fitted on 6"):
         plain.transform(xr.DataArray(da.ones((5, 2)), dims=("t", "y")))
     table = xr.DataArray(VALUES, dims=("t", "v"), coords={"v": NAMES})
     kpca = fresh().fit(table)
-    with pytest.raises(SpecError, match="the coordinates of the dim 'v' are not those that were fitted"):
-        kpca.transform(table.isel(v=slice(None, None, -1)))
-    with pytest.raises(SpecError, match=r"was fitted on columns along 'v'"):
-        kpca.transform(table.rename(v="w"))
     assert kpca.inverse_transform(kpca.transform(table)).coords["v"].equals(table.coords["v"])
     field = xr.DataArray(VALUES[:60].reshape(60, 2, 3), dims=("time", "lat", "lon"))
     rows = field.assign_coords(lat=[0, 1], lon=[5, 6, 7]).stack(feature=["lat", "lon"])
