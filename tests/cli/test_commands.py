@@ -144,9 +144,6 @@ ROUTES = {
     "--method columns": ("columns", "kernel-rows"),
     "--method rff-pca --n-directions 9": ("rff-pca", "principal-fourier"),
     "--method rff --kernel poly --degree 2": ("rff", "tensor-sketch"),
-    "--method rff --solver randomized": ("rff", "fourier"),
-    "--standardize": ("nystroem", "kernel-rows"),
-    "--landmarks leverage": ("nystroem", "kernel-rows"),
 }
 
 

@@ -20,7 +20,7 @@ from bigkpca.execution.progress import Silent
 from bigkpca.execution.tasks import Task
 from bigkpca.execution.workers import Crew, known_workers, on_workers
 from tests.helpers.commands import run_apart
-from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
+from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, wait_until
 
 
 def double(number):
@@ -190,9 +190,7 @@ def test_workers_with_other_packages_are_refused(cluster, tmp_path):
 
 
 @pytest.mark.full
-def test_a_port_without_a_scheduler_and_a_scheduler_without_workers_or_whose_worker_sees_no_data(
-    dataset, tmp_path, cluster
-):
+def test_a_port_without_a_scheduler_and_a_scheduler_without_workers(dataset, tmp_path, cluster):
     fit = ("fit", dataset, tmp_path / "m.zarr", "--size", "20", "--scheduler")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
@@ -202,10 +200,6 @@ def test_a_port_without_a_scheduler_and_a_scheduler_without_workers_or_whose_wor
     found = run_apart(*fit, cluster.address, "--timeout", "3 s")
     assert (found.returncode, found.stderr.count("\n")) == (6, 2), found.stderr
     assert f"no worker is connected to the scheduler at {cluster.address}" in found.stderr
-    cluster.start_worker(hiding(Path(dataset).parent))
-    found = run_apart(*fit, cluster.address)
-    assert found.returncode == 2, found.stderr
-    assert f" does not see {dataset}: workers read and write by themselves" in found.stderr
 
 
 @pytest.mark.long

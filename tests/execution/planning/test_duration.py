@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.execution.planning import Threads, measured_speed, not_timed, plan_resolved, timed
 from bigkpca.execution.planning.duration import COEFFICIENTS
 from bigkpca.execution.planning.speed import Speed
 from bigkpca.numerics import kernels, methods, preimages
 from bigkpca.spec import FitSpec, resolve
+from tests.execution.test_planning import rows
 
 SPEED = Speed(single=5e10, double=2.5e10, entries=2e9)
 WAYS = {
@@ -25,11 +25,6 @@ WAYS = {
     "float64": {"dtype": "float64"},
     "standardize": {"standardize": True},
 }
-
-
-def rows(n=200_000, d=50, dtype=np.float32):
-    """Rows of a shape, of one stored number."""
-    return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
 
 
 def seconds(options, n, d, threads, driver):
@@ -98,14 +93,14 @@ def test_no_number_is_given_where_the_time_is_not_known():
         ({"components": 0.9}, "number of components depends on the data"),
         ({"preimage": preimages.Ridge()}, "not measured for pre-images that are trained"),
     ]:
-        assert reason in (why_not(rows(), **options) or ""), options
+        assert reason in (why_not(rows(200_000), **options) or ""), options
     assert "not measured for method exact" in why_not(rows(500), method="exact")
     assert why_not(rows(300, 300), kernel="precomputed", method="exact", center=False)
     lazy = open_rows(da.zeros((1000, 5), chunks=(100, 5)))
     assert "Dask" in why_not(lazy)
-    assert "object store" in why_not(replace(rows(), where="s3://lab/rows.zarr"))
-    assert {way: why_not(rows(), **options) for way, options in WAYS.items()} == dict.fromkeys(WAYS)
-    assert why_not(rows(d=2), landmarks=np.arange(40.0).reshape(20, 2)) is None
+    assert "object store" in why_not(replace(rows(200_000), where="s3://lab/rows.zarr"))
+    assert {way: why_not(rows(200_000), **options) for way, options in WAYS.items()} == dict.fromkeys(WAYS)
+    assert why_not(rows(200_000, 2), landmarks=np.arange(40.0).reshape(20, 2)) is None
 
 
 def test_the_probe_measures_one_thread_and_leaves_blas_as_it_was():
