@@ -101,13 +101,6 @@ def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
     assert run("verify", "s.zarr", "--memory", "1 MB").exit_code == 4
 
 
-@pytest.mark.full
-def test_blocks_are_checked_on_processes(home):
-    Path("s.zarr/residual/c/2").unlink()
-    with pytest.raises(CorruptionError, match=r"residual/c/2 \(block 2, rows 64 to 89\) is missing"):
-        bigkpca.verify("s.zarr", workers=1)
-
-
 @pytest.mark.parametrize(
     ("harm", "out", "shard", "again"),
     [

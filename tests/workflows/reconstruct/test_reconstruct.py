@@ -24,7 +24,6 @@ from bigkpca.storage import block_arrays
 from bigkpca.storage.models import load_model
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
-from tests.helpers.lazy import refuse
 from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, N, error_of, fitted
 
@@ -66,18 +65,6 @@ def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, denoised, 
     from_scores = zarr.open_group(back, mode="r")["x"][:]
     assert not np.array_equal(from_scores, expected)
     np.testing.assert_allclose(expected, from_scores, atol=0.1)
-
-
-def test_views_compute_nothing_before_they_are_asked(kpca, X):
-    import dask
-
-    rows, Y = da.from_array(X, chunks=CHUNK), da.from_array(kpca.transform(X), chunks=CHUNK)
-    with dask.config.set(scheduler=refuse):
-        views = kpca.inverse_transform(Y), kpca.denoise(rows), kpca.residual(rows)
-        assert [view.shape for view in views] == [(N, 64), (N, 64), (N,)]
-        for view in views:
-            with pytest.raises(AssertionError, match="computed although lazy"):
-                view.compute()
 
 
 MAKES = [

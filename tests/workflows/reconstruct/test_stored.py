@@ -24,16 +24,6 @@ from tests.helpers.stores import sha256
 from tests.workflows.reconstruct.digits import ARRAYS, CHUNK, OPTIONS, WAYS, N, error_of, fitted, rows_of
 
 
-@pytest.mark.bits
-@pytest.mark.full
-def test_stored_rows_are_the_same_bytes_on_processes(two_processes, model, dataset, scores, back, denoised, tmp_path):
-    with two_processes.client.as_current():
-        bigkpca.reconstruct(model, scores, tmp_path / "back.zarr", block_rows=CHUNK)
-        bigkpca.denoise(model, dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)
-    assert tree_bytes(tmp_path / "back.zarr") == tree_bytes(back)
-    assert tree_bytes(tmp_path / "denoised.zarr") == tree_bytes(denoised)
-
-
 def test_the_manifest_names_the_model_the_input_and_every_array(model, scores, back):
     manifest = block_arrays.read_manifest(str(back))
     assert manifest["model"] == model_digest(load_model(model))
