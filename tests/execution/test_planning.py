@@ -126,11 +126,7 @@ def test_every_pass_is_planned_and_its_bytes_are():
         ({"method": "rff", "size": 8194}, 50, PASSES),
         ({"method": "rff", "size": 8194, "solver": "dense"}, 50, 1),
         ({"method": "rff-pca", "size": 8194}, 50, 1 + PASSES),
-        (randomized | {"size": 20}, 50, 1),
-        (randomized | {"size": 40}, 50, 2),
-        (randomized | {"size": 42}, 50, 3),
-        (randomized | {"size": 62}, 50, 4),
-        (randomized | {"size": 82}, 50, 4),
+        *((randomized | {"size": size}, 50, passes) for size, passes in {20: 1, 40: 2, 42: 3, 62: 4, 82: 4}.items()),
     ]:
         plan = plan_fit(rows(10**6, d), FitSpec.checked(**options), threads=2)
         assert plan.passes == passes, options
