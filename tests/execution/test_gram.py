@@ -60,6 +60,13 @@ def test_a_product_is_the_gram_matrix_times_the_block(name):
         assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
 
 
+def test_products_are_the_same_for_strips_of_any_height(monkeypatch):
+    X, B = rows_and_block(70)
+    for height in (1, 7, 64, 2048):
+        monkeypatch.setattr(gram, "_STRIP_ROWS", height)
+        assert_allclose(product(ArrayRows(X), B, columns_of()), GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
+
+
 def test_products_shift_and_scale_their_columns():
     kernel, (X, _) = KERNELS["polynomial"], rows_and_block(120)
     columns = columns_of(kernel, offset=X.mean(axis=0), scale=np.arange(1.0, 6.0))
