@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 import zarr
 
-import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data import sparse
 from bigkpca.data.opening import open_rows
@@ -107,25 +106,6 @@ def test_a_fit_gives_the_same_bits_as_of_dense_rows():
         np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_, err_msg=kind)
         np.testing.assert_array_equal(found.transform(X), scores, err_msg=kind)
     assert isinstance(found.transform(CSR[:3]), np.ndarray)
-
-
-def test_the_pipeline_takes_stored_matrices(tmp_path):
-    path = in_hdf5(tmp_path)
-    expected = bigkpca.fit(DENSE, tmp_path / "dense.zarr", components=3, size=50)
-    model = bigkpca.fit(path, tmp_path / "model.zarr", components=3, size=50)
-    np.testing.assert_array_equal(model.solution.eigenvalues, expected.solution.eigenvalues)
-    scores = bigkpca.transform(model, path, tmp_path / "scores.zarr")
-    np.testing.assert_array_equal(scores[:], KernelPCA.load(tmp_path / "dense.zarr").transform(DENSE))
-    lazy = KernelPCA.load(tmp_path / "model.zarr").transform(str(path))
-    np.testing.assert_array_equal(lazy.compute() if hasattr(lazy, "compute") else lazy, scores[:])
-
-
-def test_an_explicit_nan_is_named_by_row_and_column():
-    X = CSR.copy()
-    X.data[17] = np.nan
-    row = int(np.searchsorted(X.indptr, 17, side="right")) - 1
-    with pytest.raises(DataError, match=rf"row {row}, column {X.indices[17]} is NaN"):
-        KernelPCA(2, size=50).fit(X)
 
 
 def test_matrices_that_cannot_be_rows(tmp_path):

@@ -168,9 +168,3 @@ def test_kernels_that_overflow_are_said_to_do_so():
     for rows in (100, MANY):
         with pytest.raises(DataError, match="kernel values overflow"):
             exact(1e120 * some_rows(rows), kernel="polynomial", sigma="median")
-
-
-def test_all_components_come_from_lapack(no_lapack):
-    for components in (None, 200):
-        with pytest.raises(AssertionError):
-            exact(some_rows(), n_components=components)

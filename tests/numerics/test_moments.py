@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.bandwidth import median_sigma, pair_distances
-from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.moments import ShiftedSums, block_moments, column_moments, shifted_sums
 from tests.helpers import oracles
 from tests.numerics.fits import seeds
@@ -59,23 +57,6 @@ def test_the_mean_belongs_to_the_shift_that_was_subtracted():
     mean, scatter = oracles.two_pass_moments(V)
     assert_allclose(got.mean, mean, rtol=1e-13)
     assert_allclose(got.scatter, scatter, rtol=1e-6)
-
-
-def leading_eigenvalues(V, shift):
-    tiles = [(tile.copy(), np.zeros(len(tile))) for tile in np.array_split(V, 4)]
-    return np.linalg.eigvalsh(block_moments(tiles, shift).scatter)[::-1][:10]
-
-
-def test_the_shift_keeps_single_precision_safe_for_a_wide_kernel(digits):
-    """The Gaussian is 30 times as wide as usual, so that every entry is nearly 1."""
-    X, rng = digits[:900].astype(np.float64), np.random.default_rng(0)
-    sigma = 30 * median_sigma(pair_distances(X, "sqeuclidean", rng), "sqeuclidean")
-    V = Gaussian(sigma)(X, X[rng.choice(len(X), 100, replace=False)])
-    exact = np.linalg.eigvalsh(oracles.two_pass_moments(V)[1])[::-1][:10]
-    single, near_mean = V.astype(np.float32), V[:200].mean(axis=0)
-    assert_allclose(leading_eigenvalues(single, near_mean), exact, rtol=1e-4)
-    unshifted = leading_eigenvalues(single, np.zeros(100))
-    assert np.abs(unshifted / exact - 1).max() > 1  # useless
 
 
 @given(

@@ -10,7 +10,6 @@ from bigkpca.numerics.sketch import (
     block_action,
     leading_eigenpairs,
     next_block,
-    rayleigh_ritz,
     starting_block,
 )
 from tests.helpers.oracles import matrix_with
@@ -123,19 +122,6 @@ def test_a_small_space_is_searched_on_after_a_new_start():
     found = leading_eigenpairs(lambda Q: diagonal[:, None] * Q, start, 4, most=40, tol=1e-6)
     assert 5 < found.products < 40
     assert_allclose(found.values, diagonal[:4], rtol=1e-9)
-
-
-def test_rayleigh_and_ritz_take_the_eigenpairs_of_the_compression():
-    A, _ = powers(30)
-    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(30, 12)))[0]
-    found = rayleigh_ritz(basis, A @ basis, 5, 3)
-    expected = np.linalg.eigvalsh(basis.T @ A @ basis)[::-1]
-    assert_allclose(found.values, expected[:5], rtol=1e-10)
-    assert_allclose(found.vectors.T @ A @ found.vectors, np.diag(found.values), atol=1e-12)
-    left = A @ found.vectors - found.vectors * found.values
-    assert_allclose(found.residuals, np.linalg.norm(left, axis=0) / found.values, rtol=1e-9)
-    assert found.products == 3
-    assert len(rayleigh_ritz(basis, A @ basis, 100).values) == 12
 
 
 def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
