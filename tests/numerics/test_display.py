@@ -74,9 +74,7 @@ def test_what_is_told_of_a_model():
     assert f"unexplained  {share} of the variance at most (proven)" in repr(found)
     assert all(shown["proven at least"] <= found.eigenvalue_lower)  # no bound is nearer in print
     assert all(shown["proven at most"] >= found.eigenvalue_upper)
-    html = model._repr_html_()
-    assert html.count("<tr>") == 8 + 11
-    assert "<td>landmarks</td><td>40</td>" in html
+    assert "<td>landmarks</td><td>40</td>" in model._repr_html_()
 
 
 def test_other_values_tell_their_shapes_or_that_they_are_empty():

@@ -111,9 +111,6 @@ def test_cholesky_by_tiles_tells_which_matrices_are_positive(n):
     assert is_positive(matrix_with(spectrum), 0.51)
 
 
-# Fits
-
-
 def some_rows(n=MANY, d=16):
     return np.random.default_rng(0).normal(size=(n, d)) * np.linspace(3, 0.3, d)
 

@@ -66,14 +66,6 @@ def test_projections_are_what_the_thesis_defines(rank):
     assert_allclose(measures.nystroem_projection(K, numbers, rank), nystroem, atol=1e-8 * np.linalg.norm(nystroem))
 
 
-def test_projections_on_all_columns_leave_nothing_and_columns_may_repeat():
-    K, twice = gram(0, n=15), Gaussian(1.0).gram(np.tile(rows(0, n=10), (2, 1)))
-    for projection in (measures.column_projection, measures.nystroem_projection):
-        assert_allclose(projection(K, np.arange(15)), K, atol=1e-6)
-        repeated = projection(twice, np.array([0, 1, 2, 10, 11, 12]))
-        assert_allclose(repeated, projection(twice, np.array([0, 1, 2])), atol=1e-6)
-
-
 def test_the_square_of_the_sampled_norm_is_unbiased():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(30, 30)) + 3 * np.eye(30)

@@ -103,15 +103,6 @@ def test_constant_data_have_one_component_without_centring():
             plain_fit(np.ones((20, 3)), 2, unexplained=unexplained)
 
 
-def test_single_and_double_precision_agree_on_signs_and_values_on_digits(digits):
-    X, kernel = digits[:600].astype(np.float64), Gaussian(30.0)
-    S = X[np.random.default_rng(1).choice(len(X), 100, replace=False)]
-    double, scores = nystroem_fit(kernel, X, S, 10)
-    single, scores32 = nystroem_fit(kernel, X.astype(np.float32), S.astype(np.float32), 10)
-    assert_allclose(single.eigenvalues, double.eigenvalues, rtol=1e-4)
-    assert_allclose(scores32, scores, atol=1e-2 * np.abs(scores).max())
-
-
 def test_the_rank_is_found_where_rows_and_landmarks_repeat():
     distinct, kernel = rows(0, n=6), Gaussian(1.0)
     X = np.repeat(distinct, 5, axis=0)

@@ -255,9 +255,6 @@ def test_metadata_of_three_gigabytes_are_refused_and_not_read(models, place, tmp
         hostile.bounded(lambda: load_model(place), 150)
 
 
-# Datasets, scores, options and paths
-
-
 def test_a_dataset_that_vouches_for_what_it_has_not(home):
     about = hostile.attribute(home / "d.zarr")
     for changes, message in (

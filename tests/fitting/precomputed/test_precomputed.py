@@ -149,9 +149,6 @@ def test_each_chunk_is_decoded_once_for_the_start_and_at_most_once_for_each_prod
         assert_array_equal(decoded, 1, kind)
 
 
-# Squared distances, and matrices with negative eigenvalues
-
-
 def test_squared_distances_give_classical_scaling(path):
     values, coordinates = oracles.gram_kpca(DISTANCES, 5)  # as Torgerson has it: eigenvalues of -H D² H / 2
     centre = X[:N].mean(axis=0)

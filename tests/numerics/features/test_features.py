@@ -20,7 +20,6 @@ from bigkpca.numerics.features import (
     tensor_sketch,
 )
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern, Polynomial
-from tests.helpers import oracles
 from tests.numerics.fits import rows
 
 
@@ -68,15 +67,6 @@ def test_equal_values_of_any_dtype_give_equal_features():
         assert V.dtype == np.float32
         assert_array_equal(V, expected)  # 0.25 is exact in every precision, so not even rounding differs
         assert trace == expected_trace
-
-
-def test_the_gram_matrix_is_in_double_precision_and_landmarks_come_back_in_the_units_of_the_data():
-    landmarks = np.array([[1e6 + 0.5, -3.0], [1e6 + 0.25, 7.0]])
-    features = kernel_rows(Gaussian(1.5), landmarks, np.array([1e6, 2.0]), np.float32)
-    assert features.gram().dtype == features.landmarks_in_user_units().dtype == np.float64
-    assert_array_equal(features.landmarks_in_user_units(), landmarks)
-    naive = oracles.matrix(lambda x, y: oracles.gaussian(x, y, 1.5), landmarks, landmarks)
-    assert_allclose(features.gram(), naive, rtol=1e-12)
 
 
 def fourier(kernel, d=3, m=5, phase=False, dtype=np.float64, offset=None, scale=None):
