@@ -17,7 +17,7 @@ from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
 from tests.helpers.stores import sha256
-from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_bytes, made, refuse, write
+from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_bytes, made, refuse
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -121,8 +121,6 @@ def test_sources_that_do_not_fit_together_are_refused(tmp_path):
         ([words, codes], {"labels": "k"}, r"the labels of .*b\.csv are int64, those of .*a\.csv text"),
     ):
         refuse(tmp_path, SpecError, message, *contents, **options)
-    with pytest.raises(SpecError, match=r"only local paths and s3://, gs:// and az:// can be read and written"):
-        ingest([write(tmp_path, X)], "ftp://bucket/x.zarr")
     with pytest.raises(SpecError, match=r"s3://bucket/a\.csv: files are ingested from local disks only"):
         ingest(["s3://bucket/a.csv"], tmp_path / "o.zarr")
 
