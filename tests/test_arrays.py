@@ -102,17 +102,11 @@ def test_what_does_not_fit_rows_or_needs_a_fit_is_refused(X):
         arrays.random_features(X, 30, GAUSSIAN, form="qmc")
 
 
-@pytest.mark.parametrize("form", ["orthogonal", "iid", "phase"])
-def test_random_features_approximate_the_kernel(form, X):
-    rows = X[:40]
-    grams = []
-    for seed in range(40):
-        Z = arrays.random_features(rows, 100, GAUSSIAN, seed=seed, form=form).compute()
-        assert Z.shape == (40, 100)
-        grams.append(Z @ Z.T)
-    error = np.std(grams, axis=0) / np.sqrt(len(grams))
-    assert (np.abs(np.mean(grams, axis=0) - GAUSSIAN(rows, rows)) < 5 * error + 1e-9).all()
-    assert error.max() < 0.05
+def test_random_features_approximate_the_kernel(X):
+    for form in ("orthogonal", "iid", "phase"):
+        Z = arrays.random_features(X[:40], 10_000, GAUSSIAN, form=form).compute()
+        assert Z.shape == (40, 10_000)
+        np.testing.assert_allclose(Z @ Z.T, GAUSSIAN(X[:40], X[:40]), atol=0.05, err_msg=form)  # 5 standard errors
 
 
 def test_random_features_depend_on_the_seed_alone_and_are_not_those_of_a_fit(X):

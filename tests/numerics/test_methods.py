@@ -1,13 +1,10 @@
 """Methods as values: names, options, which kernels and sizes they take, and the solver behind each."""
 
-import json
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import SpecError
-from bigkpca.numerics import gram_solver, methods, solvers
+from bigkpca.numerics import gram_solver, solvers
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
@@ -34,15 +31,6 @@ def principal(factor=None):
 X = rows(0)
 LANDMARKS = KernelRows(KERNEL, np.zeros(3), X[:8])
 WAVES = FourierRows(KERNEL, np.zeros(3), rows(1, n=6), None)
-
-
-def test_a_method_goes_through_json_and_back_and_has_names():
-    for method in (Nystroem("thesis", 7), ColumnSampling(), RandomFeatures("phase"), PrincipalFeatures("alpha", "qmc")):
-        assert methods.from_dict(json.loads(json.dumps(methods.to_dict(method)))) == method
-    names = {"Nystrom": Nystroem(), "nyström": Nystroem(), "RFF": RandomFeatures(), "rff-pca": PrincipalFeatures()}
-    assert {name: methods.named(name) for name in names} == names
-    with pytest.raises(SpecError, match="unknown method 'exat': did you mean 'exact'"):
-        methods.named("exat")
 
 
 @centred_or_not

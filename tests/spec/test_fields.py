@@ -29,7 +29,8 @@ TYPED = [
     ("kernel", "RBF", "gaussian"),
     ("method", "nystrom", "nystroem"),
     ("method", "Nyström", "nystroem"),
-    ("landmarks", "k-means", "kmeans"),
+    ("landmarks", "K-Means", "kmeans"),
+    ("landmarks", "basic_patterns", "basic-patterns"),
 ]
 
 

@@ -39,18 +39,6 @@ def all_features(features, X, tile=64):
     return np.concatenate(parts), trace
 
 
-@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-11), (np.float32, 1e-4)])
-def test_features_are_kernel_values_at_the_landmarks(dtype, rtol):
-    X = rows(0).astype(dtype)
-    kernel = Polynomial(0.5)
-    features = kernel_rows(kernel, X[:4], dtype=dtype)
-    V, trace = all_features(features, X, tile=4)
-    assert (features.size, features.columns, features.dtype) == (4, 3, np.dtype(dtype))
-    assert V.dtype == dtype
-    assert_allclose(V, kernel(X.astype(float), X[:4].astype(float)), rtol=rtol, atol=rtol)
-    assert_allclose(trace, kernel.diagonal(X).sum(), rtol=1e-5)
-
-
 def test_rows_are_shifted_before_they_are_rounded():
     out, expected = np.empty((4, 2), np.float32), np.arange(-4, 4).reshape(4, 2)
     for large, dtype in ((1e6, np.float32), (2.0**40, np.int64)):
