@@ -84,6 +84,7 @@ def test_rows_are_those_of_the_dense_matrix(write, tmp_path):
     rows = open_rows(path)
     assert info(str(path))["kind"] == "sparse matrix"
     assert (rows.shape, rows.dtype) == (DENSE.shape, DENSE.dtype)
+    assert rows.fingerprint() == open_rows(path).fingerprint()
     for start, stop in ((0, 700), (0, 1), (123, 456), (699, 700)):
         np.testing.assert_array_equal(rows.block(start, stop), DENSE[start:stop])
         np.testing.assert_array_equal(rows.block(start, stop, slice(3, 9)), DENSE[start:stop, 3:9])
@@ -106,6 +107,7 @@ def test_a_fit_gives_the_same_bits_as_of_dense_rows():
         np.testing.assert_array_equal(found.eigenvalues_, dense.eigenvalues_, err_msg=kind)
         np.testing.assert_array_equal(found.transform(X), scores, err_msg=kind)
     assert isinstance(found.transform(CSR[:3]), np.ndarray)
+    assert open_rows(CSR).fingerprint() == open_rows(CSR.copy()).fingerprint() != open_rows(2 * CSR).fingerprint()
 
 
 def test_matrices_that_cannot_be_rows(tmp_path):
