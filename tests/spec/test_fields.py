@@ -85,7 +85,7 @@ WRONG_TOGETHER = [
     ({"method": methods.RandomFeatures("iid"), "kernel": "poly"}, "a tensor sketch, which has no form; leave form"),
     ({"method": "rff", "kernel": "cosine"}, "the cosine kernel has no spectral density"),
     ({"method": "rff-pca", "kernel": kernels.Laplacian(2.0)}, "needs the gaussian kernel, not 'laplacian'"),
-    ({"method": methods.Nystroem("thesis"), "landmarks": "kmeans"}, "takes uniform landmarks only, not 'kmeans'"),
+    ({"method": methods.Nystroem("thesis"), "landmarks": "leverage"}, "takes uniform landmarks only, not 'leverage'"),
     ({"method": "columns", "landmarks": np.eye(3)}, "takes uniform landmarks only, not 'rows'"),
     ({"method": "exact", "landmarks": "uniform"}, "method='exact' takes every row for a landmark: leave landmarks out"),
     ({"landmarks": np.eye(3), "size": 4}, "size=4, but 3 landmarks are given: leave size out"),
