@@ -19,7 +19,6 @@ from benchmarks.results import Results, Table, Target
 from benchmarks.sides import Run, Side
 from benchmarks.sources import __main__ as sources
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
-from bigkpca.spec import resolved
 from tests.helpers.files import ROOT, shared_file
 
 SOURCES = {  # rows, and the shared data that are needed
@@ -246,18 +245,6 @@ def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch):
     assert [len(found[side]) for side in asked] == [2, 1, 0]
     assert sides.neighbouring(found[asked[0]], found[asked[1]]) == [1.0]
     assert peers.line(asked[2], found, asked[0], {})[2] == "not installed"
-
-
-@pytest.mark.full
-def test_exact_eigenvalues_by_products_are_those_of_the_matrix(tmp_path, monkeypatch, digits):
-    X = digits.astype(np.float32)
-    held = sides.leading_eigenvalues(X, "", 20.0, tmp_path / "held")
-    np.save(tmp_path / "digits.npy", X)
-    monkeypatch.setattr(sides, "_HELD", 100)
-    monkeypatch.setattr(resolved, "EXACT_MOST_ROWS", 100)
-    found = sides.leading_eigenvalues(X, str(tmp_path / "digits.npy"), 20.0, tmp_path)
-    np.testing.assert_allclose(found, held, rtol=1e-6)
-    assert sides.leading_eigenvalues(X, "", 20.0, tmp_path) == pytest.approx(found)  # from the disk
 
 
 @pytest.mark.full

@@ -12,16 +12,15 @@ import zarr
 from bigkpca import landmarks, methods
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
-from bigkpca.evaluating.cross_validation import cross_validate
-from bigkpca.evaluating.error import evaluate_rows
 from bigkpca.evaluating.preimage_error import preimage_error
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Silent
-from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows, score_rows
-from bigkpca.fitting.fit import fit_rows
+from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.partial_fit import extend
 from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
+from tests.helpers.fits import fit as fitted
+from tests.helpers.fits import scores as transformed
 
 pytestmark = pytest.mark.bits
 
@@ -81,8 +80,8 @@ def gram(X):
 def everything(fit, X, stored, engine):
     """A digest of what a fit and each pass over the rows makes."""
     rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
-    model = fit_rows(rows, FitSpec.checked(**OPTIONS | FITS[fit]), engine, Silent())
-    scores = score_rows(rows, model, engine, Silent())
+    model = fitted(rows, engine, **OPTIONS | FITS[fit])
+    scores = transformed(model, rows, engine)
     found = {"model": model_digest(model), "scores": digest(scores)}
     if fit == "precomputed":
         return found
@@ -119,16 +118,8 @@ def test_matrices_that_are_not_held_give_the_same_bytes(given, X, stored, place,
     assert one == other
 
 
-def test_what_is_done_with_a_model_gives_the_same_bytes(X, stored, place):
-    spec = FitSpec.checked(**OPTIONS, sigma=4.0)
-    model = fit_rows(stored, spec, Engine(threads=1), Silent())
-
-    def made(engine):
-        more = extend(model, ArrayRows(X[::-1].copy()), spec, engine, Silent())
-        evaluated = evaluate_rows(model, stored, 50, 0, engine, Silent())
-        validated = cross_validate(stored, FitSpec.checked(preimage="ridge", size=20), engine, Silent(), components=[3])
-        errors = [(one.sigma, one.error) for one in validated.settings]
-        found = [evaluated.eigenvalues, evaluated.residuals, evaluated.frobenius.value]
-        return {"more": model_digest(more), "evaluated": digest(*found), "validated": digest(np.array(errors))}
-
-    assert made(place) == made(Engine(threads=1))
+def test_rows_that_are_added_give_the_same_bytes(X, stored, place):
+    spec, one = FitSpec.checked(**OPTIONS, sigma=4.0), Engine(threads=1)
+    model, more = fitted(stored, one, **OPTIONS, sigma=4.0), ArrayRows(X[::-1].copy())
+    found, expected = (model_digest(extend(model, more, spec, engine, Silent())) for engine in (place, one))
+    assert found == expected

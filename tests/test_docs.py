@@ -226,10 +226,3 @@ def test_the_examples_of_docstrings_print_what_they_show(tmp_path, monkeypatch):
         (tmp_path / str(number)).mkdir()
         monkeypatch.chdir(tmp_path / str(number))
         assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed == 0, example.name
-
-
-def test_the_public_functions_have_examples():
-    named = {example.name for example in examples()}
-    for public in ("KernelPCA", "fit", "transform", "reconstruct", "denoise", "evaluate", "report", "verify"):
-        value = getattr(bigkpca, public)
-        assert f"{value.__module__}.{value.__qualname__}" in named

@@ -1,7 +1,6 @@
 """The scikit-learn face: its contract, and every kind of input."""
 
 import copy
-import os
 import pickle
 
 import dask
@@ -88,9 +87,8 @@ def test_components_as_a_share_of_variance_or_all_and_what_a_fitted_model_tells(
     assert list(small.get_feature_names_out()[:2]) == ["kernelpca0", "kernelpca1"]
     assert X.min() - 1 <= small.landmarks_.min()
     assert small.landmarks_.max() <= X.max() + 1
-    for method in ("nystroem", "columns", "rff", "rff-pca", "exact"):
-        ratios = KernelPCA(0.5, method=method, size=60, random_state=0).fit(X).explained_variance_ratio_
-        assert ratios[:-1].sum() < 0.5 <= ratios.sum()
+    ratios = KernelPCA(0.5, method="rff-pca", size=60, random_state=0).fit(X).explained_variance_ratio_
+    assert ratios[:-1].sum() < 0.5 <= ratios.sum()
     assert 50 <= KernelPCA(None, size=60, random_state=0).fit(X).n_components_ <= 60
 
 
@@ -157,16 +155,10 @@ def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
 
 def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
     before = small.fit(X[:80]).model_
-    strings = {
-        "kernel": "laplacian",
-        "method": "columns",
-        "landmarks": "uniform",
-        "solver": "dense",
-        "preimage": "linear",
-    }
-    numbers = {"sigma": 3.0, "gamma": 1e-3, "size": 61, "residual_tol": 0.5, "block_rows": 100, "random_state": 1}
-    others = {"center": False, "standardize": True, "dtype": np.float32}
-    changes = [{name: value} for name, value in (strings | numbers | others).items()]
+    one = {"kernel": "laplacian", "method": "columns", "landmarks": "uniform", "solver": "dense", "preimage": "linear"}
+    one |= {"sigma": 3.0, "gamma": 1e-3, "size": 61, "residual_tol": 0.5, "block_rows": 100, "random_state": 1}
+    one |= {"center": False, "standardize": True, "dtype": np.float32}
+    changes = [{name: value} for name, value in one.items()]
     changes += [{"kernel": np.dot}, {"landmarks": np.eye(60, 64)}, {"size": "auto", "tol": 0.5}]
     for changed in changes:
         name = "|".join(changed).replace("random_state", r"seed \(random_state\)")
@@ -208,12 +200,6 @@ def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path)
     few = X[:20]
     np.testing.assert_array_equal(arrays.denoised(small, few).compute(), arrays.denoised(small.model_, few).compute())
     np.testing.assert_array_equal(arrays.preimages(small, scores).compute(), rows[:])
-
-
-@pytest.mark.full
-def test_a_report_takes_a_fitted_estimator(X, small, tmp_path):
-    small.fit(X).transform(X, out=tmp_path / "scores.zarr")
-    assert os.path.exists(bigkpca.report(small, tmp_path / "report.html", scores=tmp_path / "scores.zarr"))
 
 
 def test_functions_that_take_a_model_refuse_anything_else(X, small):

@@ -37,12 +37,6 @@ def test_a_block_of_output_is_bounded_in_bytes():
     assert output_block_rows(60_000, 1500, 200) == 4500
 
 
-@given(n=counts, row_bytes=st.integers(1, 2048), rows=st.integers(1, 10**6))
-def test_output_blocks_hold_4_megabytes_at_most_unless_given(n, row_bytes, rows):
-    assert output_block_rows(n, 1, row_bytes) * row_bytes <= 2**22
-    assert output_block_rows(n, 1, row_bytes, rows) == rows
-
-
 @given(n=st.integers(0, 10_000), rows=st.integers(1, 3000))
 def test_blocks_cover_every_row_once_in_order(n, rows):
     blocks = split(n, rows)
@@ -72,11 +66,3 @@ def test_the_sample_is_bounded_in_rows_and_bytes():
         (10**6, 10, 30_000, 30_000),
     ):
         assert sample_rows(n, d, size) == rows
-
-
-@given(n=counts, d=st.integers(1, 10**6), size=st.integers(1, 10**5))
-def test_the_sample_holds_the_landmarks_and_no_row_twice(n, d, size):
-    m = sample_rows(n, d, size)
-    assert min(n, size) <= m <= n
-    assert m <= max(size, 20_000)
-    assert m <= size or 4 * m * d <= 64_000_000

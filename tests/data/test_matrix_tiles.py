@@ -127,22 +127,6 @@ def test_each_chunk_is_decoded_once(chunks, upper, tmp_path, monkeypatch):
     assert upper or decoded.min() == 1
 
 
-def test_the_shape_of_a_piece(monkeypatch):
-    monkeypatch.undo()
-    for grid, dtype, shape in (
-        ((1, 1), np.float32, (512, 4096)),
-        ((1, 1), np.float64, (512, 2048)),
-        ((1, 1), np.uint8, (512, 4096)),  # float32 when it is worked on
-        ((1000, 1000), np.float32, (1000, 2000)),
-        ((100, 100), np.float32, (500, 4100)),
-        ((3000, 3000), np.float32, (3000, 3000)),  # a chunk of more than 8 MB
-        ((10, 60_000), np.float32, (30, 60_000)),
-        ((4096, 1), np.float32, (4096, 512)),
-    ):
-        values = np.broadcast_to(np.zeros(1, dtype), (60_000, 60_000))
-        assert tile_shape(ArrayRows(values, grid=grid)) == shape, (grid, dtype)
-
-
 def test_values_that_are_not_finite_are_named_and_the_rest_is_digested():
     digest = hashlib.sha256()
     whole = Part(slice(0, N), slice(0, N))

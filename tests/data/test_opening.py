@@ -89,7 +89,6 @@ def test_what_cannot_be_rows_is_refused():
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
-        ("ftp://bucket/rows.zarr", SpecError, "only local paths"),
     ):
         with case(message), pytest.raises(error, match=message):
             open_rows(data)

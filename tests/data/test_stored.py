@@ -9,7 +9,6 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from distributed.core import error_message
 from zarr.core.sync import sync
 
 import bigkpca
@@ -296,15 +295,3 @@ def test_a_feature_store_is_read_as_its_manifest_says(dataset):
     (out / "residual" / "c" / "2").unlink()
     with retrying_for(0.0), pytest.raises(CorruptionError, match="residual/c/2 is missing"):
         open_values(str(out), "residual")[0:100]
-
-
-@pytest.mark.parametrize(("content", "kind"), [(None, CorruptionError), (b"1", IncompleteError)])
-def test_errors_of_reads_arrive_from_workers_as_what_they_are(content, kind, path):
-    rows, chunk = open_rows(path), chunk_of(path, 3)
-    chunk.unlink()
-    if content is not None:
-        chunk.write_bytes(content)
-    with retrying_for(0.0), pytest.raises(kind) as raised:
-        rows.block(25, 35)
-    sent = error_message(raised.value)["exception"].data
-    assert type(pickle.loads(sent)) is kind

@@ -60,8 +60,6 @@ def test_neither_the_unit_of_data_nor_their_origin_matters(digits):
 def test_candidate_lengths_are_those_of_a_fit(digits):
     lengths = sample_lengths(ArrayRows(digits[:300]), FitSpec.checked(components=5, size=100), Engine(), Silent())
     assert fit(digits[:300], components=5, size=100).features.kernel == kernels.Gaussian(lengths["median"].sigma)
-    with pytest.raises(SpecError, match="the kernel linear has no length"):
-        sample_lengths(ArrayRows(digits), FitSpec.checked(kernel="linear"), Engine(), Silent())
 
 
 def test_rows_without_differences_or_whose_kernel_values_overflow_are_refused(digits):

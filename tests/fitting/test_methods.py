@@ -1,4 +1,4 @@
-"""Every method and every landmark rule end to end: the same bits everywhere, and on disk too."""
+"""Every method and every landmark rule end to end: the same bits everywhere, on disk too, and what scores add up to."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from sklearn.base import clone
 from bigkpca import KernelPCA
 from bigkpca.execution.engine import Engine
 from bigkpca.storage.models import load_model, model_digest, save_model
-from tests.fitting.cases import CASES, every_case, fitted
+from tests.fitting.cases import CASES, every_case, every_method, fitted
 from tests.helpers.fits import scores
 
 SAVED_QUICKLY = ("columns", "own rows", "row numbers", "rff-pca pointwise")
@@ -62,3 +62,20 @@ def test_blocks_change_nothing_but_rounding(case, few):
     one, many = (fitted(few, **CASES[case], block_rows=rows) for rows in (None, 60))
     np.testing.assert_allclose(many.solution.eigenvalues, one.solution.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(scores(many, few), scores(one, few), atol=1e-6 * np.abs(scores(one, few)).max())
+
+
+@every_method
+def test_training_scores_are_centred_and_new_rows_by_the_training_mean(method, X):
+    model = fitted(X[:150], method=method)
+    training = scores(model, X[:150])
+    np.testing.assert_allclose(training.mean(axis=0), 0, atol=1e-10 * np.abs(training).max())
+    squares = (training**2).sum(axis=0)
+    if method == "rff-pca":  # its eigenvalues have mean(1 - a²) besides
+        added = model.solution.eigenvalues - squares
+        np.testing.assert_allclose(added, added[0], rtol=1e-6)
+        assert 0 < added[0] < 1
+    else:
+        np.testing.assert_allclose(squares, model.solution.eigenvalues, rtol=1e-6)
+    # A row scores as it would among the training rows, and not about the mean of the rows beside it.
+    np.testing.assert_allclose(scores(model, X[:5]), training[:5], rtol=1e-9, atol=1e-9)
+    assert np.abs(scores(model, X[150:]).mean(axis=0)).max() > 1e-3

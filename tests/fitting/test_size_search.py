@@ -63,9 +63,6 @@ def test_rows_beyond_the_sample_are_judged_by_rows_held_out_until_the_certificat
     assert sum("growing on" in note for note in notes.notes) == 1
 
 
-# What stops it
-
-
 @pytest.mark.parametrize("method", ["nystroem", "rff"])
 def test_a_tolerance_out_of_reach_is_refused_before_the_pass(method, digits, monkeypatch):
     monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)  # the true limit takes a minute to reach

@@ -77,3 +77,10 @@ def test_the_truth_is_that_of_the_kernel_on_rows_that_nothing_makes_hard():
     for kernel, atol in ((kernels.Gaussian(1.0), 1e-12), (kernels.Linear(), 1e-10)):  # far rows: from differences
         near, far = (truth(kernel, X + offset, True).values for offset in (0, 2.0**40))
         np.testing.assert_allclose(far, near, atol=atol)
+
+
+def test_a_certificate_that_claims_too_much_is_found_out(monkeypatch):
+    easy = Case(n=100, size=20)
+    assert not outcome(easy).problems
+    monkeypatch.setattr("bigkpca.numerics.certificates.nystroem_bounds._upper", lambda nystroem, error: nystroem)
+    assert "false proven bound" in dict(outcome(easy).problems)

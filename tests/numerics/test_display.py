@@ -74,9 +74,7 @@ def test_what_is_told_of_a_model():
     assert f"unexplained  {share} of the variance at most (proven)" in repr(found)
     assert all(shown["proven at least"] <= found.eigenvalue_lower)  # no bound is nearer in print
     assert all(shown["proven at most"] >= found.eigenvalue_upper)
-    html = model._repr_html_()
-    assert html.count("<tr>") == 8 + 11
-    assert "<td>landmarks</td><td>40</td>" in html
+    assert "<td>landmarks</td><td>40</td>" in model._repr_html_()
 
 
 def test_other_values_tell_their_shapes_or_that_they_are_empty():
@@ -85,22 +83,9 @@ def test_other_values_tell_their_shapes_or_that_they_are_empty():
     assert repr(ArrayRows(X)).startswith("ArrayRows(values=<float64 (300, 8)>, first=0")
     assert repr(landmarks.Rows(X)) == "Rows(values=<float64 (300, 8)>, sha256=None, given=None)"
     assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
+    best = Setting(1.0, 5, None, 0.1, 0.1)
+    told = repr(CrossValidation((best,) * 9, 300, 3, 40, False)).splitlines()
+    assert told == ["CrossValidation of 9 settings, 3 folds of 300 rows", f"  best  {best!r}"]
+    assert "\n  fits            0, 2 were left" in repr(Comparison("out", (), (), "take rff", "exact kernel PCA", 2))
+    assert repr(bigkpca.evaluate(fitted(), X, sample=50)).startswith("Evaluation on 300 rows, from 50 of them\n")
     assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
-
-
-def test_an_evaluation_tells_its_estimates():
-    found = bigkpca.evaluate(fitted(), X, sample=50)
-    assert repr(found).startswith("Evaluation on 300 rows, from 50 of them\n  |K - K^|        ")
-    assert len(repr(found).splitlines()) == 8
-    assert found._repr_html_().count("<tr>") == 2 + 11
-
-
-def test_results_of_many_fits_tell_how_many():
-    settings = tuple(Setting(float(sigma), 5, None, 1 / sigma, 0.1) for sigma in range(1, 100))
-    assert repr(CrossValidation(settings, 300, 3, 40, False)).splitlines() == [
-        "CrossValidation of 99 settings, 3 folds of 300 rows",
-        f"  best  {settings[-1]!r}",
-    ]
-    found = repr(Comparison("out", (), (), "take <rff>", "exact kernel PCA", 2))
-    assert found.splitlines()[0] == "Comparison"
-    assert "  fits            0, 2 were left for the next time\n" in found

@@ -111,9 +111,6 @@ def test_cholesky_by_tiles_tells_which_matrices_are_positive(n):
     assert is_positive(matrix_with(spectrum), 0.51)
 
 
-# Fits
-
-
 def some_rows(n=MANY, d=16):
     return np.random.default_rng(0).normal(size=(n, d)) * np.linspace(3, 0.3, d)
 
@@ -168,9 +165,3 @@ def test_kernels_that_overflow_are_said_to_do_so():
     for rows in (100, MANY):
         with pytest.raises(DataError, match="kernel values overflow"):
             exact(1e120 * some_rows(rows), kernel="polynomial", sigma="median")
-
-
-def test_all_components_come_from_lapack(no_lapack):
-    for components in (None, 200):
-        with pytest.raises(AssertionError):
-            exact(some_rows(), n_components=components)

@@ -1,15 +1,12 @@
 """Methods as values: names, options, which kernels and sizes they take, and the solver behind each."""
 
-import json
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.errors import SpecError
-from bigkpca.numerics import gram_solver, methods, solvers
+from bigkpca.numerics import gram_solver, solvers
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows
-from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.moments import block_moments
 from bigkpca.numerics.span import span_of
@@ -34,49 +31,6 @@ def principal(factor=None):
 X = rows(0)
 LANDMARKS = KernelRows(KERNEL, np.zeros(3), X[:8])
 WAVES = FourierRows(KERNEL, np.zeros(3), rows(1, n=6), None)
-
-
-def test_a_method_goes_through_json_and_back_and_has_names():
-    for method in (Nystroem("thesis", 7), ColumnSampling(), RandomFeatures("phase"), PrincipalFeatures("alpha", "qmc")):
-        assert methods.from_dict(json.loads(json.dumps(methods.to_dict(method)))) == method
-    names = {"Nystrom": Nystroem(), "nyström": Nystroem(), "RFF": RandomFeatures(), "rff-pca": PrincipalFeatures()}
-    assert {name: methods.named(name) for name in names} == names
-    with pytest.raises(SpecError, match="unknown method 'exat': did you mean 'exact'"):
-        methods.named("exat")
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "message"),
-    [
-        (Nystroem, {"form": "thesi"}, "unknown form of Nystroem 'thesi': did you mean 'thesis'"),
-        (Nystroem, {"form": "thesis", "rank": 0}, "rank is a positive number, for form='thesis' alone"),
-        (Nystroem, {"rank": 5}, "rank is a positive number, for form='thesis' alone; components cut the other"),
-        (RandomFeatures, {"form": "phases"}, "unknown form of RandomFeatures 'phases': did you mean 'phase'"),
-        (PrincipalFeatures, {"correction": "alfa"}, "unknown correction of PrincipalFeatures 'alfa': did you mean"),
-    ],
-)
-def test_options_that_do_not_exist_are_named(method, options, message):
-    with pytest.raises(SpecError, match=message):
-        method(**options)
-
-
-@pytest.mark.parametrize(
-    ("method", "kernel", "size", "message"),
-    [
-        (RandomFeatures(), Linear(), 10, "the linear kernel has no spectral density .* method='nystroem'"),
-        (RandomFeatures(), Sigmoid(1.0), None, "the sigmoid kernel has no spectral density"),
-        (RandomFeatures(), KERNEL + KERNEL, 10, "the sum kernel has no spectral density"),
-        (RandomFeatures(), KERNEL, 11, "size=11: sines and cosines come in pairs"),
-        (RandomFeatures("iid"), Polynomial(1.0), 10, "a polynomial kernel has a tensor sketch, which has no form"),
-        (RandomFeatures(), Polynomial(1.0, 1), 10, "a tensor sketch is for polynomial kernels of degree 2 or more"),
-        (PrincipalFeatures(), Laplacian(1.0), 10, "method='rff-pca' needs the gaussian kernel, not 'laplacian'"),
-        (PrincipalFeatures(), KERNEL, 11, "size=11: sines and cosines come in pairs"),
-    ],
-    ids=str,
-)
-def test_kernels_and_sizes_that_will_not_do_are_named(method, kernel, size, message):
-    with pytest.raises(SpecError, match=message):
-        method.check(kernel, size)
 
 
 @centred_or_not
@@ -104,11 +58,6 @@ def test_principal_features_add_what_their_diagonal_lacks(center, factor):
     centred = V - V.mean(axis=0) if center else V
     found = PrincipalFeatures().solve(moments, principal(factor), 2, center, 1e-12)
     assert_allclose(found.eigenvalues, np.linalg.eigvalsh(centred.T @ centred)[::-1][:2] + lacking, rtol=1e-10)
-
-
-def test_the_exact_method_reports_negative_eigenvalues_of_kernels_of_unknown_sign():
-    everything = KernelRows(Sigmoid(0.5, -0.5), np.zeros(3), X)
-    assert Exact().solve(None, everything, 2, True, 1e-12).negative < -0.01
 
 
 def test_factors_multiply_to_the_approximation_and_leave_out_what_repeats():

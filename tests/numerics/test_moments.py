@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.bandwidth import median_sigma, pair_distances
-from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.moments import ShiftedSums, block_moments, column_moments, shifted_sums
+from bigkpca.numerics.moments import block_moments, column_moments
 from tests.helpers import oracles
 from tests.numerics.fits import seeds
 
@@ -61,23 +59,6 @@ def test_the_mean_belongs_to_the_shift_that_was_subtracted():
     assert_allclose(got.scatter, scatter, rtol=1e-6)
 
 
-def leading_eigenvalues(V, shift):
-    tiles = [(tile.copy(), np.zeros(len(tile))) for tile in np.array_split(V, 4)]
-    return np.linalg.eigvalsh(block_moments(tiles, shift).scatter)[::-1][:10]
-
-
-def test_the_shift_keeps_single_precision_safe_for_a_wide_kernel(digits):
-    """The Gaussian is 30 times as wide as usual, so that every entry is nearly 1."""
-    X, rng = digits[:900].astype(np.float64), np.random.default_rng(0)
-    sigma = 30 * median_sigma(pair_distances(X, "sqeuclidean", rng), "sqeuclidean")
-    V = Gaussian(sigma)(X, X[rng.choice(len(X), 100, replace=False)])
-    exact = np.linalg.eigvalsh(oracles.two_pass_moments(V)[1])[::-1][:10]
-    single, near_mean = V.astype(np.float32), V[:200].mean(axis=0)
-    assert_allclose(leading_eigenvalues(single, near_mean), exact, rtol=1e-4)
-    unshifted = leading_eigenvalues(single, np.zeros(100))
-    assert np.abs(unshifted / exact - 1).max() > 1  # useless
-
-
 @given(
     seed=seeds,
     n=st.integers(1, 40),
@@ -99,14 +80,3 @@ def test_moments_of_columns_are_those_of_two_passes_in_any_split(seed, n, d, cut
     assert_allclose(total.squares, ((exact - exact.mean(axis=0)) ** 2).sum(axis=0).astype(float), rtol=1e-8, atol=1e-5)
     assert (total.squares >= 0).all()
     assert_allclose(total.scale**2, np.where(total.scale == 1, 1, total.squares / n), rtol=1e-12)
-
-
-def test_sums_about_other_vectors_add_up():
-    rng = np.random.default_rng(0)
-    V = rng.normal(3, 2, (12, 4))
-    first, second = ((V[:5], np.zeros(4)), (V[5:], np.ones(4)))
-    parts = [shifted_sums([(rows.copy(), np.ones(len(rows)))], about) for rows, about in (first, second)]
-    for found in (parts[0] + parts[1], ShiftedSums.of(block_moments([(V.copy(), np.ones(12))], np.zeros(4)))):
-        assert found.moments.count == 12
-        assert_allclose(found.moments.mean, V.mean(axis=0), rtol=1e-12)
-        assert_allclose(found.moments.scatter, np.cov(V.T, bias=True) * 12, rtol=1e-12, atol=1e-12)

@@ -10,7 +10,6 @@ from bigkpca.numerics.sketch import (
     block_action,
     leading_eigenpairs,
     next_block,
-    rayleigh_ritz,
     starting_block,
 )
 from tests.helpers.oracles import matrix_with
@@ -92,13 +91,6 @@ def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_
     assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-3)
 
 
-def test_the_starting_block_is_orthonormal_and_its_directions_are_uniform():
-    Q = starting_block(50, 10, np.random.default_rng(0))
-    assert_allclose(Q.T @ Q, np.eye(10), atol=1e-12)
-    assert_array_equal(Q, starting_block(50, 10, np.random.default_rng(0)))
-    assert (Q**2).sum(axis=1).max() < 0.7
-
-
 def test_the_next_block_spans_what_the_image_adds():
     rng = np.random.default_rng(0)
     basis, image = np.linalg.qr(rng.normal(size=(30, 8)))[0], rng.normal(size=(30, 5))
@@ -125,19 +117,6 @@ def test_a_small_space_is_searched_on_after_a_new_start():
     assert_allclose(found.values, diagonal[:4], rtol=1e-9)
 
 
-def test_rayleigh_and_ritz_take_the_eigenpairs_of_the_compression():
-    A, _ = powers(30)
-    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(30, 12)))[0]
-    found = rayleigh_ritz(basis, A @ basis, 5, 3)
-    expected = np.linalg.eigvalsh(basis.T @ A @ basis)[::-1]
-    assert_allclose(found.values, expected[:5], rtol=1e-10)
-    assert_allclose(found.vectors.T @ A @ found.vectors, np.diag(found.values), atol=1e-12)
-    left = A @ found.vectors - found.vectors * found.values
-    assert_allclose(found.residuals, np.linalg.norm(left, axis=0) / found.values, rtol=1e-9)
-    assert found.products == 3
-    assert len(rayleigh_ritz(basis, A @ basis, 100).values) == 12
-
-
 def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
     A, _ = powers(300)
     steps = []
@@ -156,9 +135,6 @@ def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
     assert 1 <= steps[0] <= steps[1] < steps[2] < 30
     start = np.linalg.eigh(A)[1][:, ::-1][:, :8]
     assert leading_eigenpairs(counted(A)[0], 3 * start, 5, most=9, tol=1e-10).products == 1
-
-
-# What a pass leaves
 
 
 def action_of(V, v0, Q, cuts=()):

@@ -16,15 +16,13 @@ import bigkpca
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import BigKPCAError, CorruptionError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.progress import Silent
-from bigkpca.execution.projection import score_rows
 from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info, model_info
 from bigkpca.storage.models import load_model
 from bigkpca.workflows.scores import open_scores
 from tests.data.cases import case
 from tests.helpers.disks import tree_bytes
+from tests.helpers.fits import scores as transformed
 from tests.storage import hostile
 from tests.storage.outputs import FIT, X
 
@@ -52,7 +50,7 @@ def check_model(path):
     if model is None:
         return False
     rows = ArrayRows(np.resize(np.abs(X), (7, model.columns)))
-    scores = hostile.used(lambda: score_rows(rows, model, Engine(threads=1), Silent()))
+    scores = hostile.used(lambda: transformed(model, rows))
     assert scores is None or scores.shape == (7, model.components)
     if scores is not None and model.reference is not None:
         drift = hostile.used(lambda: model.reference.drift(model.reference.count(scores, scores[:, 0])))
@@ -253,9 +251,6 @@ def test_metadata_of_three_gigabytes_are_refused_and_not_read(models, place, tmp
     os.truncate(Path(hostile.put(place, models["waves"])) / "zarr.json", 3 * 10**9)
     with pytest.raises(SpecError, match=r"does not parse \(it has more than 64,000,000 bytes\)"):
         hostile.bounded(lambda: load_model(place), 150)
-
-
-# Datasets, scores, options and paths
 
 
 def test_a_dataset_that_vouches_for_what_it_has_not(home):

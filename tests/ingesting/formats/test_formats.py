@@ -15,10 +15,9 @@ from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.ingesting.formats import base, parquet, text_rows
 from bigkpca.ingesting.streaming import Ingested, ingest, shard_rows
 from tests.helpers.disks import tree_bytes
-from tests.helpers.files import shared_file
 from tests.helpers.named import stored
 from tests.helpers.stores import sha256
-from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_bytes, made, refuse, write
+from tests.ingesting.files import WORDS, WRITERS, X, Y, about, csv_text, idx_bytes, made, refuse
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -122,8 +121,6 @@ def test_sources_that_do_not_fit_together_are_refused(tmp_path):
         ([words, codes], {"labels": "k"}, r"the labels of .*b\.csv are int64, those of .*a\.csv text"),
     ):
         refuse(tmp_path, SpecError, message, *contents, **options)
-    with pytest.raises(SpecError, match=r"only local paths and s3://, gs:// and az:// can be read and written"):
-        ingest([write(tmp_path, X)], "ftp://bucket/x.zarr")
     with pytest.raises(SpecError, match=r"s3://bucket/a\.csv: files are ingested from local disks only"):
         ingest(["s3://bucket/a.csv"], tmp_path / "o.zarr")
 
@@ -181,14 +178,3 @@ def test_a_truncated_or_changed_file_is_corrupt(tmp_path):
             refuse(tmp_path, CorruptionError, f"{source.name} does not decode", source, **options)
     (tmp_path / "a").write_bytes(idx_bytes(X) + b"!")
     refuse(tmp_path, CorruptionError, "more values than its header says", tmp_path / "a")
-
-
-@pytest.mark.full
-def test_mnist(tmp_path):
-    source, labels = shared_file("mnist/t10k-images-idx3-ubyte.gz"), shared_file("mnist/t10k-labels-idx1-ubyte.gz")
-    done = ingest([source], tmp_path / "o.zarr", labels=str(labels))
-    with gzip.open(source) as file:
-        expected = np.frombuffer(file.read()[16:], np.uint8).reshape(10000, 784)
-    assert done.row_shape == (28, 28)
-    np.testing.assert_array_equal(stored(done.path)["x"], expected)
-    np.testing.assert_array_equal(stored(done.path)["y"][:5], [7, 2, 1, 0, 4])

@@ -53,11 +53,6 @@ def test_a_number_column_of_too_many_values_names_the_word_that_made_it_text(tmp
     refuse(tmp_path, DataError, message, table, categories="one-hot")
 
 
-def test_other_faults_are_told_beside_late_words(tmp_path):
-    message = r"row 0, column 0 \('a'\) is infinity, and 200 more such rows"
-    refuse(tmp_path, DataError, message, csv(a=["inf"] * 201, w=LATE), categories="one-hot")
-
-
 def test_categories_are_those_of_the_rows_that_are_kept(tmp_path):
     table = csv(w=["u", "v", "u", "z"], a=[1, 2, "", 4], y=["p", "q", "q", ""])
     for labels, more in ((None, ["y=p", "y=q"]), ("y", [])):

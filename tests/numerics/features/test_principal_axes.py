@@ -2,15 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 
-from bigkpca.numerics.features import PrincipalFourierRows
 from bigkpca.numerics.features.principal_axes import BIAS, PrincipalAxes, axes_of_covariance
-from bigkpca.numerics.kernels import Gaussian
-from tests.numerics.fits import seeds
 
 MANY = 10**6  # frequencies, more than axes
 
@@ -90,25 +85,3 @@ def test_variance_on_unknown_axes_counts_as_if_it_lay_on_axes_like_the_last():
     for sigma in (1.0, 2.0, 2.2, 2.3, 3.0):
         tail = np.sqrt((truth.variances[5:] ** 2).sum()) / sigma**2
         assert seen.directions(sigma, 0, MANY) == (5 if tail <= BIAS else 6)
-
-
-@given(seed=seeds, q=st.sampled_from([3, 10, 30]))
-def test_fewer_known_axes_never_lead_to_fewer_directions(seed, q):
-    variances = np.sort(np.random.default_rng(seed).exponential(size=60))[::-1]
-    for sigma in (1.0, 5.0, 12.0, 15.0):
-        needed = known(variances).directions(sigma, 0, MANY)
-        assert known(variances[:q], of=variances.sum()).directions(sigma, 0, MANY) >= min(needed, q)
-
-
-def test_one_number_for_all_rows_makes_up_for_axes_left_out_and_one_for_each_row_does_better():
-    X, kernel, kept, m = rows(0, n=60), Gaussian(2.0), 1, 4000
-    found = axes_of(X)
-    W = np.random.default_rng(0).normal(size=(m, kept)) / 2.0
-    factor = float(np.exp(-found.residual(kept) * kernel.gamma))
-    errors = []
-    for correction in (1.0, factor, None):
-        features = PrincipalFourierRows(kernel, found.mean, W, found.axes[:, :kept], None, correction)
-        ((V, _),) = features.tiles([X], len(X))
-        errors.append(np.linalg.norm((V @ V.T - kernel(X, X))[~np.eye(60, dtype=bool)]))
-    assert errors[1] < 0.9 * errors[0]
-    assert errors[2] < 0.9 * errors[1]

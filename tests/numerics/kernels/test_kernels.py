@@ -113,13 +113,6 @@ def test_parameters_out_of_range_are_named(kernel, arguments, message):
         kernel(*arguments)
 
 
-def test_names_and_aliases_are_found_in_any_case_and_an_unknown_one_comes_with_the_nearest():
-    for name, kind in {"rbf": Gaussian, "GAUSSIAN": Gaussian, "Poly": Polynomial}.items():
-        assert kernels.kernel_class(name) is kind
-    with pytest.raises(SpecError, match="unknown kernel 'rfb': did you mean 'rbf'"):
-        kernels.kernel_class("rfb")
-
-
 CODES, VECTORS = Function(inverse_quadratic), Function(inverse_quadratic, vectors=True, psd=True)
 EVERYTHING = "positive savable on_vectors stationary spectral"
 PROPERTIES = [  # of all of which a combination has those that its parts have

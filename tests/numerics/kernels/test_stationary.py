@@ -56,16 +56,6 @@ def test_matern_kernels_of_half_a_whole_number_more_are_a_polynomial_times_an_ex
     assert_allclose(Matern(1.0, p + 0.5)(np.zeros((1, 1)), r[:, None])[0], expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-7), (np.float32, 3e-3)])
-def test_rounding_at_distance_zero_costs_a_rough_kernel_half_the_digits_and_its_gram_matrix_none(dtype, atol):
-    X = rows(0, 50, 8, dtype)
-    kernel = Matern(2.0, 0.5)
-    assert_allclose(kernel(X, X).diagonal(), 1, atol=atol)
-    assert_array_equal(kernel.gram(X).diagonal(), np.ones(50))
-    if dtype == np.float32:  # a smooth kernel loses none
-        assert_allclose(Gaussian(2.0)(X, X).diagonal(), 1, atol=1e-5)
-
-
 @pytest.mark.parametrize("far", [np.float32(3e19), np.float64(1e160)])
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_matern_kernels_of_far_rows_are_zero(far):

@@ -92,10 +92,3 @@ def test_no_pattern_is_found_twice_where_rows_repeat(centred, dtype):
                 rule = BasicPatterns(threshold, centred)
                 chosen = rule.choose(sample, kernel, 40, np.random.default_rng(seed))
                 assert 1 < len(chosen) == len(np.unique(chosen, axis=0)) <= 12
-
-
-def test_centred_patterns_tell_rows_apart_where_the_kernel_is_wide():
-    sample, kernel = clustered(0), Gaussian(100.0)
-    numbers = [len(BasicPatterns(0.9, c).choose(sample, kernel, 50, np.random.default_rng(0))) for c in (True, False)]
-    assert numbers[0] > 5
-    assert numbers[1] == 1

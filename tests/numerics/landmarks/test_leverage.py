@@ -12,13 +12,6 @@ from tests.numerics.landmarks.samples import clustered
 KERNEL = Gaussian(1.0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 20, 99, 100])
-def test_leverage_gives_distinct_rows_as_many_as_asked(size):
-    numbers = leverage.choose_rows(clustered(0, n=100), KERNEL, size, np.random.default_rng(0))
-    assert len(set(numbers)) == len(numbers) == size
-    assert 0 <= min(numbers) <= max(numbers) < 100
-
-
 def test_scores_against_all_rows_are_ridge_leverage_scores():
     # Of the scores themselves, as the rows that are drawn by them tell little of their size.
     X, size = clustered(0, n=80), 30

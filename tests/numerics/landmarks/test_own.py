@@ -1,7 +1,5 @@
 """Landmarks of the caller's own: rows and their numbers, which recur or cannot be."""
 
-import json
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,11 +7,9 @@ from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
-from bigkpca.numerics import landmarks
 from bigkpca.numerics.landmarks import RowNumbers, Rows
 from bigkpca.spec import FitSpec
 from tests.helpers import oracles
-from tests.numerics.landmarks.samples import clustered
 
 
 @pytest.mark.parametrize(
@@ -66,18 +62,3 @@ def test_landmarks_that_are_the_same_once_they_are_rounded_count_once():
     assert 30 <= few < 50
     reason = f"of 60 rows that are given; {60 - few} of them repeat others"
     assert ours.model_.provenance["choices"][0]["reason"] == reason
-
-
-def test_landmarks_of_the_callers_own_go_through_json_and_back():
-    own = clustered(0, n=5)
-    assert Rows(own).values is own
-    description = json.loads(json.dumps(landmarks.to_dict(Rows(own))))
-    assert description == {"name": "rows", "sha256": description["sha256"], "count": 5}
-    assert landmarks.to_dict(Rows(own + 1))["sha256"] != description["sha256"]
-    assert_array_equal(landmarks.from_dict(description, own).values, own)
-    description = json.loads(json.dumps(landmarks.to_dict(RowNumbers(np.array([4, 1])))))
-    assert description == {"name": "row-numbers", "numbers": [4, 1]}
-    assert_array_equal(landmarks.from_dict(description, own).numbers, [4, 1])
-    description = landmarks.to_dict(Rows(own[[0, 1, 2, 3, 4, 0]]))
-    assert description["count"] == 6
-    assert landmarks.to_dict(landmarks.from_dict(description, own)) == description

@@ -26,8 +26,6 @@ def trace_error(X, chosen, kernel=KERNEL):
     return np.trace(K - oracles.nystroem_gram(K[:, chosen], K[np.ix_(chosen, chosen)], 1e-13))
 
 
-# The law of the pivots
-
 SIX = np.array([[0.0, 0.0], [0.1, 0.3], [0.2, 0.0], [2.0, 1.0], [2.2, 1.5], [-1.0, 3.0]])
 CHI_SQUARED = 5  # standard deviations of the statistic that are allowed
 
@@ -54,9 +52,6 @@ def test_the_first_two_pivots_follow_the_law_of_simple_rpcholesky(kernel, size, 
     rng = np.random.default_rng(0)
     pairs = [choose_rows(SIX, kernel, size, 0.0, rng)[:2] for _ in range(draws)]
     assert_follows(pairs, oracles.rpcholesky_pivot_law(kernel(SIX, SIX)))
-
-
-# Choosing rows of a sample
 
 
 @dtypes
@@ -93,9 +88,6 @@ def test_tiles_and_threads_do_not_matter(monkeypatch):
     assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0)), whole)
     with ThreadPoolExecutor(2) as pool:
         assert_array_equal(choose_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0), pool.map), whole)
-
-
-# Thinning
 
 
 def naive_thinned(residual, bound, least, chances):
@@ -136,9 +128,6 @@ def test_what_repeats_or_is_left_below_rounding_or_the_least_residual_is_never_k
     kept, L = thinned(np.diag(np.full(5, 1e-6)), np.full(5, 1e-6), least, np.random.default_rng(0))
     assert_array_equal(kept, [0, 2, 4])  # those of which all is left, and more than the least
     assert_allclose(L, np.eye(3) * 1e-3)
-
-
-# The factor, and how it grows
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, Polynomial(0.3, 2, 0.5)], ids=str)

@@ -61,9 +61,6 @@ def test_of_random_features_the_weights_are_the_reconstruction_itself(kind):
     assert_allclose(expansion(model).squares(model.scores(X)), (projected**2).sum(axis=1), rtol=1e-10)
 
 
-# Novelty
-
-
 def residuals_of(model, X):
     ((V, _),) = model.features.tiles([X], len(X))
     return residuals(expansion(model), model.solution, V, model.features.kernel.diagonal(model.features.shifted(X)))

@@ -48,18 +48,6 @@ def test_problems_of_the_model(tmp_path):
         assert [found[: len(problem)] for found in problems_of_model(tmp_path, options)] == [problem]
 
 
-def test_quotes_are_named_only_where_they_are_too_many(tmp_path):
-    for option, told in (
-        ('solver = "dens"', 'did you mean "dense"? give "auto", "dense" or "randomized"'),
-        ('solver = "4"', 'give "auto", "dense" or "randomized"'),
-        ('size = "4"', 'give a whole number of at least 1 or "auto", without quotes'),
-        ('size = "many"', 'give a whole number of at least 1 or "auto"'),
-    ):
-        assert problems_of_model(tmp_path, option) == [f"line 5: model.{option}: {told}"]
-    (found,) = problems_of_model(tmp_path, 'kernel = "gausian"')
-    assert found.endswith('"rbf", "poly" or text such as "spectrum:k=4"')
-
-
 def test_what_does_not_go_together_is_told_beside_what_is_wrong_by_itself(tmp_path):
     found = problems_of_model(
         tmp_path, 'dtype = "f4"\nsigma = 2\ngamma = 1\nsolver = "randomized"\nmethod = "nystroem"\nsize = 0'

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigkpca.cli import options
 from bigkpca.numerics.landmarks import Rows
 from bigkpca.spec import FitSpec
-from bigkpca.spec.job import JobRun, read_job
+from bigkpca.spec.job import read_job
 from bigkpca.spec.units import parse_seconds
 from tests.helpers.jobs import LEAST, job_of, jobs, toml_of, written
 
@@ -18,15 +18,6 @@ from tests.helpers.jobs import LEAST, job_of, jobs, toml_of, written
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jobs")
-
-
-def test_the_least_job_file_has_defaults(tmp_path):
-    job = job_of(tmp_path, LEAST)
-    assert (job.seed, job.input.path, job.input.array) == (0, str(tmp_path / "rows.zarr"), None)
-    assert (job.model.path, job.model.spec, job.model.given) == (str(tmp_path / "model.zarr"), FitSpec(), frozenset())
-    assert (job.output.path, job.output.block_rows) == (str(tmp_path / "features.zarr"), None)
-    assert job.run == JobRun(timeout="10 min", on_drift="warn", drift_threshold=0.2, log="plain")
-    assert (job.run.scheduler, job.run.workers, job.run.memory, job.run.metrics) == (None, None, None, None)
 
 
 def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):

@@ -1,13 +1,12 @@
 """Files that cannot be read as job files."""
 
-import os
 import re
 
 import pytest
 
 from bigkpca.errors import SpecError
 from bigkpca.spec.job import read_job
-from tests.helpers.jobs import LEAST, refusal, written
+from tests.helpers.jobs import refusal, written
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -43,11 +42,3 @@ def test_paths_at_which_there_is_no_file(tmp_path):
     ]:
         with pytest.raises(SpecError, match=re.escape(message)):
             read_job(path, {})
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_file_without_permission(tmp_path):
-    path = written(tmp_path, LEAST)
-    path.chmod(0)
-    with pytest.raises(SpecError, match=r"cannot be read: .*Permission denied"):
-        read_job(path, {})
