@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import warnings
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -18,30 +21,100 @@ def _libraries(_modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class _SingleThreadedBlas:
-    """One process-wide limit of BLAS to one thread, set by the first to enter and lifted by the last.
+def _blas() -> list[Any]:
+    return list(_libraries(len(sys.modules)).select(user_api="blas").lib_controllers)
 
-    Limits of threadpoolctl hold for the whole process: were each task to set and restore its own, the first
-    task to end would give its neighbours two threads, and two threads give other bits than one.
+
+def _limits_each_thread(library: Any) -> bool:
+    """Whether a limit holds for the thread alone that sets it, as with MKL, or for the whole process."""
+    return library.internal_api == "mkl" or getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set(library: Any, threads: int) -> None:
+    """Set the number of threads of a library, also where another thread has set it before.
+
+    From 3.8 on threadpoolctl ignores all threads but the first one that sets a limit, until that one has lifted it.
+    """
+    if (release := getattr(library, "clear_controlling_thread", None)) is not None:
+        release(force=True)
+    library.set_num_threads(threads)
+
+
+class _SingleThreadedBlas:
+    """One limit of BLAS to one thread, set by the first to enter and lifted by the last.
+
+    A limit mostly holds for the whole process: were each task to set and restore its own, the first task to end would
+    give its neighbours two threads, and two threads give other bits than one. What the caller had set is restored.
+    Warns where the limit does not hold, or another thread of the caller changes it meanwhile.
     """
 
     def __init__(self) -> None:
+        self._begin()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._entered = 0
-        self._limit: Any = None
+        self._before: list[tuple[Any, int]] = []  # of libraries whose limit holds for the process
+        self._own = threading.local()  # the same of this thread
+
+    def _forked(self) -> None:
+        """Lift the limit in a child process, in which nobody else would."""
+        before = self._before
+        self._begin()
+        _restore(before)
 
     def __enter__(self) -> None:
+        depth = getattr(self._own, "depth", 0)
+        if not depth:
+            self._own.before = _limited(each for each in _blas() if _limits_each_thread(each))
+        self._own.depth = depth + 1
         with self._lock:
             if not self._entered:
-                self._limit = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+                self._before = _limited(each for each in _blas() if not _limits_each_thread(each))
+            else:
+                _limited(library for library, _ in self._before)
             self._entered += 1
 
     def __exit__(self, *exc_info: object) -> None:
+        if depth := getattr(self._own, "depth", 0):  # else another thread entered, whose own limit ends with it
+            self._own.depth = depth - 1
+            if depth == 1:
+                _restore(self._own.before)
         with self._lock:
             self._entered -= 1
             if not self._entered:
-                self._limit.__exit__(None, None, None)
+                _check(library for library, _ in self._before)
+                _restore(self._before)
+
+
+def _limited(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
+    """Limit libraries to one thread: with the number that each had before."""
+    before = [(each, each.num_threads) for each in libraries]
+    for library, threads in before:
+        if threads != 1:
+            _set(library, 1)
+    _check(library for library, _ in before)
+    return before
+
+
+def _check(libraries: Iterable[Any]) -> None:
+    """Warn of libraries that do not have one thread."""
+    for library in libraries:
+        if (threads := library.num_threads) != 1:
+            warnings.warn(
+                f"{library.filepath} has {threads} threads, though it was limited to one, so that results may differ "
+                "in their last bits: do not change the limit while bigkpca computes, or set OPENBLAS_NUM_THREADS=1",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def _restore(before: list[tuple[Any, int]]) -> None:
+    for library, threads in before:
+        _set(library, threads)
+        if (release := getattr(library, "clear_controlling_thread", None)) is not None:
+            release(force=True)
 
 
 single_threaded_blas = _SingleThreadedBlas()

@@ -1,12 +1,15 @@
 """BLAS stays at one thread while tasks run."""
 
+import os
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
+from bigkpca import KernelPCA
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.tasks import Task
 from tests.helpers.progress import Recorder
@@ -35,6 +38,80 @@ def test_blas_stays_at_one_thread_while_any_of_overlapping_tasks_runs():
         assert blas_threads() == 1
     thread.join(60)
     assert blas_threads() == before
+
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join(60)
+
+
+def test_what_the_caller_had_set_is_set_again_whoever_enters_and_leaves():
+    if blas_threads() == 1:
+        pytest.skip("BLAS has one thread anyway here")
+    found = []
+
+    def computing():
+        with single_threaded_blas:
+            found.append(blas_threads())
+
+    with threadpool_limits(2):
+        in_thread(computing)
+        computing()
+        assert blas_threads() == 2
+    before = blas_threads()
+    in_thread(single_threaded_blas.__enter__)
+    found.append(blas_threads())
+    single_threaded_blas.__exit__()
+    assert found == [1, 1, 1]
+    assert blas_threads() == before
+    with threadpool_limits(2):  # which others can set, too
+        assert blas_threads() == 2
+
+
+def test_a_limit_that_is_changed_meanwhile_is_set_again_and_told():
+    if blas_threads() == 1:
+        pytest.skip("BLAS has one thread anyway here")
+
+    def set_by_others():
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+            library.set_num_threads(2)  # what earlier versions of threadpoolctl let any thread do
+
+    def computing():
+        with single_threaded_blas:
+            set_by_others()
+            with single_threaded_blas:
+                assert blas_threads() == 1
+            set_by_others()
+
+    with pytest.warns(RuntimeWarning, match="threads, though it was limited to one"):
+        computing()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_process_is_not_limited():
+    before = blas_threads()
+    with single_threaded_blas:
+        child = os.fork()
+        if not child:
+            os._exit(blas_threads())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == before
+
+
+@pytest.mark.bits
+def test_fits_have_the_same_bits_under_the_limits_of_a_caller(digits):
+    X = digits.astype(np.float64)
+
+    def fitted():
+        return KernelPCA(5, size=300, random_state=0).fit(X).eigenvalues_
+
+    expected, found = fitted(), []
+    with threadpool_limits(2):
+        in_thread(lambda: found.append(fitted()))
+        found.append(fitted())
+    for each in found:
+        np.testing.assert_array_equal(each, expected)
 
 
 def test_tasks_run_with_one_blas_thread(engine):
