@@ -166,10 +166,12 @@ def _squared_distances(kernel: Kernel, spread: float) -> Callable[[Array], Array
 
 
 def _placed(N: Array, squares: Array) -> Array:
-    """The rows (b, d) in the span of neighbours N (b, q, d) whose squared distances to them fit `squares` (b, q) best.
+    """The rows (b, d) among neighbours N (b, q, d) whose squared distances to them fit `squares` (b, q) best.
 
-    With N centred, N N' = Q L Q', x = centroid + N'Q L⁻¹ Q'(d0² - d²) / 2, d0 the distances of the neighbours to their
-    centroid.
+    With N centred, N N' = Q L Q', x = centroid + N'Q c, c = L⁻¹ Q'(d0² - d²) / 2, d0 the distances of the neighbours to
+    their centroid. c stays between the least and the largest entry of each column of Q, so that x is no farther
+    out than the neighbours in any direction: where they are narrow, a small L makes much of what distances are wrong
+    by.
     """
     centroid = N.mean(axis=1, keepdims=True)
     N = N - centroid
@@ -178,5 +180,6 @@ def _placed(N: Array, squares: Array) -> Array:
     least = _LEAST_SPREAD * np.maximum(L[:, -1:], np.finfo(float).tiny)
     inverse = np.where(least < L, 1 / np.maximum(L, least), 0)
     halves = (np.diagonal(gram, axis1=1, axis2=2) - squares)[:, :, None] / 2
-    coefficients = Q @ (inverse[:, :, None] * (Q.transpose(0, 2, 1) @ halves))
+    c = np.clip(inverse * (Q.transpose(0, 2, 1) @ halves)[:, :, 0], Q.min(axis=1), Q.max(axis=1))
+    coefficients = Q @ c[:, :, None]
     return (centroid + coefficients.transpose(0, 2, 1) @ N)[:, 0]

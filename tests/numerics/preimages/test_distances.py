@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics.kernels import Cosine, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
+from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
 from bigkpca.numerics.methods import Nystroem, PrincipalFeatures
 from bigkpca.numerics.preimages import Distances, expansion
 from tests.helpers import oracles
@@ -44,6 +44,15 @@ def test_other_radial_kernels_tell_distances_too(kernel):
     model = fitted(kernel, r=60, X=X, size=100)
     got = back(Distances(neighbours=10), model, model.scores(X[:50]), None, X)
     assert ((got.rows - X[:50]) ** 2).mean() < 0.1
+
+
+def test_rows_on_a_curve_come_back_to_it():
+    """Neighbours on a circle are narrow across it, where small errors of distances would place rows far away."""
+    angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    X = np.column_stack([np.cos(angles), np.sin(angles)])
+    model = fitted(Gaussian(0.3), r=8, X=X, size=100)
+    got = back(Distances(), model, model.scores(X), None, X)
+    assert np.sqrt(((got.rows - X) ** 2).sum(axis=1).mean()) < 0.05
 
 
 def test_distances_keep_some_of_the_rows():
