@@ -9,7 +9,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from bigkpca.data.blocks import Block, sample_rows, split, tile_rows
+from bigkpca.data.blocks import Block, sample_rows, tile_rows
 from bigkpca.data.numpy_rows import ArrayRows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, NarrowKernelWarning, SpecError
@@ -136,9 +136,12 @@ def cross_validate(
     `spec.noise`, pre-images of rows plus such noise are compared with the rows themselves; with `spec.standardize`,
     errors are in standard deviations of the columns. Passes: the sample.
 
-    Raises SpecError for kernels without a length or pre-images, for fewer than two rows a fold, and for more components
-    than a fit can have; MemoryLimitError if the plan needs more than `limit` bytes in a process, or than workers allow.
+    Raises SpecError for kernels without a length or pre-images, for fewer than two folds or two rows a fold, and for
+    more components than a fit can have; MemoryLimitError if the plan needs more than `limit` bytes in a process, or
+    than workers allow.
     """
+    if folds < 2:
+        raise SpecError(f"folds={folds}: give 2 or more, as each part of the rows is scored by a fit of the others")
     _ = spec.distance  # raises SpecError for a kernel without a length
     asked = spec.model_copy(update={"components": max(components or COMPONENTS)})
     check_peak(_peak_bytes(rows, asked, folds, engine.threads), limit, "ask for a smaller --size")
@@ -150,7 +153,8 @@ def cross_validate(
     X = X[random_stream(spec.seed, FOLDS).permutation(len(X))[:MAX_ROWS]]
     if len(X) < 2 * folds:
         raise SpecError(f"{rows.where} has {len(X)} rows: too few for {folds} folds")
-    parts = split(len(X), -(-len(X) // folds))
+    pieces = np.array_split(np.arange(len(X)), folds)
+    parts = [Block(number, int(piece[0]), int(piece[-1]) + 1) for number, piece in enumerate(pieces)]
     train = X[len(parts[0]) :]  # the smallest training set
     counts = _component_counts(components, resolve(asked, ArrayRows(train)).size, len(train))
     tasks = _tasks(X, parts, sigmas, counts, asked)

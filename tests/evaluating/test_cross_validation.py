@@ -85,10 +85,10 @@ def test_rows_that_cannot_be_scored(X):
 # Settings
 
 
-def naive_settings(X, components, noise, way, sigmas=SIGMAS, **options):
+def naive_settings(X, components, noise, way, sigmas=SIGMAS, folds=3, **options):
     """The errors of folds, by estimators that are fitted for each setting alone."""
     X = X[random_stream(0, FOLDS).permutation(len(X))]
-    parts = np.array_split(np.arange(len(X)), 3)
+    parts = np.array_split(np.arange(len(X)), folds)
     found = {}
     for sigma in sigmas:
         for r in components:
@@ -202,6 +202,16 @@ def test_folds_of_different_rank_are_compared():
 def test_a_gamma_gives_way_to_the_lengths_that_are_tried(X):
     one, other = (errors_of(X, {"size": 40, "gamma": g}, sigmas=SIGMAS, components=[12]) for g in (None, 1e-3))
     assert one == other
+
+
+def test_there_are_as_many_parts_as_folds(X):
+    options = {"size": 5, "landmarks": "uniform"}
+    found = errors_of(X[:12], options | {"preimage": "mds"}, folds=5, sigmas=[40.0], components=[2])
+    (errors,) = naive_settings(X[:12], [2], None, "mds", [40.0], 5, **options).values()
+    assert found.best.standard_error == pytest.approx(np.std(errors, ddof=1) / np.sqrt(5), rel=1e-6)
+    for folds in (-1, 0, 1):
+        with pytest.raises(SpecError, match=f"folds={folds}: give 2 or more"):
+            errors_of(X, {}, folds=folds, sigmas=SIGMAS)
 
 
 def test_what_cannot_be_cross_validated(X):
