@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import zarr
 from zarr.abc.buffer import Buffer as AnyBuffer
@@ -24,7 +24,7 @@ from bigkpca.data.zarr import MAIN
 from bigkpca.errors import Array, CorruptionError, IncompleteError
 from bigkpca.storage import groups, records
 
-Stored = zarr.Array[Any]  # (n, r) or (n, d), as stored
+Stored: TypeAlias = "zarr.Array[Any]"  # (n, r) or (n, d), as stored
 Kind = Literal["features", "reconstruction"]
 _METADATA = "zarr.json"  # in the folder of each array
 _TYPES = {"scores": "f", "residual": "f", "x": "f", "converged": "b", "iterations": "u", "far": "b"}  # kinds of dtypes
