@@ -39,11 +39,12 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
         click.echo(json.dumps(asdict(found), default=lambda array: array.tolist()))
         return
     click.echo(f"estimates from {found.sampled:,} of {found.rows:,} rows, ± standard errors")
-    click.echo("component   eigenvalue         95 % interval   relative residual")
+    click.echo("component       u'Kc u         95 % interval   relative residual")
     for number, line in enumerate(zip(found.eigenvalues, found.intervals, found.residuals, strict=True), 1):
         value, (low, high), residual = line
         interval = f"{low:#.6g} to {high:#.6g}"
         click.echo(f"{number:>9}   {value:>#10.6g}   {interval:>19}   {residual:>17.2g}")
+    click.echo("Some eigenvalue of the exact matrix Kc is within the relative residual of u'Kc u, u the unit scores.")
     frobenius, total = found.frobenius, found.total_variance
     click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
     click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")

@@ -219,8 +219,9 @@ class Evaluation(ShowsSummary):
     residuals : (r,) array
         |Kc u_j - eigenvalue_j u_j| / eigenvalue_j.
     intervals : (r, 2) array
-        95 % intervals of u_j'Kc u_j, and of lambda_j(Kc) where trust in the component is "solid": eigenvalue ± 1.96
-        standard errors, the upper end raised by the eigenvalue times the squared residual.
+        95 % intervals of u_j'Kc u_j: eigenvalue ± 1.96 standard errors. The upper end is raised by the eigenvalue times
+        the squared residual, by which lambda_j(Kc) is larger at most where no other eigenvalue is near. Of lambda_j
+        itself they are no intervals: what landmarks missed, or neighbours that mix, no score vector shows.
     frobenius : Estimate
         |K - K^|_F.
     total_variance : Estimate
