@@ -28,10 +28,11 @@ from bigkpca.execution.kept_features import KeptFeatures
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.tasks import Task
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
+from bigkpca.numerics.far_rows import FarRows, Farthest
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.landmarks.rpcholesky import Factor
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, ShiftedSums, column_moments, shifted_sums
+from bigkpca.numerics.moments import ColumnMoments, column_moments, shifted_sums
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.sketch import Action, block_action
 
@@ -63,13 +64,15 @@ def _column_moments(rows: Rows, block: Block) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums over the features, and the SHA-256 of each block's values, in block order."""
+    """Sums over the features, the SHA-256 of each block's values, in block order, and the farthest rows of a fit."""
 
     sums: Any  # ShiftedSums, or Action
     digests: tuple[str, ...]
+    far: FarRows | None = None
 
     def __add__(self, other: BlockSums) -> BlockSums:
-        return BlockSums(self.sums + other.sums, self.digests + other.digests)
+        far = None if self.far is None or other.far is None else self.far + other.far
+        return BlockSums(self.sums + other.sums, self.digests + other.digests, far)
 
     @property
     def content(self) -> str:
@@ -86,8 +89,9 @@ def sums_of(
     progress: Progress,
     title: str = "fitting",
     kept: KeptFeatures | None = None,
-) -> tuple[ShiftedSums, str]:
-    """Sums of the features of all rows, and a digest of the rows: one pass. `shift` (D,) is near their mean.
+) -> BlockSums:
+    """Sums of the features of all rows, a digest of the rows, and the farthest ones: one pass. `shift` (D,) is near
+    their mean.
 
     Features are also put into `kept`, as far as there is room.
     """
@@ -95,7 +99,7 @@ def sums_of(
     if kept is not None:
         kept.begin()
     summary: BlockSums = sum_by_block(title, _block_sums, rows, (features, shift), blocks, engine, progress, kept)
-    return summary.sums, summary.content
+    return summary
 
 
 def action_of(
@@ -120,9 +124,10 @@ def _block_sums(
 ) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    V_tiles = features.tiles(X_tiles, most_rows)
+    farthest = Farthest()
+    V_tiles = features.tiles(X_tiles, most_rows, farthest.see)
     sums = shifted_sums(V_tiles if kept is None else kept.keeping(block.start, V_tiles), shift)
-    return BlockSums(sums, (digest.hexdigest(),))
+    return BlockSums(sums, (digest.hexdigest(),), farthest.found)
 
 
 @refuse_overflow(lambda summary: summary.sums.products)

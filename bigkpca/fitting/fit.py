@@ -80,7 +80,7 @@ def fit_rows(
     """
     found = _fit_without_decoder(rows, resolve(spec, rows), engine, progress, identity, size_limits)
     model = with_decoder(found.model, rows, found.sample, spec, engine, progress, found.basis)
-    return with_reference(model, found.reference, rows.shape[0], spec.seed, engine)
+    return with_reference(model, found.reference, rows.shape[0], spec.seed, engine, spec)
 
 
 class _Found(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, DataError, SpecError
+from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.by_block import fit_blocks
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import draws_by_residual
@@ -38,6 +38,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine,
         chosen = _landmarks_of_all_rows(rows, few, columns, rule, size, spec, engine, progress)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
+            check_overflow(columns.kernel.diagonal(few), rows.where)
             chosen = rule.choose(few, columns.kernel, size, rng, engine.in_order)
     if not len(chosen):
         raise DataError(

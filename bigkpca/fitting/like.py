@@ -20,7 +20,7 @@ from bigkpca.fitting.outcome import fit_outcome
 from bigkpca.fitting.preimage import check_extensible, with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import unseen_row_numbers
-from bigkpca.fitting.warnings import warn_if_not_uniform, warn_of
+from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_not_uniform, warn_of
 from bigkpca.numerics import growth
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.drift import REFERENCE_ROWS
@@ -103,6 +103,7 @@ def fit_like(
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         found = fit_outcome(rows, chosen, fit, engine, progress)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
+    warn_if_beyond_tolerance(found, spec)
     warn_if_not_uniform(spec)
     kept = [
         {**choice, "reason": f"as in the first model: {choice['reason'].removeprefix('as in the first model: ')}"}
@@ -117,7 +118,7 @@ def fit_like(
     provenance["spec"] = provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE}
     model = Model(like.features, found.solution, found.sums, found.certificate, provenance)
     model = with_decoder(model, rows, chosen.sample, spec, engine, progress, found.basis)
-    return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine)
+    return with_reference(model, chosen.reference, rows.shape[0], spec.seed, engine, spec)
 
 
 def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine, progress: Progress) -> ChosenFeatures:

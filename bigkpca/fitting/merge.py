@@ -17,7 +17,7 @@ from bigkpca.fitting.like import NO_SUMS
 from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
 from bigkpca.fitting.solve import Checks, rounding_of, solve, some_of
-from bigkpca.fitting.warnings import warn_if_not_uniform, warn_of
+from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, rounding
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.certificates.spectral import Stratum
@@ -148,7 +148,9 @@ def _solved(first: Model, sums: ShiftedSums, parts: list[_Part], engine: Engine)
         with engine.small_work() as in_order:
             found, certified, choices, _ = solve(moments, features, fit, _checks(first, sums, parts), in_order)
         solution = eigenpairs.aligned(found, first.solution, features.gram())
-    warn_of(FitOutcome(solution, certified, sums, "", choices), features)
+    outcome = FitOutcome(solution, certified, sums, "", choices)
+    warn_of(outcome, features)
+    warn_if_beyond_tolerance(outcome, spec)
     warn_if_not_uniform(spec)
     _, *added = (each for part in parts for each in part.added)
     changed = {"added": added, "choices": kept_choices(first) + choices_info(choices)}

@@ -40,7 +40,8 @@ class FitOutcome:
 
 def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, progress: Progress) -> FitOutcome:
     """Run the passes of a fit and solve its eigenproblem."""
-    features, sums, spec, basis = chosen.features, None, fit.spec, None
+    features, spec, basis = chosen.features, fit.spec, None
+    sums, far = None, None
     choices: tuple[Choice, ...] = ()
     if not spec.exact and fit.randomized(features.size):
         solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine, progress)
@@ -50,11 +51,11 @@ def fit_outcome(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: En
             assert has_landmarks(features)
             digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         else:
-            sums, digest = sums_of(
-                rows, features, chosen.near_mean, spec.block_rows, engine, progress, kept=engine.kept
-            )
+            found = sums_of(rows, features, chosen.near_mean, spec.block_rows, engine, progress, kept=engine.kept)
+            sums, digest, far = found.sums, found.content, found.far
         few = chosen.few[: rounding.MEASURED_ROWS]
-        checks = Checks(few, chosen.near_mean, chosen.unseen, rows.shape[0], few, triangular=chosen.triangular)
+        unseen, count = chosen.unseen, rows.shape[0]
+        checks = Checks(few, chosen.near_mean, unseen, count, few, far=far, triangular=chosen.triangular)
         moments = None if sums is None else sums.moments
         with engine.small_work() as in_order:
             solution, certified, choices, basis = solve(moments, features, fit, checks, in_order)

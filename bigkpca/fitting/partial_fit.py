@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bigkpca.data.rows import Rows, anonymous
@@ -17,7 +19,7 @@ from bigkpca.fitting.outcome import FitOutcome
 from bigkpca.fitting.preimage import check_extensible, extend_decoder
 from bigkpca.fitting.sample import unseen_row_numbers
 from bigkpca.fitting.solve import Checks, rounding_of, solve, some_of
-from bigkpca.fitting.warnings import warn_if_not_uniform, warn_of
+from bigkpca.fitting.warnings import warn_if_beyond_tolerance, warn_if_not_uniform, warn_of
 from bigkpca.numerics import eigenpairs, rounding
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.model import Model
@@ -52,18 +54,20 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, progress: Pr
     check_extensible(spec)
     check_same_problem(spec, FitSpec.of(model), _MAY_CHANGE)
     features = model.features
-    more, content = sums_of(rows, features, model.sums.about, model.block_rows, engine, progress)
-    sums = model.sums + more
+    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, progress)
+    sums = model.sums + more.sums
     moments = sums.moments
     fit = resolve(spec, rows)
-    checks = _checks_of_new_rows(model, rows, fit, engine, progress)
+    checks = replace(_checks_of_new_rows(model, rows, fit, engine, progress), far=more.far)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         with engine.small_work() as in_order:
             found, certified, choices, _ = solve(moments, features, fit, checks, in_order)
         solution = eigenpairs.aligned(found, model.solution, features.gram())
-    warn_of(FitOutcome(solution, certified, sums, content, choices), features)
+    outcome = FitOutcome(solution, certified, sums, more.content, choices)
+    warn_of(outcome, features)
+    warn_if_beyond_tolerance(outcome, spec)
     warn_if_not_uniform(spec)
-    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": content}]
+    added = [*model.provenance.get("added", []), anonymous(rows) | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     changed = {"spec": recorded, "added": added, "choices": kept_choices(model) + choices_info(choices)}
     larger = Model(features, solution, sums, certified, {**model.provenance, **changed})

@@ -72,7 +72,7 @@ def start_products(rows: Rows, fit: ResolvedFit, engine: Engine, progress: Progr
     local, C = Engine(engine.threads), ArrayRows(found.columns)
     features = Columns(Precomputed(), np.zeros(len(S)), dtype)
     near_mean = found.columns[:BAND].mean(axis=0).astype(np.float64)
-    sums, _ = sums_of(C, features, near_mean, None, local, progress, "adding up sampled columns")
+    sums = sums_of(C, features, near_mean, None, local, progress, "adding up sampled columns").sums
     moments, W = replace(sums.moments, trace=float(found.diagonal.sum())), found.columns[S].astype(np.float64)
     W = (W + W.T) / 2
     assert isinstance(few.spec.components, int)  # the spec checks

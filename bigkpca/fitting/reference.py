@@ -8,20 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigkpca.data.blocks import tile_rows
-from bigkpca.errors import Array
+from bigkpca.errors import Array, DataError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import expansion_of
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
-from bigkpca.numerics.features import has_landmarks
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.linalg import Map, rank_tolerance
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import Moments, ShiftedSums, block_moments
 from bigkpca.numerics.preimages import Expansion, residuals
 from bigkpca.numerics.random_streams import DRIFT, random_stream
+from bigkpca.spec import FitSpec
 
 _TILE_ROWS = 256
 _SAFETY = 32  # times the unit roundoff: how far features may be off, of which 5 was seen
 _MEASURED_ROWS = 64
 _LARGEST = 4  # times the mean error of a score, where a fit by products has not converged
+_OVERFITTED = 0.003  # see `_overfitted`: below, the standard deviation of a score is off by 5 %
 
 
 class _Scored(NamedTuple):
@@ -33,18 +37,84 @@ class _Scored(NamedTuple):
     lengths: Array  # (q,), |v(x)|
 
 
-def with_reference(model: Model, X: Array | None, count: int, seed: int, engine: Engine) -> Model:
-    """The model with its reference, of rows X (q, d), in the units of the data, among the `count` that were fitted.
+def with_reference(
+    model: Model, X: Array | None, count: int, seed: int, engine: Engine, spec: FitSpec | None = None
+) -> Model:
+    """The model with its reference, of rows X (q, d), in the units of the data and in random order, of `count` rows.
 
-    Reads nothing: where X is None, the model keeps its rows. There is no reference where k(x, x) is not known.
+    Reads nothing: where X is None, the model keeps its rows. With the `spec` of their fit, where these are the rows
+    that were fitted. There is no reference where k(x, x) is not known.
     """
     if model.features.precomputed:
         return model
-    given = expansion_of(model)
+    given, held_out = expansion_of(model), None
+    overfitted = spec is not None and _overfitted(model.solution, count)
+    halved = overfitted and (model.sums is not None if X is not None else model.certificate.residuals is None)
+    most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
     with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
-        found = _of_kept_rows(model, seed) if X is None else _of_rows(model, X, given, in_order)
+        if X is None:
+            some = np.sort(random_stream(seed, DRIFT).choice(count, min(count, most), replace=False))
+            found, others = _of_kept_rows(model, some), np.delete(np.arange(count), some)
+        else:
+            X, others = X[:most], None
+            found = _of_rows(model, X, given, in_order)
+        if spec is not None and overfitted:
+            held_out = _held_out(model, X, others, spec, in_order) if halved else None
+            held_out = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors, values = _errors(model, found, given), model.solution.eigenvalues
-        return replace(model, reference=reference_of(found.scores, found.residuals, values, count, errors))
+        reference = reference_of(found.scores, found.residuals, values, count, errors, held_out)
+        return replace(model, reference=reference)
+
+
+def _overfitted(solution: Solution, count: int) -> bool:
+    """Whether components may be directions of these rows by chance, as in flat spectra.
+
+    Variance p lambda_r / n behind component r, spread over p directions, moves an eigenvalue of its size by a factor of
+    (1 + √(p / n))² (Marchenko and Pastur 1967).
+    """
+    values = solution.eigenvalues
+    return bool(solution.total_variance - values.sum() > _OVERFITTED * count * values[-1])
+
+
+def _held_out(
+    model: Model, X: Array | None, others: Array | None, spec: FitSpec, in_order: Map
+) -> tuple[Array, Array] | None:
+    """Scores (q, r) and residuals (q,) of the reference rows in a model of all other rows, with the same features: from
+    the sums without these rows, or from the other rows that an exact model keeps. None where these do not vary."""
+    features, moments = model.features, model.moments
+    if moments is not None and X is not None:
+        moments = _without(moments, _moments_of(features, X, moments.mean))
+    else:
+        assert others is not None
+        assert has_landmarks(features)
+        X = features.unshifted(np.delete(features.landmarks, others, axis=0))
+        features = replace(features, landmarks=features.landmarks[others])
+    method: Any = model.method  # the exact one has no moments
+    tolerance, sums = rank_tolerance(features.dtype), None if moments is None else ShiftedSums.of(moments)
+    try:
+        solution = method.solve(moments, features, model.components, spec.center, tolerance, in_order=in_order)
+    except DataError:
+        return None
+    other = Model(features, solution, sums, provenance=model.provenance)
+    again = _of_rows(other, X, other.expansion(), in_order)
+    missing = model.components - again.scores.shape[1]  # of components that the other rows do not have
+    return np.pad(again.scores, ((0, 0), (0, missing))), again.residuals
+
+
+def _moments_of(features: FeatureMap, X: Array, shift: Array) -> Moments:
+    """Moments of the features of rows X (q, d), in the units of the data."""
+    height = min(_TILE_ROWS, tile_rows(features.columns, features.size, 8))
+    pieces = (X[start : start + height] for start in range(0, len(X), height))
+    return block_moments(features.tiles(pieces, height), shift)
+
+
+def _without(moments: Moments, some: Moments) -> Moments:
+    """The moments of all rows but some of them."""
+    count = moments.count - some.count
+    mean = moments.mean + (moments.mean - some.mean) * (some.count / count)
+    delta = some.mean - mean
+    scatter = moments.scatter - some.scatter - np.outer(delta, delta) * (some.count * count / moments.count)
+    return Moments(count, mean, scatter, moments.trace - some.trace, moments.largest)
 
 
 def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored:
@@ -63,12 +133,12 @@ def _of_rows(model: Model, X: Array, given: Expansion, in_order: Map) -> _Scored
     return _Scored(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _of_kept_rows(model: Model, seed: int) -> _Scored:
-    """Some of the rows that the model keeps, from its eigenvectors: Kc U = U Λ, so that no kernel is computed."""
+def _of_kept_rows(model: Model, some: Array) -> _Scored:
+    """Rows of these numbers of those that the model keeps, from its eigenvectors: Kc U = U Λ, so that no kernel is
+    computed."""
     features, solution = model.features, model.solution
     assert has_landmarks(features)
-    n, diagonal = features.size, features.kernel.diagonal(features.landmarks).astype(np.float64)
-    some = np.sort(random_stream(seed, DRIFT).choice(n, min(n, REFERENCE_ROWS), replace=False))
+    diagonal = features.kernel.diagonal(features.landmarks).astype(np.float64)
     Y = solution.components[some] * solution.eigenvalues
     squares = diagonal[some] - 2 * solution.mean[some] + solution.mean.mean()  # of the centred rows
     left = np.maximum(squares - np.einsum("ij,ij->i", Y, Y), 0)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from bigkpca.errors import SpecError
+import numpy as np
+
+from bigkpca.errors import SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.features import FeatureMapFactory
@@ -70,6 +72,7 @@ def grow_size(
         features = make_features(_fit_at_size(fit, size))
         started = monotonic()
         found = judge(features)
+        check_overflow(np.array(found.value), prepared.rows.where)
         pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
         grown = GrownSize(size, features, replace(found, value=found.value * size_limits.bias))
         progress.note(f"size {size}: error {found.value:.3g} ± {found.standard_error:.1g}, from {judged} sampled rows")

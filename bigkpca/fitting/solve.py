@@ -10,12 +10,13 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.fitting.choose_features import Choice
-from bigkpca.numerics import rounding
+from bigkpca.numerics import eigenpairs, rounding
 from bigkpca.numerics.certificates import certificate, certify, spectral
 from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.certificates.certify import Evidence
 from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.far_rows import FarRows
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.landmarks import Uniform
 from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
@@ -29,6 +30,7 @@ from bigkpca.spec import FitSpec, ResolvedFit
 
 _FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
 _LOST = 1 / 3  # of the bound of tr(E): where Cholesky's directions lose more to rounding, eigenvectors lose less
+_NEGATIVE = -1e-6  # share: below what rounding of kernel functions in float32 makes
 _MAX_AUTOMATIC = 50  # components among which the largest gap is searched
 
 
@@ -45,7 +47,8 @@ class Solved(NamedTuple):
 class Checks:
     """Rows that measure the error of a fit.
 
-    `few` (q, d) of the sample measure the rounding, with `shift` (D,), the fixed vector subtracted in the pass.
+    `few` (q, d) of the sample and the `far` rows of the pass measure the rounding, with `shift` (D,), the fixed vector
+    subtracted in the pass.
     `unseen` (m, d), in random order, were drawn from `count` rows independently of the landmarks; 0 rows where they
     prove nothing. `before` are strata of rows fitted earlier, and `rounded` how far rounding moved their tr(E) and an
     eigenvalue. Where there is no bound, `sample` (q, d) of all rows gives an estimate; None if the earlier rows are not
@@ -61,6 +64,7 @@ class Checks:
     before: tuple[Stratum, ...] = ()
     rounded: tuple[float, float] = (0.0, 0.0)
     triangular: bool | None = None
+    far: FarRows | None = None
 
 
 def rounding_of(model: Model) -> tuple[float, float]:
@@ -96,7 +100,7 @@ def solve(
     method = spec.method_value
     measured, basis = at_once(
         in_order,
-        lambda: rounding.measured(features, checks.shift, checks.few, in_order),
+        lambda: rounding.measured(features, moments, checks.shift, checks.few, checks.far, in_order),
         lambda: _first_basis(features, checks, tolerance, in_order),
     )
     kept = None if basis is None else _significant_directions(moments, basis, measured, checks, tolerance, in_order)
@@ -135,7 +139,23 @@ def solve(
 
     chosen = chosen_components(spec, with_components)
     choices = (*chosen.choices, *_directions_left_out(kept))
-    return chosen._replace(choices=choices, basis=None if span is None else span.basis)
+    negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
+    solution = replace(chosen.solution, negative=negative)
+    return chosen._replace(solution=solution, choices=choices, basis=None if span is None else span.basis)
+
+
+def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
+    """The most negative eigenvalue of the Gram matrix of a few rows, relative to its largest; 0 for kernels that have
+    none. Landmarks may span no negative direction that rows have."""
+    if features.kernel.positive:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = features.kernel.gram(features.shifted(few).astype(np.float64))
+        if center:
+            K -= K.mean(axis=0)
+            K -= K.mean(axis=1)[:, None]
+    share = eigenpairs.negative_share(np.linalg.eigvalsh(K)[::-1]) if np.isfinite(K).all() else 0.0
+    return share if share < _NEGATIVE else 0.0
 
 
 def _first_basis(features: FeatureMap, checks: Checks, tolerance: float, in_order: Map) -> Basis | None:

@@ -130,6 +130,18 @@ def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -
     )
 
 
+def warn_if_beyond_tolerance(found: FitOutcome, spec: FitSpec) -> None:
+    """Warn that a size that was chosen for other rows leaves a larger error than the tolerance on these."""
+    error = found.certificate.relative_trace_error
+    if spec.tol is not None and error is not None and error > spec.tol:
+        warnings.warn(
+            f"tol={spec.tol} is not met: the features were chosen for the rows that were fitted first, and leave an "
+            f"error of {error:.3g} on all of them; fit again on all rows",
+            ToleranceWarning,
+            stacklevel=3,
+        )
+
+
 def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None:
     """Warn if K is close to the identity: most of Σ k(x, x) is explained neither by the fit nor by every other one of
     sampled rows X (q, d)."""

@@ -177,7 +177,12 @@ class Reference:
 
 
 def reference_of(
-    scores: Array, residuals: Array, eigenvalues: Array, count: int, errors: Array | float = 0.0
+    scores: Array,
+    residuals: Array,
+    eigenvalues: Array,
+    count: int,
+    errors: Array | float = 0.0,
+    held_out: tuple[Array, Array] | None = None,
 ) -> Reference | None:
     """The reference of rows that were fitted; None where numbers overflow.
 
@@ -193,6 +198,8 @@ def reference_of(
         Number n of rows that were fitted.
     errors : (q, r + 1) array or float
         How far rounding may move each score and, last, the residual. Intervals are as much wider on both sides.
+    held_out : (q, r) array and (q,) array, optional
+        Scores and residuals in a model of the other rows. Intervals contain them.
 
     Returns
     -------
@@ -202,7 +209,9 @@ def reference_of(
             residual  from e to e' = min(e / (1 - h)², (e + |y|²) / (1 - 1/n)²),   h = 1 / n + Σ_j y_j² / lambda_j,
             score     from y_j to y_j max(1 - e' / lambda_j, 0),
 
-        and, for rows with h > 1/2, to the second term of the minimum, and to 0.
+        and, for rows with h > 1/2, to the second term of the minimum, and to 0. This holds where eigenvalues are far
+        from each other. Where they are not, components turn when a row is left out, and only a model of other rows
+        tells how far.
 
     References
     ----------
@@ -217,17 +226,25 @@ def reference_of(
         left_out = np.where(factor > 0, np.minimum(e / factor**2, most), most)
         gone = np.where(factor > 0, left_out, np.inf)
         shrunk = (y * np.maximum(1 - gone / value, 0.0) for y, value in zip(Y, eigenvalues, strict=True))
-        ends = ((y, other) for y, other in zip((*Y, e), (*shrunk, left_out), strict=True))
-        found = [_distribution(*each, error) for each, error in zip(ends, wider, strict=True)]
+        values = [np.stack(ends) for ends in zip((*Y, e), (*shrunk, left_out), strict=True)]
+        if held_out is not None:
+            others = (*(held_out[0] * _signs(scores, held_out[0])).T, held_out[1])
+            values = [np.vstack([ends, other]) for ends, other in zip(values, others, strict=True)]
+        found = [_distribution(each, error) for each, error in zip(values, wider, strict=True)]
     edges, lower, upper = (np.array(parts) for parts in zip(*found, strict=True))
     return Reference(len(e), edges, lower, upper) if np.isfinite(edges).all() else None
 
 
-def _distribution(values: Array, left_out: Array, error: Array) -> tuple[Array, Array, Array]:
-    """Edges (m,) of a quantity, and its shares below them, of rows between `values` and `left_out`, (q,) each."""
-    begins = np.sort(np.minimum(values, left_out) - error)
-    ends = np.sort(np.maximum(values, left_out) + error)
-    places = np.linspace(0, 2 * len(values) - 1, _EDGES).round().astype(np.intp)
+def _signs(scores: Array, held_out: Array) -> Array:
+    """Signs (r,) of components of another model, by which its scores agree with `scores` (q, r)."""
+    return np.where(np.einsum("ij,ij->j", scores, held_out) < 0, -1.0, 1.0)
+
+
+def _distribution(values: Array, error: Array) -> tuple[Array, Array, Array]:
+    """Edges (m,) of a quantity, and its shares below them, of q rows, each between its least and largest of `values`
+    (k, q)."""
+    begins, ends = np.sort(values.min(axis=0) - error), np.sort(values.max(axis=0) + error)
+    places = np.linspace(0, 2 * len(begins) - 1, _EDGES).round().astype(np.intp)
     edges = np.sort(np.concatenate([begins, ends]))[places]
-    lower, upper = (np.searchsorted(each, edges, side="right") / len(values) for each in (ends, begins))
+    lower, upper = (np.searchsorted(each, edges, side="right") / len(begins) for each in (ends, begins))
     return edges, lower, upper

@@ -116,8 +116,8 @@ def check_some_positive(largest: float, lowest: float, noise: float) -> None:
     """Raise DataError where there are negative eigenvalues, but no positive one beyond `noise`."""
     if lowest < -noise and largest <= noise:
         raise DataError(
-            f"the precomputed matrix has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
-            "no component is left: entries must be large where rows are alike; distances D are made such by "
+            f"the Gram matrix has no positive eigenvalue, and {lowest:.6g} among the negative ones, so that "
+            "no component is left: kernel values must be large where rows are alike; distances D are made such by "
             "exp(-D² / (2 sigma²)), or -D² / 2 with centring"
         )
 

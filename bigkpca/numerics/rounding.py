@@ -1,7 +1,9 @@
 """Rounding errors of the sums of a pass, measured on a few rows in float32 and in float64.
 
 The measurement covers the errors of kernel values, of the rows and of the sums of a tile, for the data at hand:
-repeated values, wide kernels, far rows. Source: `docs/numerics.md`, section 14.
+repeated values, wide kernels, far rows. A random few stand for all rows. The farthest rows of the pass, which few
+random ones contain and whose errors may exceed those of all others together, stand for themselves.
+Source: `docs/numerics.md`, section 14.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.far_rows import FarRows
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import Map, at_once
@@ -22,6 +25,8 @@ MEASURED_ROWS = 512
 _TILE_ROWS = 512  # of matrices (D, D), a task
 _LANDMARKS = 128  # landmarks that are measured as well, at most
 _ALIKE = 16  # eps: the least error of a sum in the dtype of block work
+_CHAIN = 32  # eps: the error of a sum of products to which all others of a tile are added after a large one
+_CHAINED = 512  # rows of such a tile
 _SAFETY = 16  # times the measured error: other rows may have larger errors
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
@@ -42,13 +47,44 @@ class Significant:
 
 
 @dataclass(frozen=True)
+class FarErrors:
+    """Features of the far rows.
+
+    rounded, exact (q, D): in float32 and in float64, times the root of how many rows are like each of them; in block
+    work of float64 also times the root of the ratio by which its errors are smaller. chain (D,): the sum of their
+    squares beyond what a whole tile of other rows makes. precision: of block work.
+    """
+
+    rounded: Array
+    exact: Array
+    chain: Array
+    precision: float
+
+    def of(self, A: Array) -> Array:
+        """A'(errors)A of the sum of second moments about zero, (m, m), for A (D, m)."""
+        exact, rounded = self.exact @ A, self.rounded @ A
+        return np.asarray(rounded.T @ rounded - exact.T @ exact)
+
+    def of_columns(self, A: Array) -> Array:
+        """a'(errors)a of the columns of A (D, m), (m,), with the errors of the rows taken as positive: they may cancel
+        by chance. With the errors of sums of products."""
+        of_values: Array = np.abs((self.exact @ A) ** 2 - (self.rounded @ A) ** 2).sum(axis=0)
+        return of_values + self.of_products(A)
+
+    def of_products(self, A: Array) -> Array:
+        """What sums of products lose in the columns of A (D, m), (m,): whatever is added after a far row, in the same
+        tile, is rounded to its precision."""
+        return self.precision * _CHAIN * _weighted_squares(A, self.chain)
+
+
+@dataclass(frozen=True)
 class Rounding:
-    """Errors per row of the sums of a pass over features in R^D.
+    """Errors of the sums of a pass over features in R^D: per row, and of the `far` rows.
 
     second (D, D): of the second moments about zero. means (D, 2), columns m of the exact features and e of the rounded
     ones: those of the scatter are second + m m' - e e'. value: the largest error of a kernel value in float64, of which
     W consists. precision: of block work. rows: number of measured rows. squares (D,): mean squares of their features.
-    trace: the largest relative error of k(x, x).
+    trace: the largest relative error of k(x, x). far: None where no rows stand out.
     """
 
     second: Array
@@ -58,6 +94,7 @@ class Rounding:
     rows: int
     squares: Array
     trace: float
+    far: FarErrors | None = None
 
     def of_eigenvalues(self, moments: Moments, solution: Solution, center: bool) -> Array:
         """The largest errors of the eigenvalues of `solution`, (r,).
@@ -66,6 +103,10 @@ class Rounding:
         """
         A = solution.components
         off = A.T @ self.second @ A
+        of_far = np.zeros(A.shape[1])
+        if self.far is not None:
+            off += self.far.of(A) / moments.count
+            of_far = self.far.of_products(A)
         if center:
             B = A.T @ self.means
             off += (B * [1, -1]) @ B.T
@@ -73,7 +114,7 @@ class Rounding:
         sizes = np.einsum("ij,ij->j", A, (moments.scatter if center else moments.about_zero) @ A)
         # Each term has an error of 2 eps, their sum one of 16 eps: equal rows make equal errors, which add up.
         least = self.precision * np.maximum(2 * _weighted_squares(A, _squares(moments)), _ALIKE * np.abs(sizes))
-        found: Array = _SAFETY * (np.maximum(moved, least) + self._of_W(A) * np.abs(sizes))
+        found: Array = _SAFETY * (np.maximum(moved, least) + of_far + self._of_W(A) * np.abs(sizes))
         return found
 
     def significant(self, span: Span, most: int | None = None, in_order: Map = map) -> Significant:
@@ -84,12 +125,13 @@ class Rounding:
         """
         P, squares, count = span.basis.P, np.abs(span.squares), span.moments.count
         of_W, moved = self._of_W(P) * squares, count * span.basis.quadratic_forms(self.second, in_order)
+        of_far = np.zeros(P.shape[1]) if self.far is None else self.far.of_columns(P)
         others = self.precision * (2 * _weighted_squares(P, self._beyond(span.moments)) + _ALIKE * squares)
         every = np.argsort(np.einsum("ij,ij->j", P, P), kind="stable")
         order = every[:most]
         # Errors of directions add up; in case they cancel by chance in the measurement, as independent ones do.
         errors = np.abs(np.cumsum(moved[order])) + np.sqrt(np.cumsum(moved[order] ** 2))
-        errors += np.sqrt(np.cumsum(others[order] ** 2)) + np.cumsum(of_W[order])
+        errors += np.sqrt(np.cumsum(others[order] ** 2)) + np.cumsum(of_W[order] + of_far[order])
         errors = _SAFETY * (errors + self.trace * abs(span.moments.trace))
         explained = np.cumsum(span.squares[order])
         usable = np.cumsum(span.basis.signs[order] > 0) > 0
@@ -99,13 +141,12 @@ class Rounding:
         # Errors of single directions have either sign, and grow with the root of the number of rows. Errors that grow
         # with that number itself show in the sum, where all directions add up.
         least = 2 * _DOUBLE * _weighted_squares(P, _squares(span.moments))  # of the arithmetic after the pass
-        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W
+        noise = np.maximum(np.abs(moved) * np.sqrt(self.rows / max(count, self.rows)), least) + of_W + of_far
         return Significant(span.keep(np.sort(order[:k])), float(errors[k - 1]), (squares + _SAFETY * noise)[every[k:]])
 
     def _beyond(self, moments: Moments) -> Array:
         """Σ v_i² (D,) over rows unlike those measured: the excess over twice the measured squares; all in float64."""
-        squares = _squares(moments)
-        return squares if self.precision == _DOUBLE else np.maximum(squares - 2 * moments.count * self.squares, 0)
+        return _squares(moments) if self.precision == _DOUBLE else _excess(moments, self.squares)
 
     def _of_W(self, A: Array) -> Array:
         """The largest error of a'W a = 1 of columns a, where each entry of W has an error of `value`."""
@@ -129,12 +170,47 @@ def _squares(moments: Moments) -> Array:
     return found
 
 
-def measured(features: FeatureMap, shift: Array, X: Array, in_order: Map = map) -> Rounding:
-    """The rounding of a pass with these features and this shift (D,).
+def _excess(moments: Moments, squares: Array) -> Array:
+    """Σ v_i² (D,) over all rows beyond twice what rows with these mean squares (D,) make."""
+    return np.maximum(_squares(moments) - 2 * moments.count * squares, 0)
 
-    Measured on rows X (q, d) in the units of the data, and on points near landmarks, where kernels are large. float32
-    is compared with float64; the errors of float64 itself are smaller by `smaller_in_double`.
+
+def measured(
+    features: FeatureMap, moments: Moments, shift: Array, X: Array, far: FarRows | None = None, in_order: Map = map
+) -> Rounding:
+    """The rounding of a pass with these features and this shift (D,), which gave these moments.
+
+    Measured on rows X (q, d) in the units of the data, on points near landmarks, where kernels are large, and on the
+    far rows of the pass. float32 is compared with float64; the errors of float64 itself are smaller by
+    `smaller_in_double`.
     """
+    if far is not None:
+        X = _without_far(features, X, far)
+    found, smaller = _of_random_rows(features, shift, X, in_order)
+    if far is None or not len(far.X):
+        return found
+    rounded, exact = _in_both(features, far.X, in_order)
+    if not np.isfinite(rounded).all():
+        rounded = exact * (1 + _LOST)
+    squares, beyond = float(np.sum(exact**2)), float(_excess(moments, found.squares).sum())
+    many = max(1.0, beyond / squares) if squares else 1.0  # rows like each of the far ones
+    means = np.column_stack([exact.sum(axis=0), rounded.sum(axis=0)]) * (np.sqrt(smaller) * many / moments.count)
+    chain = many * np.maximum(exact**2 - _CHAINED * found.squares, 0).sum(axis=0)
+    weight = np.sqrt(smaller * many)
+    errors = FarErrors(weight * rounded, weight * exact, chain, found.precision)
+    trace = max(found.trace, smaller * _of_diagonal(features, far.X))
+    return replace(found, means=found.means + means, trace=trace, far=errors)
+
+
+def _without_far(features: FeatureMap, X: Array, far: FarRows) -> Array:
+    """The rows of X (q, d) nearer than the far rows, which stand for themselves; all of them where none is."""
+    with np.errstate(over="ignore"):
+        near = X[squared_norms(features.shifted(X)) < far.squares.min(initial=np.inf)]
+    return near if len(near) else X
+
+
+def _of_random_rows(features: FeatureMap, shift: Array, X: Array, in_order: Map) -> tuple[Rounding, float]:
+    """The rounding of rows like X (q, d) and like points near landmarks; the share of errors in float32 that it has."""
     if has_landmarks(features):
         with np.errstate(over="ignore"):
             near = _near_landmarks(features).astype(np.result_type(X.dtype, np.float32))
@@ -152,7 +228,7 @@ def measured(features: FeatureMap, shift: Array, X: Array, in_order: Map = map) 
     if not np.isfinite(errors).all():  # float32 overflows: each sum is assumed to be wrong in its 20th bit
         errors, means = smaller * _LOST * np.outer(np.sqrt(squares), np.sqrt(squares)), np.zeros_like(means)
     trace = smaller * _of_diagonal(features, X)
-    return Rounding(errors, means, value, precision, len(X), squares, trace)
+    return Rounding(errors, means, value, precision, len(X), squares, trace), smaller
 
 
 def _errors_of_sums(sums: Moments, second: Array, mean: Array, scale: float, in_order: Map) -> tuple[Array, Array]:

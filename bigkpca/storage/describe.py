@@ -107,7 +107,7 @@ def certificate_info(certificate: Certificate) -> dict[str, Any]:
         "explained_variance_ratio_lower",
         "explained_variance_ratio_upper",
     )
-    estimated = ("learning_curve", "stability", "missed", "rounding")
+    estimated = ("learning_curve", "stability", "gap", "missed", "rounding")
     return {
         "proven": {
             "trace_error": certificate.trace_error,

@@ -24,16 +24,19 @@ from bigkpca.execution.engine import content_digest
 from bigkpca.execution.partial_sums import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
+from bigkpca.numerics.far_rows import FarRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.sketch import Action
 
 _FOLDER = ".bigkpca-sums"  # behind the name of an output
-_LAYOUT = 3  # of the sums; others, such as those of rows that were not checked, are not taken up
+_LAYOUT = 4  # of the sums; others, such as those of rows that were not checked, are not taken up
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes no longer is not saved when it ends
 _MOST_SHARE = 30.0  # times the duration of a save pass before the next
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, ShiftedSums, ColumnMoments, Action, Regression)}
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (BlockSums, FarRows, ShiftedSums, ColumnMoments, Action, Regression)
+}
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_info_of_everything(made, tmp_path):
     assert model["options"] == {"components": 6, "size": 40}
     shown = run("info", made.model).stdout
     assert re.search("^noise +none$", shown, re.M)
-    assert re.search("^reference rows +300$", shown, re.M)
+    assert re.search("^reference rows +150$", shown, re.M)
 
 
 def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
 from bigkpca import KernelPCA, kernels, methods
-from bigkpca.errors import IndefiniteKernelWarning, RoundingError, RoundingWarning, UnseenClusterWarning
+from bigkpca.errors import (
+    DataError,
+    IndefiniteKernelWarning,
+    RoundingError,
+    RoundingWarning,
+    ToleranceWarning,
+    UnseenClusterWarning,
+)
 from bigkpca.numerics.certificates import spectral
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
@@ -75,6 +82,26 @@ def test_rows_that_share_a_sentinel_keep_their_distances(sentinel, dtype, rtol):
     values = eigenvalues(gaussian_gram(X, kpca.sigma_))
     assert_allclose(kpca.eigenvalues_, values[:8], rtol=rtol)
     bounds_hold(kpca, values)
+
+
+@pytest.mark.parametrize(
+    ("factor", "degree", "options"),
+    [(1e5, 1, {"landmarks": "uniform", "size": 20}), (3e6, 1, {}), (3e3, 2, {"landmarks": "uniform", "size": 20})],
+)
+def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
+    """No random row of the sample is one: the farthest rows of the pass are measured."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4000, 5)).astype("f4")
+    X[rng.choice(4000, 3, replace=False)] *= np.float32(factor)
+    kernel = kernels.Linear() if degree == 1 else kernels.Polynomial(0.2, 2, 1.0)
+    kpca = KernelPCA(5, kernel=kernel, random_state=3, **options).fit(X)
+    F = X.astype(np.float64)  # features, whose products are kernels
+    if degree == 2:
+        F = np.column_stack([0.2 * np.einsum("ni,nj->nij", F, F).reshape(4000, 25), np.sqrt(0.4) * F])
+    values = np.linalg.svd(F - F.mean(axis=0), compute_uv=False) ** 2
+    found, r = kpca.certificate_, kpca.n_components_
+    assert (found.eigenvalue_lower <= values[:r] * (1 + 1e-9) + 1e-12 * values[0]).all()
+    assert (values[:r] <= found.eigenvalue_upper * (1 + 1e-9)).all()
 
 
 @pytest.mark.full
@@ -148,7 +175,36 @@ def test_negative_eigenvalues_do_not_come_back_as_positive_ones():
         assert kpca.certificate_.eigenvalue_upper is None
 
 
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("rule", ["uniform", "rpcholesky"])
+def test_a_kernel_that_is_indefinite_on_rows_and_not_on_landmarks_is_found_out(rule, center):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 3)) + 4 * rng.normal(size=(5, 3))[rng.integers(0, 5, 600)]
+
+    def epanechnikov(A, B):
+        return np.maximum(1 - cdist(A, B) ** 2 / 4, 0)
+
+    values = eigenvalues(epanechnikov(X, X), center)
+    assert values[-1] < -0.05 * values[0]
+    options = {"landmarks": rule, "size": 10 if rule == "uniform" else 60, "center": center}
+    with pytest.warns(IndefiniteKernelWarning):
+        KernelPCA(3, kernel=epanechnikov, **options, random_state=0).fit(X)
+
+
 # What no landmark saw
+
+
+def test_components_that_what_is_missed_may_mix_are_not_solid():
+    """Landmarks see eigenvalues of 1020 and 980 apart, where 1265 and 998 are true ones of other directions."""
+    rng, A = np.random.default_rng(0), np.arange(2000) < 1020
+    X = np.column_stack([A, ~A, 0.4 * (rng.random(2000) < 0.9)]).astype(float)
+    S = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 2, 0.0]])
+    kpca = KernelPCA(2, kernel="linear", center=False, landmarks=S, random_state=0).fit(X)
+    U, _, _ = np.linalg.svd(X, full_matrices=False)
+    Y = kpca.transform(X).astype(np.float64)
+    assert (np.abs(np.einsum("ij,ij->j", U[:, :2], Y)) < 0.9 * np.linalg.norm(Y, axis=0)).all()
+    assert (kpca.certificate_.stability > 0.999).all()
+    assert "solid" not in kpca.certificate_.trust
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.UnseenClusterWarning")
@@ -255,3 +311,42 @@ def test_the_likely_bound_holds_as_often_as_it_says(monkeypatch):
         bounds.append(kpca.certificate_.spectral_error_likely / kpca.certificate_.trace_error)
     assert np.mean(held) >= 0.95
     assert np.median(bounds) < 1  # tr(E) is the bound that nothing proves wrong
+
+
+# Kernel values that are no numbers
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "options",
+    [{"tol": 0.1}, *({"landmarks": rule, "size": 20} for rule in ("leverage", "uniform", "rpcholesky"))],
+    ids=str,
+)
+def test_kernels_that_are_no_numbers_are_refused_by_every_rule(options, value):
+    def kernel(A, B):
+        return np.where(cdist(A, B) > 3, value, 1.0)
+
+    def everywhere(A, B):
+        return np.full((len(A), len(B)), value)
+
+    for each in (kernel, everywhere):
+        with pytest.raises(DataError, match="kernel values overflow"):
+            KernelPCA(3, kernel=each, **options, random_state=0).fit(normal(300))
+
+
+def test_a_kernel_without_a_positive_eigenvalue_is_not_called_a_precomputed_matrix():
+    with pytest.raises(DataError, match="the Gram matrix has no positive eigenvalue"):
+        KernelPCA(3, kernel=lambda A, B: -np.exp(-cdist(A, B)), method="exact", random_state=0).fit(normal(100))
+
+
+def test_added_rows_that_exceed_the_tolerance_are_told():
+    rng, message = np.random.default_rng(0), r"tol=0\.1 is not met: the features were chosen for the rows"
+    first, more = rng.normal(size=(500, 3)), rng.normal(size=(1500, 3)) * 4
+    kpca, like = (KernelPCA(3, sigma=3.0, tol=0.1, random_state=0) for _ in range(2))
+    kpca.fit(first)
+    with pytest.warns(ToleranceWarning, match=message):
+        like.fit(more, like=kpca)
+    with pytest.warns(ToleranceWarning, match=message):
+        kpca + like
+    with pytest.warns(ToleranceWarning, match=message):
+        kpca.partial_fit(more)

@@ -37,8 +37,8 @@ def moments_of(kernel, X, S):
 
 def certified(kernel, X, S, center=True, method=ORTHOGONAL, r=5, uniform=False):
     features = KernelRows(kernel, np.zeros(X.shape[1]), S)
-    measured = rounding.measured(features, kernel(X, S).mean(axis=0), X)
     moments = moments_of(kernel, X, S)
+    measured = rounding.measured(features, moments, kernel(X, S).mean(axis=0), X)
     solution = method.solve(moments, features, r, center, 1e-12)
     span = span_of(features.gram(), moments, 1e-12)
     kept = replace(measured.significant(span), span=span)

@@ -6,7 +6,7 @@ import pytest
 from bigkpca.numerics import rounding
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Polynomial
-from bigkpca.numerics.moments import block_moments
+from bigkpca.numerics.moments import Moments, block_moments
 
 
 def features_of(dtype, kernel):
@@ -29,7 +29,7 @@ def test_errors_of_the_scatter_follow_from_those_about_zero(dtype, monkeypatch):
     shift = exact.mean(axis=0)
     sums = block_moments([(rounded.copy(), np.zeros(1))], shift)
     centred = exact - exact.mean(axis=0)
-    found = rounding.measured(features, shift, X)
+    found = rounding.measured(features, sums, shift, X)
     m, e = found.means.T
     of_scatter = found.second + np.outer(m, m) - np.outer(e, e)
     scale = (1.0 if dtype == np.float32 else 2.0**-29) / len(X)
@@ -43,6 +43,6 @@ def test_sums_that_overflow_are_taken_to_be_wrong_in_their_twentieth_bit():
     features, X = features_of(np.float32, Polynomial(1.0, degree=9))
     X *= np.float32(1e4)
     with np.errstate(over="ignore"):
-        found = rounding.measured(features, np.zeros(40), X)
+        found = rounding.measured(features, Moments(200, np.zeros(40), np.zeros((40, 40)), 0.0), np.zeros(40), X)
     assert not found.means.any()
     np.testing.assert_allclose(np.diag(found.second), 2.0**-20 * found.squares)

@@ -133,6 +133,7 @@ def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
         page(5, labels=place / "labels.npy")
 
 
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.IndefiniteKernelWarning")
 @pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize(
     ("options", "says"),

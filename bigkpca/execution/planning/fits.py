@@ -25,6 +25,7 @@ from bigkpca.execution.planning.base import (
 from bigkpca.execution.tasks import group_size
 from bigkpca.numerics import lanczos, packed
 from bigkpca.numerics.drift import REFERENCE_ROWS
+from bigkpca.numerics.far_rows import FAR_ROWS
 from bigkpca.numerics.growth import JUDGING_ROWS, PAIRED_ROWS
 from bigkpca.numerics.rounding import MEASURED_ROWS
 from bigkpca.numerics.sketch import OVERSAMPLING, PASSES
@@ -67,7 +68,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
         bytes_read=rows.dtype.itemsize * d * (passes * n + min(n, m * rows.grain)),
         peak_bytes=resident(max(stages) + threads * graph_bytes(rows, block)),
         result_bytes=_result_bytes(fit),
-        checkpoint_bytes=(partial_sums + passes) * 8 * _summed(fit) if passes else 0,
+        checkpoint_bytes=(partial_sums + passes) * (8 * _summed(fit) + _far_bytes(rows)) if passes else 0,
     )
 
 
@@ -83,7 +84,7 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     if not fit.spec.exact:
         work = _work(fit)
         passes = _pass(streaming_bytes(rows, work, block), work, at_work, partial_sums, _sketch_width(fit))[1]
-        stages.append(work.of_map + passes[0])
+        stages.append(work.of_map + passes[0] + (at_work + partial_sums) * _far_bytes(rows))
     if fit.spec.method_value.principal:
         columns = Work(fit.d, 0, fit.dtype.itemsize, scaled=fit.spec.standardize)
         stages.append(
@@ -119,6 +120,7 @@ def _stages(rows: Rows, fit: ResolvedFit, block: int, threads: int, partial_sums
             streaming_bytes(rows, _work(fit), block), _work(fit), at_work, partial_sums, _sketch_width(fit)
         )
         passes += more
+        working[0] += (at_work + partial_sums) * _far_bytes(rows)
         stages += [held + stage for stage in working]
         if _sketch_width(fit) is None:
             stages.append(held + SOLVER_BYTES + _solving_bytes(fit, threads))
@@ -172,6 +174,11 @@ def _sampling_bytes(rows: Rows, fit: ResolvedFit, block: int, threads: int) -> i
     choosing = drawn + max(_choosing_bytes(fit) + threads * itemsize * 1024 * D, judging)
     trying = 0 if fit.spec.tol is None else drawn + 8 * (2 * D * D + 2 * JUDGING_ROWS * (D + d))
     return max(reading, choosing, trying)
+
+
+def _far_bytes(rows: Rows) -> int:
+    """The farthest rows beside one sum."""
+    return FAR_ROWS * (rows.shape[1] * rows.dtype.itemsize + 8)
 
 
 def _summed(fit: ResolvedFit) -> int:

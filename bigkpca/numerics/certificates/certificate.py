@@ -15,7 +15,7 @@ from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, c
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
-MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where its component is solid
+MISSED, MUCH = 1 / 3, 1 / 2  # of an eigenvalue: landmarks may have missed at most this of "solid" and of "fair" ones
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +55,9 @@ class Certificate(ShowsSummary):
     stability : (r,) array
         Cosine of each component with its nearest one of Nyström's model of half the landmarks; for random features
         between models of both halves.
+    gap : (r,) array
+        Distance of each eigenvalue to the nearest other that is not within 2 % of it, as a share of it; those behind
+        the last are of the model of half the landmarks or features.
     leave_one_out_residual : float
         Mean of k(s, s) - |z(s)|² of uniform landmarks, each left out in turn: an estimate for a new row.
     kernel_error : float
@@ -83,6 +86,7 @@ class Certificate(ShowsSummary):
     explained_variance_ratio_upper: Array | None = None
     learning_curve: Array | None = None
     stability: Array | None = None
+    gap: Array | None = None
     leave_one_out_residual: float | None = None
     kernel_error: float | None = None
     residuals: Array | None = None
@@ -99,15 +103,19 @@ class Certificate(ShowsSummary):
     def trust(self) -> tuple[str, ...] | None:
         """Trust in each component: "solid", "fair" or "doubtful"; None where nothing is known about any.
 
-        "solid": the missed share is at most 0.01; or it is at most 1/3, and stability >= 0.995 or the residual <= 0.01.
-        "fair": the missed share is at most 0.1, or stability >= 0.9, or the residual <= 0.1. Rounding must be at most
-        0.01 for "solid", 0.1 for "fair". Where the missed share is not known, a residual makes a component solid,
-        stability does not.
+        "solid": the missed share is at most 0.01; or it is at most 1/3, and the residual <= 0.01; or it is at most 1/3
+        and the gap, and stability >= 0.995: what is missed may mix components that are nearer to each other.
+        "fair": the missed share is at most 0.1; or it is at most 1/2, and stability >= 0.9; or the residual <= 0.1.
+        Rounding must be at most 0.01 for "solid", 0.1 for "fair". Where the missed share is not known, a residual makes
+        a component solid, stability only fair.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
         elif self.stability is not None:
             solid, fair = (self.stability >= SOLID) & (self.missed is not None), self.stability >= FAIR
+            if self.missed is not None:
+                solid &= self.missed <= (np.inf if self.gap is None else self.gap)
+                fair &= self.missed <= MUCH
         elif self.missed is not None:
             solid, fair = np.zeros((2, len(self.missed)), bool)
         else:
@@ -141,6 +149,7 @@ class Certificate(ShowsSummary):
             "missed": self.missed,
             "rounding": self.rounding,
             "stability": self.stability,
+            "gap": self.gap,
             "residual": _each(at_most, self.residuals),
             "trust": self.trust,
         }

@@ -19,7 +19,9 @@ from bigkpca.numerics.certificates.certificate import Certificate
 from bigkpca.numerics.certificates.nystroem_bounds import Proven, proven
 from bigkpca.numerics.certificates.spectral import Stratum
 from bigkpca.numerics.certificates.stability import (
+    Halved,
     agreement_of,
+    gaps,
     learning_curve,
     residuals_of,
     stability_of_features,
@@ -78,13 +80,13 @@ def of_landmarks(
 ) -> Certificate:
     """The certificate of a method with landmarks, from moments, W and evidence; for bounds see `nystroem_bounds`."""
     moments, values = span.moments, solution.eigenvalues
-    stability = stability_of_landmarks(span, solution, center, tolerance, in_order)
+    halved = stability_of_landmarks(span, solution, center, tolerance, in_order)
     nystroem, apart = solution, np.zeros(len(values))
     if method != Nystroem():
         nystroem, apart, agreement = _beside_nystroem(solution, span, center, tolerance, in_order)
-        stability = None if stability is None else np.minimum(stability, agreement)
+        halved = None if halved is None else halved._replace(cosines=np.minimum(halved.cosines, agreement))
     if not features.kernel.positive or span.basis.indefinite:
-        return _estimated(stability, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
+        return _estimated(halved, solution, moments, _with_excess(evidence, span, nystroem), center, apart)
     rounding, checked = evidence.rounding_of(moments, nystroem, center), evidence.rounding is not None
     bounds = proven(span, nystroem, solution.components.shape[1], rounding, evidence.trace_rounding(), checked=checked)
     tolerance = _tolerance_of_parts(span, evidence, tolerance)
@@ -99,7 +101,8 @@ def of_landmarks(
         explained_variance_ratio_lower=bounds.low / (bounds.total + bounds.coarse),
         explained_variance_ratio_upper=bounds.shares,
         learning_curve=curve,
-        stability=stability,
+        stability=None if halved is None else halved.cosines,
+        gap=gaps(values, halved),
         # The residual of each landmark given all others is 1 / (W⁻¹)_ii (Schur complements).
         leave_one_out_residual=float(np.mean(1 / span.basis.inverse)) if evidence.uniform else None,
         spectral_error_likely=likely,
@@ -146,7 +149,7 @@ def _likely(span: Span, evidence: Evidence, bounds: Proven) -> float | None:
 
 
 def _estimated(
-    stability: Array | None,
+    halved: Halved | None,
     solution: Solution,
     moments: Moments,
     evidence: Evidence,
@@ -156,7 +159,8 @@ def _estimated(
     """The certificate where E has either sign: nothing is proven, and `missed` is an estimate."""
     missed, values = evidence.missed, solution.eigenvalues
     return Certificate(
-        stability=stability,
+        stability=None if halved is None else halved.cosines,
+        gap=gaps(values, halved),
         missed=None if missed is None else missed / values + apart,
         sample=evidence.sample,
         rounding=evidence.rounding_of(moments, solution, center) / values if evidence.rounding else None,
@@ -244,6 +248,7 @@ def of_random_features(
     the mean of those of both halves of the features. So, to first order, each component lies halfway between theirs, at
     the same angle θ to both, and cos 2θ = 2 cos² θ - 1 is the cosine between two models that share no features.
     """
-    cosines = stability_of_features(method, moments, features, solution, center, tolerance)
-    stability = None if cosines is None else np.maximum(2 * cosines**2 - 1, 0)
-    return _estimated(stability, solution, moments, evidence, center)
+    halved = stability_of_features(method, moments, features, solution, center, tolerance)
+    if halved is not None:
+        halved = halved._replace(cosines=np.maximum(2 * halved.cosines**2 - 1, 0))
+    return _estimated(halved, solution, moments, evidence, center)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bigkpca.errors import Array, DataError
@@ -14,6 +16,29 @@ from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import PARTS, Span, part_size
 
 _SPARE = 10  # components of the half model beyond r, so that the r-th is not separated from a neighbour
+_SAME = 0.02  # of an eigenvalue: eigenvectors of values so near turn into each other at a touch
+
+
+class Halved(NamedTuple):
+    """A model compared with one of half its landmarks or features.
+
+    cosines (r,): |cosine| of each component with its nearest one of the half. behind (k,): eigenvalues of the half
+    behind its r-th.
+    """
+
+    cosines: Array
+    behind: Array
+
+
+def gaps(values: Array, halved: Halved | None) -> Array:
+    """Distance of each of the eigenvalues (r,) to the nearest other that is not within 2 % of it, as a share of it.
+
+    Those behind the r-th are of the model of half the landmarks or features. Infinite where there is no other.
+    """
+    every = values if halved is None else np.append(values, halved.behind)
+    apart = np.abs(every - values[:, None])
+    found: Array = np.where(apart > _SAME * values[:, None], apart, np.inf).min(axis=1) / values
+    return found
 
 
 def residuals_of(span: Span, solution: Solution, center: bool) -> Array:
@@ -41,7 +66,7 @@ def agreement_of(moments: Moments, nystroem: Solution, solution: Solution, cente
     squares, found = nystroem.eigenvalues, np.zeros(len(solution.eigenvalues))
     cosines = _cosines(moments, nystroem.components, solution.components, center)
     for j in range(min(len(squares), len(found))):
-        same = np.abs(squares - squares[j]) <= 0.02 * squares[j]
+        same = np.abs(squares - squares[j]) <= _SAME * squares[j]
         found[j] = min(float(np.linalg.norm(cosines[same, j])), 1.0)
     return found
 
@@ -77,8 +102,8 @@ def learning_curve(span: Span, center: bool, tolerance: float, own: float) -> Ar
 
 def stability_of_landmarks(
     span: Span, solution: Solution, center: bool, tolerance: float, in_order: Map = map
-) -> Array | None:
-    """|cosine| of each component with its nearest one of Nyström with every other landmark; None without one.
+) -> Halved | None:
+    """The model beside Nyström with every other landmark; None without one.
 
     Cosines are over the fitted rows: for u = V A with coefficients A of the features, U_a'U_b = A_a' scatter A_b.
     """
@@ -90,13 +115,13 @@ def stability_of_landmarks(
         few = solvers.nystroem(half, min(count, r + _SPARE), center=center, tolerance=tolerance, in_order=in_order)
     except DataError:  # half of the landmarks may span nothing that varies
         return None
-    return _nearest(span.moments, few.components, solution, center)
+    return _halved(span.moments, few.components, few.eigenvalues, solution, center)
 
 
 def stability_of_features(
     method: Method, moments: Moments, features: FeatureMap, solution: Solution, center: bool, tolerance: float
-) -> Array | None:
-    """|cosine| of each component with its nearest one of the same method with every other random feature."""
+) -> Halved | None:
+    """The model beside that of the same method with every other random feature; None without one."""
     parted = features.half()
     if parted is None or len(parted[1]) < 2:
         return None
@@ -108,9 +133,10 @@ def stability_of_features(
         return None
     A = np.zeros((len(moments.mean), half.components.shape[1]))
     A[numbers] = half.components
-    return _nearest(moments, A, solution, center)
+    return _halved(moments, A, half.eigenvalues, solution, center)
 
 
-def _nearest(moments: Moments, A: Array, solution: Solution, center: bool) -> Array:
-    """The largest |cosine| of each component with one of A, (r,)."""
-    return np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)
+def _halved(moments: Moments, A: Array, values: Array, solution: Solution, center: bool) -> Halved:
+    """The model beside components A with these eigenvalues."""
+    cosines = np.minimum(_cosines(moments, A, solution.components, center).max(axis=0), 1)
+    return Halved(cosines, values[len(cosines) :])

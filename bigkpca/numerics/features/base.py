@@ -19,6 +19,7 @@ from bigkpca.numerics.linalg import Map
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
+Watch = Callable[[Array, Array], None]  # X (b, d), and the same rows shifted and scaled -> None
 Shape = tuple[str | int, ...]  # of an array: d, D and r stand for those of the model, other letters for any one number
 
 
@@ -100,14 +101,16 @@ class FeatureMap(ABC):
         real: dict[str, Any] = {name: value.astype(dtype) for name, value in arrays.items() if value.dtype.kind == "f"}
         return replace(self, **real)
 
-    def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
+    def tiles(
+        self, X_tiles: Iterable[Array], most_rows: int, watch: Watch | None = None
+    ) -> Iterator[tuple[Array, Array]]:
         """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d).
 
         V is a work space that the next tile overwrites; the caller may overwrite it, too.
         """
-        return map(self.evaluation(most_rows), X_tiles)
+        return map(self.evaluation(most_rows, watch), X_tiles)
 
-    def evaluation(self, most_rows: int) -> Evaluation:
+    def evaluation(self, most_rows: int, watch: Watch | None = None) -> Evaluation:
         """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
         fill = self.filling(most_rows)
         rows = np.empty((most_rows, self.columns), self.dtype)
@@ -116,6 +119,8 @@ class FeatureMap(ABC):
         def evaluate(X: Array) -> tuple[Array, Array]:
             tile, V = rows[: len(X)], values[: len(X)]
             shifted_rows(X, self.offset, self.scale, tile)
+            if watch is not None:
+                watch(X, tile)
             fill(tile, V)
             return V, self.kernel.diagonal(tile)
 

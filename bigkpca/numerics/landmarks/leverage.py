@@ -41,7 +41,9 @@ def choose_rows(X: Array, kernel: Kernel, size: int, rng: np.random.Generator, i
 
 def _scores(X: Array, S: Array, weights: Array, kernel: Kernel, size: int, in_order: Map) -> Array:
     """Approximate ridge leverage scores of rows X (m, d) from weighted rows S, in (0, 1]."""
-    W = kernel.gram(S)
+    with np.errstate(over="ignore", invalid="ignore"):
+        W = kernel.gram(S)
+    check_overflow(W, "the sampled rows")
     lam = _ridge(W, weights, size)
     try:
         factor = scipy.linalg.cho_factor(W + np.diag(lam / weights**2), lower=True)

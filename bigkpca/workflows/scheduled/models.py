@@ -51,7 +51,7 @@ def fitted_again(job: Job, number: int, rows: ZarrRows, run: RunOptions, recent:
     model = fit_and_save(rows, job.model.spec, path, run)
     numbers = rows_drawn(recent.first, recent.stop, REFERENCE_ROWS, job.seed)
     with run.engine() as engine:
-        own = with_reference(model, take(rows, numbers), rows.shape[0], job.seed, engine)
+        own = with_reference(model, take(rows, numbers), rows.shape[0], job.seed, engine, job.model.spec)
     save(own, path, overwrite=True)
     return own
 

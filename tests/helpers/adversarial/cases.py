@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from functools import partial
 
+import dask.array as da
 import numpy as np
+import pandas as pd
+import scipy
+import zarr
 from scipy.spatial.distance import cdist
 
 from bigkpca import KernelPCA, kernels, landmarks
@@ -33,7 +37,9 @@ class Case:
     center: bool = True
     standardize: bool = False
     block: str | None = None
-    parts: int = 1  # the first is fitted, the others are added by partial_fit
+    parts: int = 1  # the first is fitted, the others are added by partial_fit, or
+    merged: bool = False  # fitted with the features of the first, and all of them merged
+    container: str = "array"
     refine: int = 0
     held_out: int | None = None  # rows that are sampled for likely bounds; None leaves the package's number
 
@@ -64,7 +70,8 @@ def case(seed):
     fit |= {"size": size, "components": components, "center": chance(0.8), "standardize": chance(0.25)}
     unit, parts = int(rng.integers(-12, 13)) * chance(0.3), 1 if method == "exact" or refine else one([1, 1, 1, 2, 3])
     fit |= {"block": one([None, None, "float32", "float64"]), "refine": refine, "unit": unit, "parts": parts}
-    return Case(seed, **rows, **fit, held_out=int(rng.integers(64, 513)) if chance(0.5) else None)
+    fit |= {"held_out": int(rng.integers(64, 513)) if chance(0.5) else None}
+    return Case(seed, **rows, **fit, merged=chance(0.5), container=one(["array"] * 3 + list(CONTAINERS)))
 
 
 def _with_clusters(X, rng, count):
@@ -90,6 +97,22 @@ SHAPES = {
     "counts": lambda X, rng: rng.poisson(rng.uniform(0.2, 20, X.shape[1]), X.shape).astype(float),
     "few": lambda X, rng: X[rng.integers(0, rng.integers(2, 13), len(X))],
     "line": lambda X, rng: X[:, :1] * rng.normal(size=X.shape[1]),
+    "giants": lambda X, rng: (
+        X * np.where(rng.permutation(len(X)) < rng.integers(1, 6), 10 ** rng.uniform(2, 7), 1)[:, None]
+    ),
+    "hubs": lambda X, rng: X * np.where(rng.random((len(X), 1)) < 0.9, 10 ** rng.uniform(-6, -1), 1),
+    "lattice": lambda X, rng: np.rint(2 * X) / 2,
+    "near ties": lambda X, rng: np.eye(X.shape[1])[rng.integers(0, X.shape[1], len(X))] + 10 ** rng.uniform(-9, -2) * X,
+    "one-hot": lambda X, rng: np.eye(max(X.shape[1], 2))[rng.integers(0, max(X.shape[1], 2), len(X))],
+    "denormals": lambda X, rng: X * 10 ** rng.uniform(-44, -36),
+    "spheres": lambda X, rng: X / np.linalg.norm(X, axis=1, keepdims=True) * rng.integers(1, 3, (len(X), 1)),
+    "walk": lambda X, rng: np.cumsum(X, axis=0),
+}
+CONTAINERS = {
+    "zarr": lambda X: zarr.array(X, chunks=(max(1, len(X) // 3), X.shape[1])),
+    "dask": lambda X: da.from_array(X, chunks=(max(1, len(X) // 3), -1)),
+    "sparse": lambda X: X if X.dtype == np.float16 else scipy.sparse.csr_array(X),  # which SciPy has not
+    "frame": lambda X: pd.DataFrame(X, columns=[f"c{number}" for number in range(X.shape[1])]),
 }
 SPOILS = {
     "outlier": lambda X, rng: X * np.where(rng.permutation(X.size) > 0, 1, 10 ** rng.uniform(2, 8)).reshape(X.shape),

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, fields
 from unittest import mock
 
 import numpy as np
+from sklearn.base import clone
 
 from bigkpca.errors import BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics.certificates import spectral
-from tests.helpers.adversarial.cases import estimator_of, rows_of
+from tests.helpers.adversarial.cases import CONTAINERS, estimator_of, rows_of
 from tests.helpers.adversarial.truth import remainder, truth
 
 
@@ -32,11 +33,16 @@ def outcome(case):
         warnings.simplefilter("always")
         try:
             estimator = estimator_of(case, X)
-            first, *more = np.array_split(X, case.parts)
+            contained = CONTAINERS.get(case.container, np.asarray)
+            first, *more = map(contained, np.array_split(X, case.parts))
             estimator.fit(first)
-            for part in more:
-                estimator.partial_fit(part)
-            scores = np.asarray(estimator.transform(X), float)
+            if case.merged:
+                estimator = sum((clone(estimator).fit(part, like=estimator) for part in more), estimator)
+            else:
+                for part in more:
+                    estimator.partial_fit(part)
+            rows = contained(X) if case.container == "frame" else X  # whose columns have names
+            scores = np.asarray(estimator.transform(rows), float)
         except BigKPCAError as error:
             found.refused = f"{type(error).__name__}: {error}"
         except Exception as error:  # which is what is looked for
