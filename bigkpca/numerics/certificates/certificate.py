@@ -15,7 +15,8 @@ from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, c
 # neighbour can still have a share that halving does not show, and intervals of an evaluation miss the eigenvalue.
 SOLID, FAIR = 0.995, 0.9
 SMALL, MODERATE = 0.01, 0.1
-MISSED, MUCH = 1 / 3, 1 / 2  # of an eigenvalue: landmarks may have missed at most this of "solid" and of "fair" ones
+MISSED = 1 / 3  # of an eigenvalue: landmarks may have missed at most this where its component is solid
+NEAR = 1 / 4  # of what may be missed, a bound that is mostly several times what is: components nearer than this may mix
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,18 +105,18 @@ class Certificate(ShowsSummary):
         """Trust in each component: "solid", "fair" or "doubtful"; None where nothing is known about any.
 
         "solid": the missed share is at most 0.01; or it is at most 1/3, and the residual <= 0.01; or it is at most 1/3
-        and the gap, and stability >= 0.995: what is missed may mix components that are nearer to each other.
-        "fair": the missed share is at most 0.1; or it is at most 1/2, and stability >= 0.9; or the residual <= 0.1.
-        Rounding must be at most 0.01 for "solid", 0.1 for "fair". Where the missed share is not known, a residual makes
-        a component solid, stability only fair.
+        and four times the gap, and stability >= 0.995: what is missed may mix components that are near to each other.
+        "fair": the missed share is at most 0.1; or it is at most 1, so that nothing larger than the component is
+        missed, and stability >= 0.9; or the residual <= 0.1. Rounding must be at most 0.01 for "solid", 0.1 for "fair".
+        Where the missed share is not known, a residual makes a component solid, stability only fair.
         """
         if self.residuals is not None:
             solid, fair = self.residuals <= SMALL, self.residuals <= MODERATE
         elif self.stability is not None:
             solid, fair = (self.stability >= SOLID) & (self.missed is not None), self.stability >= FAIR
             if self.missed is not None:
-                solid &= self.missed <= (np.inf if self.gap is None else self.gap)
-                fair &= self.missed <= MUCH
+                solid &= NEAR * self.missed <= (np.inf if self.gap is None else self.gap)
+                fair &= self.missed <= 1
         elif self.missed is not None:
             solid, fair = np.zeros((2, len(self.missed)), bool)
         else:
