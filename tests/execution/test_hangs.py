@@ -5,7 +5,7 @@ import re
 import signal
 import socket
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from time import sleep
 
 import pytest
@@ -99,6 +99,26 @@ def test_where_all_workers_hang_or_are_paused_the_run_ends_and_names_them(cluste
         impatient = Engine(client=engine.client, timeout=2)
         with pytest.raises(IncompleteError, match=r"nothing has finished for 2 seconds: tcp://127.*rows"):
             impatient.total("x", named(stops, 3, str(tmp_path / "once")), Silent())
+
+
+@pytest.mark.full
+def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, tmp_path):
+    message = rf"tasks on the cluster of {cluster.address} were cancelled, as when somebody restarts it"
+
+    def restart():
+        wait_until((tmp_path / "begun").exists)
+        with Client(cluster.address, set_as_default=False) as other:
+            other.restart(wait_for_workers=False)
+
+    def begins(number, path):
+        Path(path).touch()
+        sleep(0.5)
+
+    thread = Thread(target=restart)
+    thread.start()
+    with pytest.raises(IncompleteError, match=message):
+        engine_of_two.each("x", named(begins, 200, str(tmp_path / "begun")), Silent())
+    thread.join(60)
 
 
 @pytest.mark.full

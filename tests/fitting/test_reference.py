@@ -126,6 +126,45 @@ def test_flat_spectra_raise_no_alarm_and_others_do(rows, columns, options):
     assert drift(model, 2 * rng.normal(size=(2000, columns))).figure > 0.02
 
 
+NIGHTS = {
+    "flat": (lambda rng, n: rng.normal(size=(n, 100)), 2000, {"components": 50}),
+    "flat and narrow": (
+        lambda rng, n: rng.normal(size=(n, 10)),
+        1500,
+        {"components": 40, "sigma": 1.0, "method": "rff", "size": 200},
+    ),
+    "flat and linear": (lambda rng, n: rng.normal(size=(n, 200)), 500, {"components": 20, "kernel": "linear"}),
+    "flat and exact": (lambda rng, n: rng.normal(size=(n, 30)), 500, {"components": 10, "method": "exact"}),
+    "blobs": (
+        lambda rng, n: rng.normal(size=(n, 4)) + 4 * np.eye(4)[rng.integers(0, 4, n)],
+        1000,
+        {"components": 8, "landmarks": "uniform", "size": 300},
+    ),
+    "heavy tails": (lambda rng, n: rng.standard_t(2, size=(n, 5)), 1000, {"components": 10, "size": 200}),
+    "counts": (lambda rng, n: rng.poisson(1.0, (n, 6)).astype(float), 1000, {"components": 10, "size": 200}),
+    "one-hot": (lambda rng, n: np.eye(30)[rng.integers(0, 30, n)], 1000, {"components": 10, "size": 60}),
+    "a curve": (
+        lambda rng, n: np.column_stack([f(rng.uniform(0, 6, n)) for f in (np.cos, np.sin)]),
+        1000,
+        {"components": 12, "sigma": 0.3, "landmarks": "rpcholesky"},
+    ),
+    "skewed": (lambda rng, n: rng.lognormal(size=(n, 8)), 1000, {"components": 10, "kernel": "laplacian", "size": 200}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
+def test_a_thousand_nights_of_the_same_kind_raise_three_alarms_at_most():
+    alarms = []
+    for kind, (draw, rows, options) in NIGHTS.items():
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            model = fit(draw(rng, rows), seed=seed, **options)
+            alarms += [(kind, seed) for _ in range(10) if drift(model, draw(rng, 1000)).figure > 0]
+    assert len(alarms) <= 3, alarms
+
+
 def test_precomputed_and_extended_models_have_no_reference_nor_those_that_overflow(X):
     assert fit(X[:50] @ X[:50].T, components=3, method="exact", kernel="precomputed").reference is None
     model = fitted(X[:150])
