@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -48,9 +49,7 @@ def comparison_svg(groups: Sequence[TrialGroup], data: str, reference: str) -> s
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5)
         points = f"{data}, sizes {', '.join(sizes)} along each line"
-        figure.suptitle(
-            f"{points}; errors against {reference.partition(' (')[0].partition(',')[0].partition(':')[0]}", fontsize=11
-        )
+        figure.suptitle(f"{points}; errors against {re.split(r' [(]|, |: ', reference)[0]}", fontsize=11)
         return standalone(figure, "compare", _alt_text(by_variant, exact_seconds))
 
 

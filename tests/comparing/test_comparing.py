@@ -250,6 +250,21 @@ def test_advice_names_what_to_take_and_why():
         assert said in advice(lines)
 
 
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("exact kernel PCA of 10,000 rows (by products)", "exact kernel PCA of 10,000 rows"),
+        ("a sampled reference, since no exact one fits: Nyström", "a sampled reference"),
+    ],
+)
+def test_the_title_of_the_figure_names_the_reference(reference, told):
+    drawn = figure.comparison_svg([line("rff", 9, 1, 0.2)], "x.npy", reference)
+    texts = [
+        "".join(node.itertext()) for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert f"x.npy, sizes 9 along each line; errors against {told}" in texts
+
+
 def test_medians_and_spreads_over_seeds():
     seeds = ((0, 1.0, 0.1), (1, 3.0, 0.2), (2, 2.0, 0.6))
     trials = [TrialResult("rff", "", 10, seed, seconds, 100, None, error) for seed, seconds, error in seeds]
