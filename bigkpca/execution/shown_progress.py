@@ -54,7 +54,9 @@ class ShownProgress:
         self._done += rows
         if not self._bars and time.perf_counter() - self._told >= _LINE_SECONDS:
             self._told = time.perf_counter()
-            self.note(f"{self._title}: {self._done:,} of {self._rows:,} rows ({self._rate()}), {self._left()}")
+            known = self._rows >= self._done > 0
+            done = f"{self._done:,} of {self._rows:,}" if known else f"{self._done:,}"
+            self.note(f"{self._title}: {done} rows ({self._rate()})" + (f", {self._left()}" if known else ""))
         if self._bars:
             self._bars.update(self._bars.task_ids[0], completed=self._done, rate=self._rate())
 

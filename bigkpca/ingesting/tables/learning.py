@@ -83,7 +83,8 @@ def _look_at_all(
     """What learnt from the values of each column, in one pass over all files. Raises _Misfit."""
     most = int(min(_SAMPLE, max(5000, _SAMPLE_BYTES // 16 // len(encoding.columns))))
     learners = [_learner(column, most, k) for k, column in enumerate(encoding.columns)]
-    progress.start("look at the columns", sum(frame.rows or 0 for frame in frames))
+    rows = [frame.rows or 0 for frame in frames]
+    progress.start("look at the columns", sum(rows) if all(rows) else 0)
     try:
         for frame in frames:
             _look(frame, encoding, whose, learners, progress)

@@ -1,0 +1,25 @@
+"""Lines about progress where there is no terminal."""
+
+import re
+
+import pytest
+
+from bigkpca.execution import shown_progress
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (4000, r"ingest: 1,000 of 4,000 rows \([\d,]+ rows/s\), \d:\d\d:\d\d left"),
+        (0, r"ingest: 1,000 rows \([\d,]+ rows/s\)"),  # files of text do not say how many they hold
+    ],
+)
+def test_a_line_says_what_is_left_only_where_the_number_of_rows_is_known(rows, told, monkeypatch):
+    monkeypatch.setattr(shown_progress, "_LINE_SECONDS", 0)
+    notes = []
+    progress = shown_progress.ShownProgress(quiet=False)
+    monkeypatch.setattr(progress, "note", notes.append)
+    progress.start("ingest", rows)
+    progress.advance(1000)
+    (line,) = notes
+    assert re.fullmatch(told, line)
