@@ -38,7 +38,6 @@ def demonstrate(folder: str, progress: Progress) -> Demonstration:
     """Write scikit-learn's 1797 digits into `folder`, ingest them, fit 20 components, transform, and draw a report
     where its extra is installed."""
     store, folder = store_of(folder), folder.rstrip("/") or folder or "."
-    store.make_folder(folder)
     raw, dataset, model_path, scores_path = (
         f"{folder}/{name}" for name in ("digits.npz", "digits.zarr", "model.zarr", "scores.zarr")
     )
@@ -47,7 +46,8 @@ def demonstrate(folder: str, progress: Progress) -> Demonstration:
     if not store.exists(raw):  # written once, so that running the demo again finds everything done
         content = io.BytesIO()
         np.savez_compressed(content, pixels=pixels, digit=digits.target)
-        store.write(raw, content.getvalue())
+        with store.writer(raw):  # which makes the folder
+            store.write(raw, content.getvalue())
     seconds: dict[str, float] = {}
 
     def timed(step: str, work: Callable[[], T]) -> T:

@@ -20,14 +20,24 @@ except ImportError as error:
     ) from error
 
 _LOCK = ".bigkpca-lock"  # behind the name of an output
+_NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 
 
 @contextmanager
 def lock(path: str) -> Iterator[None]:
     """Hold the output at `path` against other runs; LockedError if one has it. Released even by SIGKILL."""
     name = Path(path + _LOCK)
-    name.parent.mkdir(parents=True, exist_ok=True)
-    with _opened(name) as file:
+    try:
+        name.parent.mkdir(parents=True, exist_ok=True)
+        opened = _opened(name)
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        raise SpecError(
+            f"{path} cannot be written, since it cannot be made in {Path(error.filename).parent} ({error.strerror}): "
+            "choose another path, or get the right to write there"
+        ) from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -13,6 +13,7 @@ import zarr
 from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent, store_of
 from bigkpca.data.zarr import array_path
 from bigkpca.errors import IncompleteError, LockedError, SpecError
+from tests.helpers.disks import mounted
 from tests.helpers.suspended import suspended
 
 DISK = LocalDisk()
@@ -126,6 +127,24 @@ def test_anything_but_a_file_at_a_lock_is_refused(tmp_path):
         if not lock.is_dir():
             lock.unlink()
     assert DISK.names(str(tmp_path / "elsewhere")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make anything")
+def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_the_folder(tmp_path):
+    for path, place, why in (
+        ("/proc/out.zarr", "/proc", "No such file or directory"),
+        ("/proc/new/out.zarr", "/proc", "No such file or directory"),
+        (f"{tmp_path}/{'x' * 300}/out.zarr", str(tmp_path), "File name too long"),
+    ):
+        message = f"^{path} cannot be written, since it cannot be made in {place} [(]{why}[)]: choose another path"
+        with pytest.raises(SpecError, match=message), DISK.writer(path):
+            pass
+
+
+def test_an_output_on_a_disk_that_is_read_only_is_refused_with_its_own_name(tmp_path):
+    with mounted("ro", tmp_path / "disk") as disk, pytest.raises(SpecError) as refused, DISK.writer(f"{disk}/out.zarr"):
+        pass
+    assert f"{disk}/out.zarr cannot be written, since it cannot be made in {disk} (Read-only" in str(refused.value)
 
 
 def test_a_system_without_locks_is_told_so(monkeypatch):
