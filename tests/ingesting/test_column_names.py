@@ -109,14 +109,24 @@ def test_names_come_from_the_first_file_that_has_some(tmp_path):
 
 
 def test_a_name_of_several_columns(tmp_path):
-    a, b, c = (f"{header}\n1,2,3\n" for header in ("x,x,y", "x,x,y", "y,x,x"))
-    assert made(tmp_path, a, b)["names"] == ["x", "x", "y"]
-    refuse(tmp_path, SpecError, r"b\.csv has its columns in another order .* 'x' is the name of several", a, c)
-    message = r"a\.csv has 2 columns 'x': give that of the labels a name of its own"
-    refuse(tmp_path, SpecError, message, a, labels="x")
-    twice = pa.Table.from_arrays([pa.array(X[:, j]) for j in range(3)], names=["x", "x", "y"])
-    np.testing.assert_array_equal(made(tmp_path, twice)["x"], X)
-    refuse(tmp_path, SpecError, r"a\.parquet has 2 columns 'x'", twice, labels="x")
+    a, twice = "y,x,z\n1,2,3\n", pa.Table.from_arrays([pa.array(X[:, j]) for j in range(3)], names=["x", "y", "x"])
+    both = r" \(counted from 0\) are called 'x': give each a name of its own, .* leave all of this name out with --dr"
+    more = "x,y,x,x\n1,2,3,4\n"
+    for content, columns in (("x,x,y\n1,2,3\n", "0 and 1"), (twice, "0 and 2"), (more, "0 and 2 and 3")):
+        refuse(tmp_path, SpecError, rf"columns {columns}{both}", content)
+        refuse(tmp_path, SpecError, rf"b\.\w+: columns {columns}{both}", a, content)
+        message = r"a\.\w+ has \d columns 'x': give that of the labels a name of its own"
+        refuse(tmp_path, SpecError, message, content, labels="x")
+    assert made(tmp_path, twice, drop=["x"])["names"] == ["y"]
+    assert made(tmp_path, twice, columns=["y"])["names"] == ["y"]
+    made(tmp_path, "y\n1\n")
+    refuse(tmp_path, SpecError, r"a\.csv lacks the column 'y' of .* and has the column 'x'", "x,x\n1,2\n", append=True)
+
+
+def test_columns_without_a_name_are_found_in_order(tmp_path):
+    a, b, c = (f"{header}\n1,2,3\n" for header in (",x,", ",x,", ",,x"))
+    assert made(tmp_path, a, b)["names"] == ["", "x", ""]
+    refuse(tmp_path, SpecError, r"b\.csv has its columns in another order .* several have no name: give each", a, c)
 
 
 def test_errors_count_columns_as_their_own_file_does(tmp_path):

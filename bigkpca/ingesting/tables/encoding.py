@@ -67,6 +67,12 @@ class Encoding:
         here = [frame.names[j] for j in frame.columns]
         wanted = [column.name for column in self.columns]
         expected = [*wanted, *(self.left_out or ())]
+        if twice := next((name for name in wanted if name and here.count(name) > 1), None):
+            at = [str(j) for j in frame.columns if frame.names[j] == twice]
+            raise SpecError(
+                f"{frame.where}: columns {' and '.join(at)} (counted from 0) are called {twice!r}: give each a name "
+                "of its own, since columns are found by name, or leave all of this name out with --drop"
+            )
         found = here if self.left_out is not None else [name for name in here if name in wanted]
         if sorted(found) != sorted(expected):
             raise SpecError(
@@ -74,13 +80,12 @@ class Encoding:
                 "have the same names; rename, add or remove columns first"
             )
         if all(here.count(name) == 1 for name in wanted):
-            at = dict(zip(here, frame.columns, strict=True))
-            return self._fitting(frame, {at[column.name]: column for column in self.columns})
+            number = dict(zip(here, frame.columns, strict=True))
+            return self._fitting(frame, {number[column.name]: column for column in self.columns})
         if self.left_out or here != expected:
-            twice = next(name for name in expected if expected.count(name) > 1)
             raise SpecError(
-                f"{frame.where} {names_apart(here, expected, whose)}, and {twice!r} is the name of several: give each "
-                "column its own name, since columns are found by name"
+                f"{frame.where} {names_apart(here, expected, whose)}, and several have no name: give each column its "
+                "own name, since columns are found by name"
             )
         return self._fitting(frame, dict(zip(frame.columns, self.columns, strict=True)))
 
