@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -238,6 +239,8 @@ def _decoding(path: Path) -> Iterator[None]:
 
 
 def _not_utf8(path: Path, error: Exception) -> DataError:
+    marked = isinstance(error, UnicodeDecodeError) and error.object.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+    own = "UTF-16" if marked else "latin1"
     return DataError(
-        f"{path} is not text in UTF-8: {error}; write it anew in UTF-8, e.g. iconv -f latin1 -t utf-8 FILE > NEW.csv"
+        f"{path} is not text in UTF-8: {error}; write it anew in UTF-8, e.g. iconv -f {own} -t UTF-8 FILE > NEW.csv"
     )

@@ -51,7 +51,9 @@ def test_a_csv_with_bad_fields_is_refused(tmp_path, monkeypatch):
         ("a,b\n", None, r"a\.csv is empty: it holds a header and no rows"),
         ("a,b", None, r"a\.csv is empty: it holds a header and no rows"),
         ("\n\na,b\n\n", None, r"a\.csv is empty: it holds a header and no rows"),
-        ("a,b\n1,\xff\n", None, r"is not text in UTF-8.*iconv -f latin1"),
+        ("a,b\n1,\xff\n", None, r"is not text in UTF-8.*iconv -f latin1 -t UTF-8 FILE"),
+        ("\xff\xfea\0\n\0001\0\n\0", None, r"is not text in UTF-8.*iconv -f UTF-16 -t UTF-8 FILE"),
+        ("\xfe\xff\0a\0\n\0001\0\n", None, r"is not text in UTF-8.*iconv -f UTF-16 -t UTF-8 FILE"),
         ("k,a\n" + "1,2\n" * 20000 + "x,2\n", "k", r"row 20000 .* has the label 'x', but the first ones are int64"),
     ):
         refuse(tmp_path, DataError, message, lines.encode("latin1"), labels=labels)
