@@ -177,10 +177,10 @@ def explained_by_labels(scores: Array, labels: Labels) -> Array:
 
 
 def extreme_labels(values: Array, labels: Labels) -> str:
-    """The labels with the smallest and the largest mean of values (m,)."""
+    """The labels with the smallest and the largest mean of values (m,). Single rows at the ends may have others."""
     means = [values[labels.values == name].mean() for name in labels.names]
     low, high = labels.names[int(np.argmin(means))], labels.names[int(np.argmax(means))]
-    return f"with {low} at the low end and {high} at the high one"
+    return f"with the lowest mean score for {low} and the highest for {high}"
 
 
 def provenance(model: Model, facts: dict[str, Any], written_by: str, plan: Plan | None) -> dict[str, str]:

@@ -46,7 +46,7 @@ def test_ends_of_components_have_the_names_of_categories(tmp_path):
     ingest([tmp_path / "x.csv"], tmp_path / "d.zarr", labels="kind")
     bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", components=2, size=20)
     text = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
-    assert re.search("with (low at the low end and high|high at the low end and low) at the high one", text)
+    assert re.search("with the lowest mean score for (low and the highest for high|high and the highest for low)", text)
 
 
 @pytest.mark.full
@@ -95,4 +95,4 @@ def test_labels_explain_what_they_explain():
     labels = Labels(np.array(["a", "a", "b", "b"]), ("a", "b"))
     scores = np.array([[1.0, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0]])
     np.testing.assert_allclose(text.explained_by_labels(scores, labels), [1, 0, 0])
-    assert text.extreme_labels(scores[:, 0], labels) == "with b at the low end and a at the high one"
+    assert text.extreme_labels(scores[:, 0], labels) == "with the lowest mean score for b and the highest for a"
