@@ -124,7 +124,7 @@ def report(
                 "--overwrite (overwrite=True in Python)"
             )
         data = collect_report_data(fitted, scores, labels, image_shape, array, progress)
-        store.write(out, _page(fitted, path, data, mark).encode())
+        store.write(out, _page(fitted, path, data, mark, progress).encode())
     return out
 
 
@@ -150,11 +150,15 @@ def _check_place(out: str) -> None:
         raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
 
 
-def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
+def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:
     """The HTML of a report."""
     facts = model_info(model, path)
     drawn = (sections.score_plots, sections.components, sections.preimages, sections.novelty, sections.drift)
-    found = [sections.quality(model), *(draw(model, data) for draw in drawn)]
+    found = []
+    for draw in (lambda *_: sections.quality(model), *drawn):
+        if (section := draw(model, data)) is not None:
+            found.append(section)
+            progress.note(f"drawn: {section.title}")
     source = model.provenance["identity"]["path"]
     written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))
     plan = None if data.rows is None else plan_fit(data.rows, FitSpec.of(model), Engine().threads)
@@ -163,7 +167,7 @@ def _page(model: Model, path: str, data: ReportData, mark: str) -> str:
         title="Kernel PCA of " + (last_name(source) if source else "an array"),
         verdict=text.verdict(model),
         findings=text.findings(model, data) + column_tables.named_columns(data),
-        sections=[section for section in found if section is not None],
+        sections=found,
         provenance=text.provenance(model, facts, written_by, plan),
         choices=facts["choices"],
         spec=json.dumps(model.provenance["spec"], indent=1),

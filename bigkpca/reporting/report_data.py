@@ -106,6 +106,7 @@ def collect_report_data(
     if opened is not None:
         total = opened.shape[0]
         numbers = spread_row_numbers(total, min(_MAX_SCORES, max_rows_in_memory))
+        progress.note(f"reading {len(numbers):,} of {total:,} scores")
         found = take(opened, numbers).astype(np.float64)
         if rows is not None and rows.shape[0] < total:
             notes.append(f"{rows.where} has fewer rows than there are scores, so that no row of it is shown")

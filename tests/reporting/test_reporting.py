@@ -14,6 +14,7 @@ from bigkpca import reporting
 from bigkpca.errors import SpecError
 from bigkpca.reporting.report_data import spread_row_numbers
 from tests.helpers.commands import run
+from tests.helpers.progress import Recorder
 from tests.reporting.conftest import drawn
 
 
@@ -92,6 +93,16 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_pa
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.report(model, place, overwrite=True)
+
+
+@pytest.mark.usefixtures("sketched")
+def test_it_tells_what_it_reads_and_draws(small, tmp_path):
+    shown = Recorder()
+    bigkpca.report(small / "m.zarr", tmp_path / "r.html", scores=np.zeros((60, 2)), progress=shown)
+    assert shown.notes[0] == "reading 60 of 60 scores"
+    titles = re.findall("<h2>(.*?)</h2>", (tmp_path / "r.html").read_text("utf-8"))
+    assert shown.notes[1:] == [f"drawn: {title}" for title in titles if title.endswith("?")][:-1]
+    assert len(titles) > 3
 
 
 @pytest.mark.full
