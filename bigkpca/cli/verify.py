@@ -26,3 +26,5 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
     found = verify.verify(path, progress=ShownProgress(quiet), **options)
     show(asdict(found) | {"shape": list(found.shape)}, as_json)
+    if not as_json:
+        click.echo(f"checked {found.files:,} {'file' if found.files == 1 else 'files'}: nothing is wrong")

@@ -297,3 +297,8 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     refused = run("evaluate", made.model, made.dataset, "--memory", "20 MB")
     assert refused.exit_code == 4
     assert re.search(r"needs \d+ MB in a process, 20 MB are allowed: ask for a smaller --sample", refused.stderr)
+    for path in (made.dataset, made.model):
+        told = run("verify", path, "-q", "--timeout", "60 s").stdout
+        files = re.search(r"^files +([1-9]\d*)\nchecked (\d+) files?: nothing is wrong\n\Z", told, re.M)
+        assert files[1] == files[2]
+        assert facts_of("verify", path)["files"] == int(files[1])
